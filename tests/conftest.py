@@ -1,0 +1,64 @@
+"""Fixtures for every test: a real PostgreSQL, an empty database, and both stores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.postgres import PostgresServer, fresh_database
+
+# Examples that touch a disk or a database take as long as they take: slowness is the timeout's business.
+hypothesis.settings.register_profile("indelible", deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "indelible"))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Runs `@pytest.mark.anyio` tests on asyncio, the one event loop the library supports."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def _postgres_cluster() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_server(_postgres_cluster: PostgresServer) -> PostgresServer:
+    """A private PostgreSQL, up and answering. A test may stop or kill it: it is started again for the next test.
+
+    One per test session, started when first asked for. With pytest-xdist each worker has its own, so that tests that
+    kill it disturb nobody; making a cluster takes half a second.
+    """
+    return _postgres_cluster.start()
+
+
+@pytest.fixture
+def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty PostgreSQL database for one test: on a private server, or on the one INDELIBLE_TEST_POSTGRES names."""
+    if shared := os.environ.get("INDELIBLE_TEST_POSTGRES"):
+        with fresh_database(shared) as url:
+            yield url
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        with fresh_database(server.url) as url:
+            yield url
+            server.start()  # the test may have killed it, and the database is to be dropped
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """An empty store of each kind: a test that takes this runs whole on both."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
