@@ -1,0 +1,137 @@
+"""The effect: one durable record of a tool call and its fate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from indelible.core.calls import OnCrash, SideEffect
+from indelible.core.canonical import decode
+from indelible.core.identity import Ref
+
+Status = Literal[
+    "requires_approval", "ready", "processing", "succeeded", "failed", "denied", "canceled", "in_doubt"
+]
+# From these no move leads on by itself: every later call gets the same answer.
+SETTLED: frozenset[Status] = frozenset({"succeeded", "failed"})
+ENDED: frozenset[Status] = SETTLED | {"denied", "canceled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned; `value` is what was recorded."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised; `error` is its message and `error_type` the name of its class."""
+
+    error: str
+    error_type: str = "Error"
+
+
+Outcome = Succeeded | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Says who did something and how we know: `via` is process, api_key, passkey or signature."""
+
+    id: str
+    kind: Literal["agent", "person", "system"] = "person"
+    via: Literal["process", "api_key", "passkey", "signature"] = "process"
+
+
+SYSTEM = Actor("indelible", "system")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """Records one tool call: its identity, its status, who may settle it, and what came of it.
+
+    `version` counts its moves, so that a writer can say which state it decided on. `attempt` counts entries into the
+    handler and is the fence. `detail_json` is the recorded result, error or reason, whichever the status calls for.
+    """
+
+    tenant: str
+    scope: str
+    key: str
+    id: str
+    run_id: str
+    tool: str
+    side_effect: SideEffect
+    on_crash: OnCrash
+    call_id: str | None
+    digest: str
+    status: Status
+    attempt: int
+    version: int
+    token: str = field(repr=False)
+    lease_until: datetime | None
+    opened_seq: int
+    detail_seq: int | None
+    created_at: datetime
+    updated_at: datetime
+    args_json: bytes | None = field(repr=False)
+    detail_json: bytes | None = field(repr=False)
+
+    @property
+    def ref(self) -> Ref:
+        """Locates this effect in its store."""
+        return Ref(self.tenant, self.scope, self.key)
+
+    @property
+    def fence(self) -> int:
+        """Numbers this attempt; hand it to a downstream that can refuse an older one."""
+        return self.attempt
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Gives the recorded arguments, a fresh copy each time."""
+        value = decode(self.args_json or b"{}")
+        assert isinstance(value, dict)
+        return value
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Gives what came of it, or None while it is not settled."""
+        if self.status == "succeeded":
+            return Succeeded(self.detail)
+        if self.status == "failed":
+            error: Any = self.detail or {}
+            return Failed(error.get("message", ""), error.get("type", "Error"))
+        return None
+
+    @property
+    def detail(self) -> Any:
+        """Gives the recorded result, error or reason."""
+        return None if self.detail_json is None else decode(self.detail_json)
+
+    @property
+    def is_settled(self) -> bool:
+        """Is the outcome known?"""
+        return self.status in SETTLED
+
+    def is_abandoned(self, now: datetime) -> bool:
+        """Did its worker let the lease run out while the handler may have been at work?"""
+        return self.status == "processing" and self.lease_until is not None and self.lease_until <= now
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Is the right to execute one attempt of an effect; whoever holds it may settle it."""
+
+    effect: Effect
+
+    @property
+    def token(self) -> str:
+        """Is the secret that proves the claim is ours."""
+        return self.effect.token
+
+    @property
+    def attempt(self) -> int:
+        """Is the number of this attempt."""
+        return self.effect.attempt

@@ -1,0 +1,111 @@
+"""The record: immutable numbered facts of a run, chained by hash, holding commitments and no payload.
+
+An event body is RFC 8785 bytes. Its fields are fixed by the reference documentation and by test vectors; version 1
+never changes. The hash of a body is the event's id, the link that the next event of the run embeds, and the leaf of the
+journal's tree: one hash, three jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from json.encoder import encode_basestring
+from typing import Any, NamedTuple
+
+from indelible.core.canonical import decode
+from indelible.core.effects import Actor, Effect
+
+COMMIT_TAG = b"indelible/commit/v1\0"
+SALT_BYTES = 32
+MOST_BODY_BYTES = 65_535
+
+
+class Head(NamedTuple):
+    """Is the end of a run's chain: how many events it has and the hash of the last."""
+
+    count: int
+    hash: str
+
+
+NO_EVENTS = Head(0, "0" * 64)
+
+
+class Payload(NamedTuple):
+    """Is a value an event commits to, with the salt that hides it; kept apart so that it can be erased."""
+
+    run_id: str
+    seq: int
+    field: str
+    salt: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Is one fact of a run as it is stored: `body` is the record, the rest only helps to find it."""
+
+    run_id: str
+    seq: int
+    effect_id: str | None
+    type: str
+    hash: str
+    body: bytes = field(repr=False)
+
+    def read(self) -> dict[str, Any]:
+        """Gives the body's fields."""
+        content = decode(self.body)
+        assert isinstance(content, dict)
+        return content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Says which journal the events belong to and which process writes them."""
+
+    log: str
+    writer: str
+
+
+def commitment(salt: bytes, name: str, value: bytes) -> str:
+    """Binds an event to a value without telling it: nobody can guess the value without the salt."""
+    raw = name.encode("utf-8")
+    return sha256(b"".join((COMMIT_TAG, salt, len(raw).to_bytes(2, "big"), raw, value))).hexdigest()
+
+
+def event_hash(body: bytes) -> str:
+    """Gives the event's id: the RFC 6962 leaf hash of its body."""
+    return sha256(b"\0" + body).hexdigest()
+
+
+def instant(at: datetime) -> str:
+    """Writes a moment as RFC 3339 in UTC, always with six decimals."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def effect_event(
+    *, effect: Effect, head: Head, event_type: str, at: datetime, actor: Actor, commits: Mapping[str, str], by: Provenance
+) -> bytes:
+    """Writes the body of an event about an effect; members stand in RFC 8785 order."""
+    committed = ",".join(f'"{name}":"{commits[name]}"' for name in sorted(commits))
+    body = (
+        f'{{"actor":{_actor(actor)},"at":"{instant(at)}","attempt":{effect.attempt},"commits":{{{committed}}},'
+        f'"effect":"{effect.id}","log":{_text(by.log)},"on_crash":"{effect.on_crash}","prev":"{head.hash}",'
+        f'"run":{_text(effect.run_id)},"seq":{head.count},"side_effect":"{effect.side_effect}",'
+        f'"status":"{effect.status}","tool":{_text(effect.tool)},"type":"{event_type}","v":1,"writer":"{by.writer}"}}'
+    ).encode()
+    assert len(body) <= MOST_BODY_BYTES, "names are bounded, so a body is"
+    return body
+
+
+@lru_cache(maxsize=4096)
+def _text(text: str) -> str:
+    """Quotes a text as RFC 8785 does: the standard library's escapes are the same when non-ASCII stays as it is."""
+    return encode_basestring(text)
+
+
+@lru_cache(maxsize=1024)
+def _actor(actor: Actor) -> str:
+    return f'{{"id":{_text(actor.id)},"kind":"{actor.kind}","via":"{actor.via}"}}'

@@ -1,0 +1,126 @@
+"""What the core needs from outside, as contracts. Every MUST has a conformance test whose name repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from indelible.core.calls import SideEffect
+from indelible.core.commands import Answer, Command
+from indelible.core.effects import Claim, Effect, Status
+from indelible.core.events import Event, Payload
+from indelible.core.identity import Ref
+
+
+class Clock(Protocol):
+    """Tells the time, aware and in UTC."""
+
+    def now(self) -> datetime: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Selects effects; what is None does not matter. `before` is an effect id: only older ones."""
+
+    status: Status | None = None
+    tool: str | None = None
+    run_id: str | None = None
+    side_effect: SideEffect | None = None
+    before: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Is what a store knows of some effects at one moment of its own clock."""
+
+    now: datetime
+    effects: list[Effect | None]
+
+
+class Alarm(Protocol):
+    """Tells when another process may have changed something; a file descriptor to wait on."""
+
+    def fileno(self) -> int: ...
+
+    def drain(self) -> set[str] | None:
+        """Takes what came in: the first 16 digits of the keys that changed, or None for "look at everything"."""
+
+    def close(self) -> None: ...
+
+
+class Transaction(Protocol):
+    """Is an open transaction that a handler writes in, and that settles its effect in the same commit."""
+
+    connection: Any
+
+    def settle(self, command: Command) -> Answer:
+        """Decides the command inside the transaction.
+
+        MUST commit the effect and what the handler wrote together when the answer is `Moved`, and MUST roll both back
+        for any other answer or error.
+        """
+
+    def rollback(self) -> None: ...
+
+
+class Store(Protocol):
+    """Keeps effects, runs' heads, events and payloads. It holds no rules: `core.batch.decide` decides.
+
+    A store is used from many threads at once.
+    """
+
+    address: str
+    """Names the store in error messages, without any password."""
+    ledger_name: str
+    """Is the name under which this ledger's journals are known; made once, kept in the store."""
+    is_cheap_to_read: bool
+    """Does a look cost next to nothing, so that it pays to look before writing?"""
+
+    def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
+        """Decides and writes commands of one tenant as one durable transaction, and answers each.
+
+        MUST decide every command with `core.batch.decide`, on a state that nobody changed before the commit.
+        MUST write all of it or nothing. MUST NOT return before it is durable. MUST give, after a commit whose outcome
+        got lost, the answers of what was really committed. `known` holds the states the callers saw last; a store MAY
+        decide on them first if it guards the write.
+        """
+
+    def look(self, refs: Sequence[Ref]) -> Seen:
+        """MUST give the committed state of each effect, None where there is none, and the store's time."""
+
+    def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
+        """MUST extend the lease only while the claim's token, attempt and processing status hold; says whether."""
+
+    def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
+        """Gives the effect with this id, or the only one whose id begins so."""
+
+    def find_by_key(self, tenant: str, key: str, scope: str | None) -> Effect | None:
+        """Gives the effect with this key; without its scope this reads every effect of the tenant."""
+
+    def effects(self, tenant: str, selected: Filter) -> list[Effect]:
+        """Lists effects, newest first."""
+
+    def abandoned(self, tenant: str, limit: int) -> list[Effect]:
+        """Lists effects that are in doubt, or processing past their lease by the store's clock, oldest first."""
+
+    def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
+        """Lists a run's events numbered above `after`, in order."""
+
+    def payloads(self, tenant: str, run_id: str, seqs: Iterable[int]) -> list[Payload]:
+        """Lists what the events with these numbers commit to and what has not been erased."""
+
+    def transaction(self, tenant: str) -> AbstractContextManager[Transaction]:
+        """Opens a transaction of the caller's own on the same database."""
+
+    def alarm(self) -> Alarm | None:
+        """Gives a fresh alarm for changes by other processes, or None when there is no such thing here."""
+
+    def ring(self, effects: Sequence[Effect]) -> None:
+        """Tells other processes that these effects changed; may lose some, for waiting callers also look at times."""
+
+    def close(self) -> None:
+        """Gives everything back; MAY be called twice."""

@@ -1,0 +1,402 @@
+"""The walk of one call, from asking to its value, without any I/O.
+
+A walk is a generator. It yields what it needs done (write this command, enter the handler, wait for a change…) and
+receives how that went. The blocking and the asynchronous ledger drive the same walks, so there is one path.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, NoReturn, Protocol
+
+from indelible.core.calls import Handling, ToolCall
+from indelible.core.canonical import decode, encode
+from indelible.core.commands import (
+    Answer,
+    AwaitingApproval,
+    Begun,
+    Canceled,
+    Claimed,
+    Command,
+    Denied,
+    Finish,
+    Illegal,
+    InDoubt,
+    InFlight,
+    KeyTaken,
+    Late,
+    LooksRepeated,
+    Moved,
+    NoSuchEffect,
+    Open,
+    Relinquish,
+    Replayed,
+    ReplayedFailure,
+    Settle,
+    Stamp,
+)
+from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded
+from indelible.core.identity import Identity, repeat_of
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    EffectInDoubt,
+    IllegalMove,
+    KeyReused,
+    LeaseLost,
+    MayHaveHappened,
+    NothingHappened,
+    ResultNotRecorded,
+    StillRunning,
+    StoreError,
+    UnknownEffect,
+)
+
+
+class Mint(Protocol):
+    """Makes what must be new: stamps, ids and tokens. The only source of time and randomness."""
+
+    def stamp(self, actor: Actor) -> Stamp: ...
+    def effect_id(self) -> str: ...
+    def token(self) -> str: ...
+
+
+# What a walk asks of its driver.
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Write this command and answer; `known` is the effect's state as last seen, if it was seen."""
+
+    command: Command
+    known: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """Enter the handler with this claim; answer `Returned` or `Raised`."""
+
+    claim: Claim
+    handling: Handling
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitChange:
+    """Wait until this effect has moved on, at most `wait`; answer its newest state, or None when the time is up."""
+
+    effect: Effect
+    until: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait this long."""
+
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask the tool's probe what became of the effect; answer `Returned(outcome or None)` or `Raised`."""
+
+    effect: Effect
+    reconcile: Callable[[Effect], Any]
+
+
+Request = Submit | Invoke | AwaitChange | Pause | Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The user's code returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The user's code raised, or was cancelled or timed out."""
+
+    error: BaseException
+    is_interruption: bool = False
+
+
+Walk = Generator[Request, Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Is a call ready to be walked: identified, with its handling decided."""
+
+    call: ToolCall
+    identity: Identity
+    handling: Handling
+    actor: Actor
+    max_result_bytes: int | None
+
+
+def opening(prepared: Prepared, mint: Mint) -> Open:
+    """Gives the command that asks to run this call."""
+    call, identity, handling = prepared.call, prepared.identity, prepared.handling
+    return Open(
+        ref=identity.ref,
+        stamp=mint.stamp(prepared.actor),
+        effect_id=mint.effect_id(),
+        token=mint.token(),
+        run_id=call.run_id,
+        tool=call.tool,
+        side_effect=handling.side_effect,
+        on_crash=handling.on_crash,
+        call_id=call.call_id,
+        dedupe=call.dedupe,
+        digest=identity.digest,
+        args_json=identity.args_json,
+        lease=handling.lease,
+        needs_approval=handling.needs_approval,
+        has_key_fields=call.key is not None,
+    )
+
+
+def begin(prepared: Prepared, mint: Mint, known: Effect | None = None) -> Generator[Request, Any, Begun]:
+    """Asks once and gives the typed answer; what cannot be answered that way is raised."""
+    command = opening(prepared, mint)
+    is_about_this = known is not None and known.ref == command.ref
+    answer: Answer = yield Submit(command, known if is_about_this else None)
+    if isinstance(answer, LooksRepeated):
+        assert command.call_id is not None
+        ref = repeat_of(command.ref, command.call_id)
+        # A repeat under a new call id gets a place of its own, and a person is asked before it may run there.
+        answer = yield Submit(replace(command, ref=ref, dedupe="call", needs_approval=True))
+    match answer:
+        case KeyTaken(effect):
+            raise KeyReused(
+                f"{effect.tool}: key {effect.key[:12]}… belongs to {effect.id} with other arguments; "
+                "use the same arguments, or let key fields, scope or call_id tell the two calls apart",
+                effect=effect,
+            )
+        case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect():
+            raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
+        case _:
+            return answer
+
+
+def run(prepared: Prepared, mint: Mint) -> Walk:
+    """Walks a call to its value: executes it if it is ours to execute, else waits, replays or says why not."""
+    handling = prepared.handling
+    left = handling.wait
+    known: Effect | None = None
+    has_probed = False
+    while True:
+        begun: Begun = yield from begin(prepared, mint, known)
+        known = None
+        match begun:
+            case Claimed(claim):
+                verdict = yield from _attempt(claim, prepared, mint)
+                if verdict is not _AGAIN:
+                    return verdict
+            case Replayed(value):
+                return value
+            case ReplayedFailure(error):
+                raise EffectFailed(
+                    f"{begun.effect.tool} failed before: {error} (replayed from {begun.effect.id})",
+                    effect=begun.effect,
+                    error_type=str((begun.effect.detail or {}).get("type", "Error")),
+                )
+            case InDoubt(effect) if handling.reconcile is not None and not has_probed:
+                has_probed = True
+                yield from probe(effect, handling.reconcile, mint)
+            case InFlight(effect) | AwaitingApproval(effect):
+                if left <= timedelta(0):
+                    _refuse(begun)
+                known = yield AwaitChange(effect, left)
+                if known is None:
+                    left = timedelta(0)
+            case _:
+                _refuse(begun)
+
+
+_AGAIN = object()
+
+
+def _attempt(claim: Claim, prepared: Prepared, mint: Mint) -> Walk:
+    """Enters the handler once and records what came of it; gives the value, raises, or says to go round again."""
+    report: Returned | Raised = yield Invoke(claim, prepared.handling)
+    match report:
+        case Returned(value):
+            return (yield from finish_with_value(claim, value, prepared.max_result_bytes, mint))
+        case Raised(NothingHappened() as error):
+            yield from _give_up(claim, "ready", error, mint)
+            raise error
+        case Raised(error) if _may_repeat(error, claim, prepared.handling):
+            yield from _give_up(claim, "ready", error, mint)
+            retry = prepared.handling.retry
+            assert retry is not None
+            yield Pause(retry.pause_after(claim.attempt))
+            return _AGAIN
+        case Raised(error, is_interruption) if is_interruption or _leaves_doubt(error, prepared.handling):
+            yield from _give_up(claim, "in_doubt", error, mint)
+            raise error
+        case Raised(error):
+            yield from _finish(claim, Failed(str(error), type(error).__qualname__), error_json(error), mint, error)
+            raise error
+
+
+def _may_repeat(error: BaseException, claim: Claim, handling: Handling) -> bool:
+    retry = handling.retry
+    return retry is not None and isinstance(error, retry.on) and claim.attempt < retry.attempts
+
+
+def _leaves_doubt(error: BaseException, handling: Handling) -> bool:
+    """Does this exception leave open whether it happened? A time-out on the way to the outside world does."""
+    if isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
+        return True
+    return isinstance(error, TimeoutError) and handling.on_crash == "hold"
+
+
+def finish_with_value(claim: Claim, value: Any, max_bytes: int | None, mint: Mint) -> Walk:
+    """Records a success and gives the recorded form; a result that cannot be recorded leaves the effect in doubt."""
+    try:
+        recorded = encode(value, root="result", max_bytes=max_bytes)
+    except BadCall as problem:
+        yield from _give_up(claim, "in_doubt", problem, mint)
+        raise ResultNotRecorded(
+            f"{claim.effect.tool} ran, but its result cannot be recorded: {problem}. The effect {claim.effect.id} is in "
+            "doubt: return plain values, then settle it",
+            value=value,
+        ) from problem
+    yield from _finish(claim, Succeeded(value), recorded, mint)
+    return decode(recorded)
+
+
+def _finish(
+    claim: Claim, outcome: Outcome, detail_json: bytes, mint: Mint, cause: BaseException | None = None
+) -> Generator[Request, Any, None]:
+    """Settles the claim; a store that is gone or a lost lease is told together with what the handler did."""
+    status = "succeeded" if isinstance(outcome, Succeeded) else "failed"
+    effect = claim.effect
+    command = Finish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=detail_json)
+    try:
+        answer: Answer = yield Submit(command, effect)
+    except StoreError as problem:
+        raise ResultNotRecorded(
+            f"{effect.tool} ran and {status}, but that could not be recorded: {problem}. The effect {effect.id} will "
+            f"be in doubt when its lease ends; settle it with what you know",
+            value=outcome.value if isinstance(outcome, Succeeded) else outcome.error,
+        ) from (cause or problem)
+    if isinstance(answer, Late):
+        raise LeaseLost(
+            f"{effect.tool} ran and {status}, but attempt {claim.attempt} had lost its lease; the effect {effect.id} is "
+            f"{answer.effect.status}, the late outcome is kept as an event of run {effect.run_id}",
+            effect=answer.effect,
+        ) from cause
+
+
+def _give_up(claim: Claim, status: Any, error: BaseException, mint: Mint) -> Generator[Request, Any, None]:
+    """Relinquishes the claim; when even that cannot be written, the lease says the same a little later."""
+    reason = encode(_safe_text(f"{type(error).__qualname__}: {error}"))
+    command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason)
+    try:
+        yield Submit(command, claim.effect)
+    except StoreError as problem:
+        error.add_note(f"Indelible: the effect {claim.effect.id} could not be marked {status} now: {problem}")
+
+
+def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Generator[Request, Any, Effect]:
+    """Asks the tool's probe about an effect in doubt and settles it if the probe knows; a probe that raises does not."""
+    report: Returned | Raised = yield Probe(effect, reconcile)
+    if isinstance(report, Raised):
+        raise EffectInDoubt(
+            f"{effect.tool}: {effect.id} is in doubt and its probe raised {report.error!r}; mend the probe or settle it",
+            effect=effect,
+        ) from report.error
+    outcome = report.value
+    if outcome is None:
+        return effect
+    if not isinstance(outcome, Succeeded | Failed):
+        raise BadCall(f"{effect.tool}: reconcile must return Succeeded(value), Failed(error) or None, not {outcome!r}")
+    return (yield from settle(effect, outcome, mint, actor=Actor(f"probe of {effect.tool}", "system"), evidence="probe"))
+
+
+def settle(
+    effect: Effect, outcome: Outcome, mint: Mint, *, actor: Actor, evidence: str
+) -> Generator[Request, Any, Effect]:
+    """Settles an effect in doubt on the word of a person or a probe."""
+    command = Settle(
+        ref=effect.ref,
+        stamp=mint.stamp(actor),
+        status="succeeded" if isinstance(outcome, Succeeded) else "failed",
+        detail_json=outcome_json(outcome),
+        evidence_json=encode(evidence, root="evidence"),
+    )
+    return (yield from carry_out(command, effect))
+
+
+def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
+    """Submits a command about a known effect and gives its new state, or raises why it cannot be."""
+    answer: Answer = yield Submit(command, effect)
+    match answer:
+        case Moved(moved):
+            return moved
+        case Illegal(now, why):
+            raise IllegalMove(f"{now.tool}: {now.id} {why}", effect=now)
+        case NoSuchEffect(ref):
+            raise UnknownEffect(f"no effect has the key {ref.key} in scope {ref.scope!r}")
+        case _:
+            raise AssertionError(f"{type(command).__name__} is never answered by {type(answer).__name__}")
+
+
+def outcome_json(outcome: Outcome) -> bytes:
+    """Gives the bytes by which an outcome is recorded."""
+    if isinstance(outcome, Succeeded):
+        return encode(outcome.value, root="result")
+    return encode({"message": _safe_text(outcome.error), "type": _safe_text(outcome.error_type)})
+
+
+def error_json(error: BaseException) -> bytes:
+    """Gives the bytes by which an exception is recorded: its class, its message, and the last place it came from."""
+    content = {"message": _safe_text(str(error)), "type": _safe_text(type(error).__qualname__)}
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames:
+        content["at"] = _safe_text(f"{frames[-1].name}:{frames[-1].lineno}")
+    return encode(content)
+
+
+def _safe_text(text: str, most: int = 10_000) -> str:
+    """Makes any text recordable: lone surrogates are shown escaped, and a very long text is cut."""
+    return text[:most].encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _refuse(begun: Begun) -> NoReturn:
+    """Raises what keeps the call from running now, with the next step."""
+    match begun:
+        case InFlight(effect):
+            raise StillRunning(
+                f"{effect.tool}: {effect.id} is being executed by another caller; call again to get its result, or wait "
+                "longer with wait=",
+                effect=effect,
+            )
+        case AwaitingApproval(effect):
+            raise ApprovalPending(
+                f"{effect.tool}: {effect.id} waits for a person: ledger.approve({effect.id!r}, digest=…, by=…), then "
+                "call again",
+                effect=effect,
+            )
+        case InDoubt(effect):
+            raise EffectInDoubt(
+                f"{effect.tool}: {effect.id} may have happened (attempt {effect.attempt} never reported: {effect.detail}). "
+                f"Find out, then: indelible effects settle {effect.id} --as succeeded|failed --evidence …, or: "
+                f"indelible effects retry {effect.id}",
+                effect=effect,
+            )
+        case Denied(reason):
+            raise EffectDenied(f"{begun.effect.tool}: {begun.effect.id} was denied: {reason}", effect=begun.effect)
+        case Canceled(reason):
+            raise EffectCanceled(f"{begun.effect.tool}: {begun.effect.id} was canceled: {reason}", effect=begun.effect)
+        case _:
+            raise AssertionError(f"{type(begun).__name__} is no refusal")

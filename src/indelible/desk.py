@@ -1,0 +1,220 @@
+"""Turns what a caller says into walks. Both ledgers are this desk with a driver behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar, Unpack, get_args
+
+from indelible.core import walk
+from indelible.core.calls import DEFAULT_TENANT, Options, OptionWords, SideEffect, ToolCall, check_name, handling_of
+from indelible.core.canonical import encode
+from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen
+from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
+from indelible.core.identity import identify
+from indelible.core.ports import Clock, Filter
+from indelible.core.walk import Prepared, Request
+from indelible.engine import Engine
+from indelible.errors import BadCall, UnknownEffect
+from indelible.running import _current_run
+from indelible.stores import open_store
+from indelible.tool import Tool, ToolDecorator
+
+AGENT = Actor("agent", "agent")
+MEBIBYTE = 1024 * 1024
+_KEY_DIGITS = 64
+
+Self = TypeVar("Self", bound="Desk")
+
+
+class Desk:
+    """Knows the tenant, the defaults and the tools of a ledger, and prepares every walk."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        actor: Actor = AGENT,
+        max_args_bytes: int | None = MEBIBYTE,
+        max_result_bytes: int | None = 16 * MEBIBYTE,
+        options: Options | None = None,
+    ) -> None:
+        check_name("tenant", tenant)
+        self._engine = engine
+        self._mint = engine.mint
+        self._actor = actor
+        self._max_args_bytes = max_args_bytes
+        self._max_result_bytes = max_result_bytes
+        self._options = options or Options()
+        self._tools: dict[str, Tool] = {}
+        self.tenant = tenant
+
+    @classmethod
+    def open(
+        cls: type[Self],
+        url: str | None = None,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        actor: Actor | str = AGENT,
+        clock: Clock | None = None,
+        wakeups: bool = True,
+        max_args_bytes: int | None = MEBIBYTE,
+        max_result_bytes: int | None = 16 * MEBIBYTE,
+        **options: Unpack[OptionWords],
+    ) -> Self:
+        """Opens the ledger at an address: `sqlite:///file.db`, `:memory:` or `postgresql://…`.
+
+        Without one, $INDELIBLE_URL names it, or else it is `.indelible/ledger.db` in the current folder. Options given
+        here hold for every call that its tool or the call itself does not tell otherwise.
+        """
+        own = Options(**options)
+        engine = Engine(open_store(url, clock=clock, wakeups=wakeups))
+        return cls(
+            engine,
+            tenant=tenant,
+            actor=Actor(actor, "agent") if isinstance(actor, str) else actor,
+            max_args_bytes=max_args_bytes,
+            max_result_bytes=max_result_bytes,
+            options=own,
+        )
+
+    @property
+    def address(self) -> str:
+        """Names the store this ledger is kept in."""
+        return self._engine.store.address
+
+    @contextmanager
+    def in_run(self, run_id: str) -> Iterator[str]:
+        """Makes tools called inside belong to this run."""
+        check_name("run_id", run_id)
+        token = _current_run.set(run_id)
+        try:
+            yield run_id
+        finally:
+            _current_run.reset(token)
+
+    def tool(
+        self,
+        name: str | None = None,
+        *,
+        key: Sequence[str] | None = None,
+        scope: str | None = None,
+        dedupe: Any = "args",
+        idempotent: bool = True,
+        **options: Unpack[OptionWords],
+    ) -> ToolDecorator:
+        """Decorates a function so that each of its calls happens at most once.
+
+        Arguments are bound against the signature, defaults included, and the body gets them as they were recorded. A
+        function stays what it is: blocking, or a coroutine function.
+        """
+        if not idempotent:
+            raise BadCall("idempotent=False: leave the decorator away to call a function without the ledger")
+        return ToolDecorator(self, name=name, key=key, scope=scope, dedupe=dedupe, options=Options(**options))
+
+    def _register(self, tool: Tool) -> None:
+        self._tools[tool.name] = tool
+
+    def _prepare(self, call: ToolCall, words: OptionWords | None = None, own: Options | None = None) -> Prepared:
+        tool = self._tools.get(call.tool)
+        options = own or Options(**(words or {}))
+        if tool is not None and own is None:
+            options = options.over(tool.options)
+        return Prepared(
+            call=call,
+            identity=identify(call, self.tenant, max_bytes=self._max_args_bytes),
+            handling=handling_of(options.over(self._options)),
+            actor=self._actor,
+            max_result_bytes=self._max_result_bytes,
+        )
+
+    def _lease(self, words: OptionWords) -> timedelta:
+        return handling_of(Options(**words).over(self._options)).lease
+
+    # Walks that need more than one line
+
+    def _commit(self, claim: Claim, outcome: Outcome) -> Generator[Request, Any, Any]:
+        if isinstance(outcome, Succeeded):
+            return (yield from walk.finish_with_value(claim, outcome.value, self._max_result_bytes, self._mint))
+        return (yield from walk._finish(claim, outcome, walk.outcome_json(outcome), self._mint))
+
+    def _settle(self, effect: Effect, outcome: Outcome, by: Actor | str, evidence: str) -> Generator[Request, Any, Effect]:
+        if not isinstance(outcome, Succeeded | Failed):
+            raise BadCall(f"settle with Succeeded(value) or Failed(error), not {outcome!r}")
+        if not evidence:
+            raise BadCall("settle needs evidence: say how you know, for example the provider's id of the charge")
+        return walk.settle(effect, outcome, self._mint, actor=_person(by), evidence=evidence)
+
+    def _reopen(self, effect: Effect, by: Actor | str, reason: str) -> Generator[Request, Any, Effect]:
+        return self._command(lambda stamp, why: Reopen(ref=effect.ref, stamp=stamp, detail_json=why), effect, by, reason)
+
+    def _cancel(self, effect: Effect, by: Actor | str, reason: str) -> Generator[Request, Any, Effect]:
+        return self._command(lambda stamp, why: Cancel(ref=effect.ref, stamp=stamp, detail_json=why), effect, by, reason)
+
+    def _decide(
+        self, effect: Effect, digest: str, by: Actor | str, reason: str, *, is_approval: bool
+    ) -> Generator[Request, Any, Effect]:
+        return self._command(
+            lambda stamp, why: Decide(
+                ref=effect.ref, stamp=stamp, digest=digest, is_approval=is_approval, detail_json=why
+            ),
+            effect,
+            by,
+            reason,
+        )
+
+    def _command(
+        self, make: Callable[[Any, bytes], Command], effect: Effect, by: Actor | str, reason: str
+    ) -> Generator[Request, Any, Effect]:
+        command = make(self._mint.stamp(_person(by)), encode(reason, root="reason"))
+        return walk.carry_out(command, effect)
+
+    def _reconcile_one(self, effect: Effect) -> Generator[Request, Any, Effect]:
+        """Calls an abandoned effect in doubt, then asks its tool's probe, if this ledger knows one."""
+        if effect.status == "processing":
+            effect = yield from walk.carry_out(Expire(ref=effect.ref, stamp=self._mint.stamp(SYSTEM)), effect)
+        tool = self._tools.get(effect.tool)
+        reconcile = None if tool is None else tool.options.over(self._options).reconcile
+        if effect.status != "in_doubt" or reconcile is None:
+            return effect
+        return (yield from walk.probe(effect, reconcile, self._mint))
+
+    # Reading
+
+    def _find(self, name: str | Effect) -> Effect:
+        """Finds an effect by its id, the beginning of its id, or its key; raises when there is none."""
+        if isinstance(name, Effect):
+            return name
+        store = self._engine.store
+        found = store.find_by_key(self.tenant, name, None) if is_key(name) else store.get_effect(self.tenant, name)
+        if found is None:
+            raise UnknownEffect(f"no effect of tenant {self.tenant!r} has the id or key {name}; see: indelible effects list")
+        return found
+
+    def _filter(
+        self,
+        status: Status | None,
+        tool: str | None,
+        run_id: str | None,
+        side_effect: SideEffect | None,
+        before: str | None,
+        limit: int,
+    ) -> Filter:
+        if status is not None and status not in get_args(Status):
+            raise BadCall(f"status={status!r}: choose one of {', '.join(get_args(Status))}")
+        if limit < 1:
+            raise BadCall(f"limit={limit}: ask for one or more")
+        return Filter(status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit)
+
+
+def is_key(name: str) -> bool:
+    """Does this text have the form of a key?"""
+    return len(name) == _KEY_DIGITS and all(digit in "0123456789abcdef" for digit in name)
+
+
+def _person(by: Actor | str) -> Actor:
+    actor = Actor(by) if isinstance(by, str) else by
+    check_name("by", actor.id)
+    return actor

@@ -1,0 +1,387 @@
+"""The machinery both ledgers share: store, writer, waiting, heartbeats, and the two drivers of walks."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import copy_context
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from indelible.core.canonical import encode
+from indelible.core.commands import Answer, Claimed, Command, Finish, Moved, Open, Relinquish, Stamp
+from indelible.core.effects import SYSTEM, Actor, Claim, Effect
+from indelible.core.ports import Store
+from indelible.core.walk import AwaitChange, Invoke, Pause, Probe, Raised, Request, Returned, Submit, Walk, error_json
+from indelible.errors import BadCall, IndelibleError, LeaseLost
+from indelible.heartbeats import Heartbeats
+from indelible.running import RunningEffect, _current
+from indelible.waiting import Waiting
+from indelible.writer import Writer
+
+Handler = Callable[[RunningEffect], Any]
+
+_SALTS = 96  # three committed values are the most that one event has
+
+
+class SystemMint:
+    """Makes stamps, ids and tokens from the machine's clock and randomness."""
+
+    def stamp(self, actor: Actor) -> Stamp:
+        """Gives the time now, with fresh salts."""
+        return Stamp(at=datetime.now(UTC), actor=actor, salts=os.urandom(_SALTS))
+
+    def effect_id(self) -> str:
+        """Gives an id whose order is that of time, so that new rows lie together."""
+        return f"eff_{time.time_ns() // 1_000_000:012x}{os.urandom(8).hex()}"
+
+    def token(self) -> str:
+        """Gives a secret that nobody can guess."""
+        return os.urandom(16).hex()
+
+
+class Engine:
+    """Carries out walks on one store, for blocking and for asynchronous callers."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.mint = SystemMint()
+        self.waiting = Waiting(store)
+        self.writer = Writer(store, self._publish)
+        self.heartbeats = Heartbeats(store.heartbeat)
+
+    def _publish(self, effects: Sequence[Effect]) -> None:
+        self.waiting.publish(effects)
+        self.store.ring(effects)
+
+    def close(self) -> None:
+        """Finishes what is under way and gives everything back."""
+        self.heartbeats.close()
+        self.writer.close()
+        self.waiting.close()
+        self.store.close()
+
+    # Blocking
+
+    def drive(self, walk: Walk, handler: Handler | None = None) -> Any:
+        """Carries a walk out in the caller's own thread."""
+        _refuse_inside_transaction(self.store)
+        errand = _Errand(handler)
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                request = walk.send(answer) if error is None else walk.throw(error)
+            except StopIteration as end:
+                return end.value
+            answer, error = None, None
+            try:
+                answer = self._perform(request, errand)
+            except BaseException as problem:
+                error = problem
+
+    def _perform(self, request: Request, errand: _Errand) -> Any:
+        match request:
+            case Submit(command, known):
+                answer = errand.settle_inside(command)
+                if answer is None:
+                    return self.writer.do(command, known)
+                self._publish_settled(answer)
+                return answer
+            case Invoke(claim, handling):
+                return self._invoke(claim, handling.lease, handling.timeout, errand)
+            case AwaitChange(effect, most):
+                return self.waiting.wait(effect, most)
+            case Pause(duration):
+                threading.Event().wait(duration.total_seconds())
+                return None
+            case Probe(effect, reconcile):
+                return _report(lambda: _finish_coroutine(reconcile(effect)))
+
+    def _invoke(self, claim: Claim, lease: timedelta, timeout: timedelta | None, errand: _Errand) -> Returned | Raised:
+        if not self._is_still_ours(claim, lease):
+            return _lost_before_entry(claim)
+        running = errand.enter(claim, self.store)
+        with self._keeping(claim, lease):
+            if timeout is None:
+                report = _report(lambda: _finish_coroutine(_entered(running, errand.handler)))
+            else:
+                report = self._in_thread(claim, running, errand.handler, timeout)
+        if isinstance(report, Raised):
+            running.roll_back()
+        return report
+
+    def _is_still_ours(self, claim: Claim, lease: timedelta) -> bool:
+        """Was this process held up so long after its claim that the lease may be gone? Then ask before entering."""
+        if datetime.now(UTC) - claim.effect.updated_at < lease / 2:
+            return True
+        return self.store.heartbeat(claim, lease)
+
+    @contextmanager
+    def _keeping(self, claim: Claim, lease: timedelta) -> Iterator[None]:
+        self.heartbeats.keep(claim, lease)
+        try:
+            yield
+        finally:
+            self.heartbeats.drop(claim)
+
+    def _in_thread(
+        self, claim: Claim, running: RunningEffect, handler: Handler, timeout: timedelta
+    ) -> Returned | Raised:
+        """Runs a blocking handler that has a time limit; when it is up, nobody waits for it any more."""
+        future: Future[Returned | Raised] = Future()
+        work = copy_context().run
+        body = lambda: _report(lambda: _finish_coroutine(_entered(running, handler)))  # noqa: E731
+        threading.Thread(target=lambda: future.set_result(work(body)), name="indelible-handler", daemon=True).start()
+        try:
+            return future.result(timeout.total_seconds())
+        except TimeoutError:
+            future.add_done_callback(lambda done: self.keep_late(claim, done.result()))
+            return Raised(TimeoutError(f"{claim.effect.tool} did not return within {timeout}"), is_interruption=True)
+
+    # Asynchronous
+
+    async def drive_async(self, walk: Walk, handler: Handler | None = None) -> Any:
+        """Carries a walk out in the caller's own task."""
+        _refuse_inside_transaction(self.store)
+        errand = _Errand(handler)
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                request = walk.send(answer) if error is None else walk.throw(error)
+            except StopIteration as end:
+                return end.value
+            answer, error = None, None
+            try:
+                answer = await self._perform_async(request, errand)
+            except BaseException as problem:
+                error = problem
+
+    async def _perform_async(self, request: Request, errand: _Errand) -> Any:
+        match request:
+            case Submit(command, known):
+                return await self._submit(command, known, errand)
+            case Invoke(claim, handling):
+                return await self._invoke_async(claim, handling.lease, handling.timeout, errand)
+            case AwaitChange(effect, most):
+                return await self._wait_async(effect, most)
+            case Pause(duration):
+                return await asyncio.sleep(duration.total_seconds())
+            case Probe(effect, reconcile):
+                return await _report_async(_in_own_time(reconcile, effect))
+
+    async def _submit(self, command: Command, known: Effect | None, errand: _Errand) -> Answer:
+        if errand.holds_transaction:
+            answer = await asyncio.to_thread(errand.settle_inside, command)
+            if answer is not None:
+                self._publish_settled(answer)
+                return answer
+        answered = self.writer.try_without_writing(command, known)
+        if answered is not None:
+            return answered
+        future = self.writer.post(command, known)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if isinstance(command, Open):
+                # The claim may still be granted to a task that is gone: give it back, nothing was entered.
+                future.add_done_callback(self._return_claim)
+                raise
+            # A report of what already happened must not get lost: wait for it, then go on being cancelled.
+            await asyncio.wait([future])
+            raise
+
+    def _return_claim(self, future: asyncio.Future[Answer]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return
+        answer = future.result()
+        if isinstance(answer, Claimed):
+            self.writer.post(_nothing_entered(answer.claim, self.mint), answer.claim.effect)
+
+    async def _wait_async(self, effect: Effect, most: timedelta) -> Effect | None:
+        loop = asyncio.get_running_loop()
+        moved: asyncio.Future[Effect] = loop.create_future()
+
+        def waker(newest: Effect) -> None:
+            loop.call_soon_threadsafe(lambda: moved.done() or moved.set_result(newest))
+
+        self.waiting.add(effect, waker)
+        try:
+            async with asyncio.timeout(most.total_seconds()):
+                return await moved
+        except TimeoutError:
+            return None
+        finally:
+            self.waiting.discard(effect, waker)
+
+    async def _invoke_async(
+        self, claim: Claim, lease: timedelta, timeout: timedelta | None, errand: _Errand
+    ) -> Returned | Raised:
+        if not self._is_still_ours(claim, lease):
+            return _lost_before_entry(claim)
+        running = errand.enter(claim, self.store)
+        with self._keeping(claim, lease):
+            token = _current.set(running)
+            try:
+                async with asyncio.timeout(None if timeout is None else timeout.total_seconds()) as limit:
+                    report = await _report_async(self._enter_async(claim, running, errand.handler))
+            except TimeoutError as error:
+                report = Raised(error, is_interruption=True)
+            finally:
+                _current.reset(token)
+        if limit.expired():
+            report = Raised(TimeoutError(f"{claim.effect.tool} did not return within {timeout}"), is_interruption=True)
+        if isinstance(report, Raised):
+            running.roll_back()
+        return report
+
+    async def _enter_async(self, claim: Claim, running: RunningEffect, handler: Handler) -> Any:
+        """Enters a handler from a task: a coroutine function here, any other function in a thread of its own."""
+        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
+            return await handler(running)
+        body = asyncio.get_running_loop().run_in_executor(None, copy_context().run, _report, lambda: handler(running))
+        try:
+            report = await asyncio.shield(body)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped. What it still reports is kept as a late result.
+            body.add_done_callback(lambda done: self._keep_late_async(claim, done))
+            raise
+        if isinstance(report, Raised):
+            raise report.error
+        return await report.value if inspect.isawaitable(report.value) else report.value
+
+    def _keep_late_async(self, claim: Claim, done: asyncio.Future[Returned | Raised]) -> None:
+        if not done.cancelled():
+            threading.Thread(target=self.keep_late, args=(claim, done.result()), daemon=True).start()
+
+    # Both
+
+    def keep_late(self, claim: Claim, report: Returned | Raised) -> None:
+        """Keeps, as an event, what a handler reported after nobody waited for it any more."""
+        stamp = self.mint.stamp(SYSTEM)
+        try:
+            if isinstance(report, Returned):
+                detail = encode(report.value, root="result")
+                command = Finish(claim=claim, stamp=stamp, status="succeeded", detail_json=detail)
+            else:
+                detail = error_json(report.error)
+                command = Finish(claim=claim, stamp=stamp, status="failed", detail_json=detail)
+            self.writer.do(command)
+        except IndelibleError:
+            return  # in doubt it is already; there is nobody left to tell
+
+    def _publish_settled(self, answer: Answer) -> None:
+        if isinstance(answer, Moved):
+            self._publish([answer.effect])
+
+
+class _Errand:
+    """Is what one drive of a walk carries along: the handler, and the effect it is running."""
+
+    __slots__ = ("_handler", "_running")
+
+    def __init__(self, handler: Handler | None) -> None:
+        self._handler = handler
+        self._running: RunningEffect | None = None
+
+    @property
+    def handler(self) -> Handler:
+        assert self._handler is not None, "only walks that were given a handler invoke one"
+        return self._handler
+
+    def enter(self, claim: Claim, store: Store) -> RunningEffect:
+        self._running = RunningEffect(claim, store)
+        return self._running
+
+    @property
+    def holds_transaction(self) -> bool:
+        return self._running is not None and self._running.holds_transaction
+
+    def settle_inside(self, command: Command) -> Answer | None:
+        """Settles in the handler's own transaction; None when the command has to go the common way."""
+        if self._running is None or not self._running.holds_transaction:
+            return None
+        if not isinstance(command, Finish):
+            self._running.roll_back()
+            return None
+        answer = self._running.settle_inside(command)
+        return answer if isinstance(answer, Moved) else None
+
+
+def _refuse_inside_transaction(store: Store) -> None:
+    running = _current.get()
+    if running is not None and running.holds_transaction and running._store is store:
+        raise BadCall(
+            f"{running.tool} is inside effect.transaction(): the ledger cannot be called until it has ended; make the "
+            "other call before it, or in a handler of its own"
+        )
+
+
+def _nothing_entered(claim: Claim, mint: SystemMint) -> Relinquish:
+    return Relinquish(
+        claim=claim, stamp=mint.stamp(SYSTEM), status="ready", detail_json=b'"the caller went before its handler was entered"'
+    )
+
+
+def _lost_before_entry(claim: Claim) -> Raised:
+    effect = claim.effect
+    message = f"{effect.tool}: the lease of {effect.id} ended before its handler could be entered; nothing was run"
+    return Raised(LeaseLost(message, effect=effect), is_interruption=True)
+
+
+def _entered(running: RunningEffect, handler: Handler) -> Any:
+    token = _current.set(running)
+    try:
+        return _finish_coroutine(handler(running))
+    finally:
+        _current.reset(token)
+
+
+def _report(body: Callable[[], Any]) -> Returned | Raised:
+    try:
+        return Returned(body())
+    except BaseException as error:
+        return Raised(error, is_interruption=not isinstance(error, Exception))
+
+
+async def _report_async(body: Awaitable[Any]) -> Returned | Raised:
+    try:
+        return Returned(await body)
+    except BaseException as error:
+        return Raised(error, is_interruption=not isinstance(error, Exception))
+
+
+def _finish_coroutine(value: Any) -> Any:
+    """Runs a coroutine that a blocking caller got from its handler; anything else is given back as it is."""
+    if not inspect.iscoroutine(value):
+        return value
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(value)
+    # This thread already runs a loop, which must not be entered twice: a thread of its own has its own loop.
+    future: Future[Any] = Future()
+    work = copy_context().run
+
+    def body() -> None:
+        try:
+            future.set_result(work(asyncio.run, value))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=body, name="indelible-handler", daemon=True).start()
+    return future.result()
+
+
+async def _in_own_time(function: Callable[[Effect], Any], effect: Effect) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(effect)
+    value = await asyncio.to_thread(function, effect)
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,152 @@
+"""Every exception Indelible raises, one class per reaction of the caller.
+
+    IndelibleError
+    ├── BadCall                  the request is wrong: correct it and call again; nothing was recorded
+    │   ├── NotRecordable        a value has no lossless recorded form; .path names the field
+    │   ├── TooLarge             a payload is over the limit in bytes or in depth
+    │   └── UnknownEffect        no effect has this id or key
+    ├── Refused                  the ledger will not run this; the handler was not entered by this call
+    │   ├── KeyReused            the key belongs to a call with other content
+    │   ├── StillRunning         another caller is executing it and did not finish in time
+    │   ├── ApprovalPending      a person has to decide first
+    │   ├── EffectDenied         a person said no
+    │   ├── EffectCanceled       it was withdrawn
+    │   ├── EffectInDoubt        it may have happened; settle it, retry it or give the tool a probe
+    │   └── IllegalMove          the effect's status does not allow this operation
+    ├── EffectFailed             the recorded outcome is a failure (raised on replay)
+    ├── LeaseLost                the handler ran but its claim was no longer ours; its late result is kept as an event
+    ├── ResultNotRecorded        the handler ran but its result could not be stored; the effect is in doubt
+    └── StoreError               the store is the problem, not the call
+        ├── StoreUnavailable     it cannot be reached or written: nothing was claimed, call again later
+        ├── OutcomeUnknown       a commit was sent and its fate cannot be learnt now
+        ├── SchemaOutdated       run `indelible migrate`
+        └── Misconfigured        the address or a setting of the store cannot be used
+
+Two more are raised by handlers, never by the ledger: `NothingHappened` and `MayHaveHappened`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from indelible.core.effects import Effect
+
+
+class IndelibleError(Exception):
+    """Is the root of everything Indelible raises."""
+
+
+class BadCall(IndelibleError, ValueError):
+    """The request is wrong; correct it and call again. Nothing was recorded."""
+
+
+class NotRecordable(BadCall):
+    """A value has no lossless recorded form; `path` names where it sits."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why
+
+
+class TooLarge(BadCall):
+    """A payload exceeds a limit; `limit` and `size` say which and by how much."""
+
+    def __init__(self, message: str, *, limit: int, size: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.size = size
+
+
+class UnknownEffect(BadCall, LookupError):
+    """No effect has this id or key."""
+
+
+class Refused(IndelibleError):
+    """The ledger will not run this; the handler was not entered by this call."""
+
+    def __init__(self, message: str, *, effect: Effect | None = None) -> None:
+        super().__init__(message)
+        self.effect = effect
+
+
+class KeyReused(Refused):
+    """The key belongs to an effect with other content."""
+
+
+class StillRunning(Refused):
+    """Another caller is executing this effect and did not finish within the wait."""
+
+
+class ApprovalPending(Refused):
+    """A person has to decide before this effect may run."""
+
+
+class EffectDenied(Refused):
+    """A person refused this effect."""
+
+
+class EffectCanceled(Refused):
+    """This effect was withdrawn before it ran."""
+
+
+class EffectInDoubt(Refused):
+    """The effect may have happened; only a probe or a person can say."""
+
+
+class IllegalMove(Refused):
+    """The effect's status does not allow this operation."""
+
+
+class EffectFailed(IndelibleError):
+    """The recorded outcome of this effect is a failure."""
+
+    def __init__(self, message: str, *, effect: Effect, error_type: str) -> None:
+        super().__init__(message)
+        self.effect = effect
+        self.error_type = error_type
+
+
+class LeaseLost(IndelibleError):
+    """The handler ran, but the claim was no longer ours; the late result is kept as an event."""
+
+    def __init__(self, message: str, *, effect: Effect) -> None:
+        super().__init__(message)
+        self.effect = effect
+
+
+class ResultNotRecorded(IndelibleError):
+    """The handler ran but its result could not be stored; `value` is what it returned, the effect is in doubt."""
+
+    def __init__(self, message: str, *, value: object = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+
+class StoreError(IndelibleError):
+    """The store is the problem, not the call."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written; nothing was claimed."""
+
+
+class OutcomeUnknown(StoreError):
+    """A commit was sent and its fate cannot be learnt now."""
+
+
+class SchemaOutdated(StoreError):
+    """The store's schema is older or newer than this version of Indelible."""
+
+
+class Misconfigured(StoreError):
+    """The store's address or one of its settings cannot be used."""
+
+
+class NothingHappened(Exception):
+    """Raise in a handler when the outside world was not touched; the effect may be tried again."""
+
+
+class MayHaveHappened(Exception):
+    """Raise in a handler when nobody can tell whether it happened; the effect becomes in doubt."""

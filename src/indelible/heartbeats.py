@@ -1,0 +1,83 @@
+"""Keeps the leases of running handlers alive, from one thread, so that a busy handler need not think of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from indelible.core.effects import Claim
+from indelible.errors import StoreError
+
+# A lease outlives two lost heartbeats.
+BEATS_PER_LEASE = 3
+
+
+class Heartbeats:
+    """Extends every kept claim's lease a few times per lease; a claim that is no longer ours is dropped."""
+
+    def __init__(self, beat: Callable[[Claim, timedelta], bool]) -> None:
+        self._beat = beat
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._kept: dict[str, tuple[float, Claim, timedelta]] = {}
+        self._wakes_at = float("inf")
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def keep(self, claim: Claim, lease: timedelta) -> None:
+        """Begins to keep a claim alive."""
+        if os.getpid() != self._pid:
+            self._start()
+        due = time.monotonic() + lease.total_seconds() / BEATS_PER_LEASE
+        with self._changed:
+            self._kept[claim.token] = (due, claim, lease)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="indelible-heartbeats", daemon=True)
+                self._thread.start()
+            if due < self._wakes_at:
+                self._changed.notify()
+
+    def drop(self, claim: Claim) -> None:
+        """Stops keeping a claim alive."""
+        with self._changed:
+            self._kept.pop(claim.token, None)
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            with self._changed:
+                self._wakes_at = min((due for due, _, _ in self._kept.values()), default=float("inf"))
+                pause = self._wakes_at - time.monotonic()
+                if pause > 0:
+                    self._changed.wait(None if pause == float("inf") else pause)
+                now = time.monotonic()
+                due_now = [(claim, lease) for due, claim, lease in self._kept.values() if due <= now]
+            for claim, lease in due_now:
+                self._beat_once(claim, lease)
+
+    def _beat_once(self, claim: Claim, lease: timedelta) -> None:
+        try:
+            is_ours = self._beat(claim, lease)
+        except StoreError:
+            is_ours = True  # the store is away: try again soon, the lease may outlive that
+        with self._changed:
+            if claim.token not in self._kept:
+                return
+            if is_ours:
+                due = time.monotonic() + lease.total_seconds() / BEATS_PER_LEASE
+                self._kept[claim.token] = (due, claim, lease)
+            else:
+                del self._kept[claim.token]
+
+    def close(self) -> None:
+        """Stops the thread."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        if self._thread is not None and os.getpid() == self._pid:
+            self._thread.join()

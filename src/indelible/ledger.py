@@ -1,0 +1,110 @@
+"""The blocking ledger."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Unpack
+
+from indelible.core import walk
+from indelible.core.calls import OptionWords, SideEffect, ToolCall
+from indelible.core.commands import Begun
+from indelible.core.effects import Actor, Claim, Effect, Outcome, Status
+from indelible.core.events import Event
+from indelible.desk import Desk
+from indelible.engine import Handler
+from indelible.errors import EffectInDoubt, LeaseLost
+
+
+class Ledger(Desk):
+    """Makes every tool call happen at most once, on a record that keeps what became of it."""
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finishes what is under way and closes the store."""
+        self._engine.close()
+
+    def run(self, call: ToolCall, handler: Handler, **options: Unpack[OptionWords]) -> Any:
+        """Runs a call at most once and gives its recorded value; a repeat gets the same value without the handler."""
+        return self._engine.drive(walk.run(self._prepare(call, options), self._mint), handler)
+
+    def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
+        """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""
+        answer: Begun = self._engine.drive(walk.begin(self._prepare(call, options), self._mint))
+        return answer
+
+    def commit(self, claim: Claim, outcome: Outcome) -> Any:
+        """Settles a claim with `Succeeded(value)` or `Failed(error)` and gives the recorded value."""
+        return self._engine.drive(self._commit(claim, outcome))
+
+    def heartbeat(self, claim: Claim, **options: Unpack[OptionWords]) -> None:
+        """Extends a claim's lease; raises `LeaseLost` when it is no longer ours."""
+        lease = self._lease(options)
+        if not self._engine.store.heartbeat(claim, lease):
+            raise LeaseLost(f"{claim.effect.tool}: the claim on {claim.effect.id} is gone; stop working on it", effect=claim.effect)
+
+    def settle(self, effect: str | Effect, outcome: Outcome, *, by: Actor | str, evidence: str) -> Effect:
+        """Tells what became of an effect in doubt, on the word of a person who looked."""
+        moved: Effect = self._engine.drive(self._settle(self._find(effect), outcome, by, evidence))
+        return moved
+
+    def retry(self, effect: str | Effect, *, by: Actor | str, reason: str = "retry") -> Effect:
+        """Allows another attempt of an effect that failed or is in doubt; the next call makes it."""
+        moved: Effect = self._engine.drive(self._reopen(self._find(effect), by, reason))
+        return moved
+
+    def cancel(self, effect: str | Effect, *, by: Actor | str, reason: str = "canceled") -> Effect:
+        """Withdraws an effect that has not been entered."""
+        moved: Effect = self._engine.drive(self._cancel(self._find(effect), by, reason))
+        return moved
+
+    def approve(self, effect: str | Effect, *, digest: str, by: Actor | str, reason: str = "approved") -> Effect:
+        """Lets an effect run that asks for it, if its digest is the one that was seen."""
+        moved: Effect = self._engine.drive(self._decide(self._find(effect), digest, by, reason, is_approval=True))
+        return moved
+
+    def deny(self, effect: str | Effect, *, digest: str, by: Actor | str, reason: str) -> Effect:
+        """Refuses an effect that asks to run."""
+        moved: Effect = self._engine.drive(self._decide(self._find(effect), digest, by, reason, is_approval=False))
+        return moved
+
+    def reconcile(self, *, limit: int = 1000) -> list[Effect]:
+        """Sees to effects whose worker never reported: calls them in doubt and asks their tools' probes."""
+        seen = []
+        for effect in self._engine.store.abandoned(self.tenant, limit):
+            try:
+                seen.append(self._engine.drive(self._reconcile_one(effect)))
+            except EffectInDoubt:  # its probe raised; the others still get theirs
+                seen.append(self._find(effect.id))
+        return seen
+
+    def get_effect(self, effect_id: str) -> Effect | None:
+        """Gives the effect with this id, or the only one whose id begins so."""
+        return self._engine.store.get_effect(self.tenant, effect_id)
+
+    def find_by_key(self, key: str, *, scope: str | None = None) -> Effect | None:
+        """Gives the effect with this key; naming its scope (usually the run) spares reading all effects."""
+        return self._engine.store.find_by_key(self.tenant, key, scope)
+
+    def effects(
+        self,
+        *,
+        status: Status | None = None,
+        tool: str | None = None,
+        run_id: str | None = None,
+        side_effect: SideEffect | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Effect]:
+        """Lists effects, newest first; pass the last one's id as `before` for the next page."""
+        return self._engine.store.effects(
+            self.tenant, self._filter(status, tool, run_id, side_effect, before, limit)
+        )
+
+    def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
+        """Lists a run's events in their order; pass the last one's number as `after` for the next page."""
+        return self._engine.store.events(self.tenant, run_id, after, limit)

@@ -1,0 +1,61 @@
+"""Picks the store that an address names; the only module that knows which stores there are."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from indelible.core.ports import Clock, Store
+from indelible.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEFAULT_PATH = ".indelible/ledger.db"
+
+
+def address_of(url: str | None) -> str:
+    """Gives the address to use: the one given, else $INDELIBLE_URL, else a file in the current folder."""
+    return url or os.environ.get("INDELIBLE_URL") or f"sqlite:///{DEFAULT_PATH}"
+
+
+def open_store(url: str | None = None, *, clock: Clock | None = None, wakeups: bool = True) -> Store:
+    """Opens the store at an address: `sqlite:///file.db`, `:memory:` or `postgresql://…`."""
+    address = address_of(url)
+    if is_postgres(address):
+        from indelible.stores.postgres import PostgresStore
+
+        return PostgresStore(address, clock=clock, wakeups=wakeups)
+    from indelible.stores.sqlite import SqliteStore
+
+    return SqliteStore(sqlite_path(address), clock=clock, wakeups=wakeups)
+
+
+def migrate(url: str | None = None) -> list[str]:
+    """Brings the schema at an address up to date and gives the names of the migrations it applied."""
+    address = address_of(url)
+    if is_postgres(address):
+        from indelible.stores import postgres
+
+        apply: Callable[[str], list[str]] = postgres.migrate
+        return apply(address)
+    open_store(address).close()  # SQLite migrates itself when it is opened
+    return []
+
+
+def is_postgres(address: str) -> bool:
+    """Does this address name a PostgreSQL server?"""
+    return address.startswith(("postgresql://", "postgres://"))
+
+
+def sqlite_path(address: str) -> str:
+    """Gives the file that a SQLite address names."""
+    if address in (":memory:", "sqlite://", "sqlite:///:memory:"):
+        return ":memory:"
+    if address.startswith("sqlite:///"):
+        return address.removeprefix("sqlite:///")
+    if "://" in address:
+        raise Misconfigured(
+            f"{address.partition('://')[0]}:// is no store; use sqlite:///file.db, :memory: or postgresql://…"
+        )
+    return address

@@ -1,0 +1,101 @@
+"""SQLite connections as the ledger needs them: durable, patient, and never carried across a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import apsw
+
+from indelible.errors import Misconfigured, StoreUnavailable
+
+try:
+    import fcntl
+except ImportError:  # Windows: SQLite's own locks still hold, only less fairly
+    fcntl = None  # type: ignore[assignment]
+
+# Below this, SQLite can lose acknowledged commits in WAL mode when two connections checkpoint.
+SAFE_FOR_WAL = (3, 51, 3)
+BUSY_MS = 10_000
+
+
+def is_safe_for_wal(version: str = "") -> bool:
+    """Is this SQLite library free of the fault that loses commits in WAL mode?"""
+    return tuple(int(part) for part in (version or apsw.sqlite_lib_version()).split(".")) >= SAFE_FOR_WAL
+
+
+def connect(path: str, *, is_memory: bool) -> apsw.Connection:
+    """Opens a connection on which a commit is on the disk before it returns."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | (apsw.SQLITE_OPEN_URI if is_memory else 0)
+    connection = apsw.Connection(path, flags=flags)
+    connection.set_busy_timeout(BUSY_MS)
+    if not is_memory:
+        mode = "WAL" if is_safe_for_wal() else "TRUNCATE"
+        connection.execute(f"PRAGMA journal_mode={mode}").fetchall()
+        connection.execute("PRAGMA synchronous=FULL").fetchall()
+    connection.execute("PRAGMA trusted_schema=OFF").fetchall()
+    return connection
+
+
+class WriteLock:
+    """Lets one writer in at a time: threads by a lock, processes by a file, where waiting is fair and costs nothing."""
+
+    def __init__(self, path: str | None) -> None:
+        self._threads = threading.Lock()
+        self._file = None if path is None or fcntl is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def __enter__(self) -> None:
+        self._threads.acquire()
+        if self._file is not None:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+            except BaseException:
+                self._threads.release()
+                raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._threads.release()
+
+    def close(self) -> None:
+        """Gives the lock file back."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@contextmanager
+def explained(address: str) -> Iterator[None]:
+    """Turns the library's errors into ours: each names the store and the next step."""
+    try:
+        yield
+    except apsw.BusyError as error:
+        raise StoreUnavailable(
+            f"{address} has been locked by another program for {BUSY_MS // 1000} s; close that program's transaction "
+            f"and call again ({error})"
+        ) from error
+    except apsw.FullError as error:
+        raise StoreUnavailable(f"{address}: the disk is full; free some room and call again ({error})") from error
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
+        raise StoreUnavailable(
+            f"{address} cannot be written; check that the folder exists and is yours to write ({error})"
+        ) from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise Misconfigured(f"{address} is not a sound SQLite database; restore it from a backup ({error})") from error
+    except apsw.Error as error:
+        raise StoreUnavailable(f"{address}: {error}; nothing was written, call again") from error
+
+
+def folder_of(path: str) -> Path:
+    """Gives the database's folder, made if it is missing, or says why it cannot be."""
+    folder = Path(path).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misconfigured(f"{folder}: the ledger's folder cannot be made ({error}); choose another address") from error
+    return folder

@@ -1,0 +1,102 @@
+"""Between records and SQLite's rows: times are microseconds since 1970, hashes and keys are blobs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from indelible.core.effects import Effect
+from indelible.core.events import Event, Payload
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+Row = tuple[Any, ...]
+
+
+def micros(at: datetime) -> int:
+    """Gives a moment as microseconds since 1970."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def moment(number: int) -> datetime:
+    """Gives the moment so many microseconds after 1970."""
+    return _EPOCH + timedelta(microseconds=number)
+
+
+def effect_from(row: Row) -> Effect:
+    """Reads a row of `effects` followed by its arguments and detail."""
+    return Effect(
+        tenant=row[0],
+        scope=row[1],
+        key=row[2].hex(),
+        id=row[3],
+        run_id=row[4],
+        tool=row[5],
+        side_effect=row[6],
+        on_crash=row[7],
+        call_id=row[8],
+        digest=row[9].hex(),
+        status=row[10],
+        attempt=row[11],
+        version=row[12],
+        token=row[13].hex(),
+        lease_until=None if row[14] is None else moment(row[14]),
+        opened_seq=row[15],
+        detail_seq=row[16],
+        created_at=moment(row[17]),
+        updated_at=moment(row[18]),
+        args_json=row[19],
+        detail_json=row[20],
+    )
+
+
+def effect_row(effect: Effect) -> Row:
+    """Gives the columns of a new effect, in the order of `insert_effect`."""
+    return (
+        effect.tenant,
+        effect.scope,
+        bytes.fromhex(effect.key),
+        effect.id,
+        effect.run_id,
+        effect.tool,
+        effect.side_effect,
+        effect.on_crash,
+        effect.call_id,
+        bytes.fromhex(effect.digest),
+        effect.status,
+        effect.attempt,
+        effect.version,
+        bytes.fromhex(effect.token),
+        None if effect.lease_until is None else micros(effect.lease_until),
+        effect.opened_seq,
+        effect.detail_seq,
+        micros(effect.created_at),
+        micros(effect.updated_at),
+    )
+
+
+def move_row(effect: Effect) -> Row:
+    """Gives the columns that a move changes and the place they change at, in the order of `update_effect`."""
+    return (
+        effect.status,
+        effect.attempt,
+        effect.version,
+        bytes.fromhex(effect.token),
+        None if effect.lease_until is None else micros(effect.lease_until),
+        effect.detail_seq,
+        micros(effect.updated_at),
+        effect.tenant,
+        effect.scope,
+        bytes.fromhex(effect.key),
+    )
+
+
+def event_from(row: Row) -> Event:
+    """Reads a row of `list_events`."""
+    return Event(run_id=row[0], seq=row[1], effect_id=row[2], type=row[3], hash=row[4].hex(), body=row[5])
+
+
+def payload_from(row: Row) -> Payload:
+    """Reads a row of `list_payloads`."""
+    return Payload(*row)

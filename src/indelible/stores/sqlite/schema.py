@@ -1,0 +1,64 @@
+"""The SQLite schema: brings a file up to date when it is opened."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+
+import apsw
+
+from indelible.errors import SchemaOutdated
+from indelible.stores.named_sql import load_migrations, load_queries
+from indelible.stores.sqlite.rows import micros
+
+MIGRATIONS = load_migrations(__package__)
+_MIGRATIONS_TABLE = """
+CREATE TABLE IF NOT EXISTS migrations (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL
+) STRICT
+"""
+_PRESIZE_BYTES = 4 * 1024 * 1024
+
+
+def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> None:
+    """Applies what is missing, in one transaction; a file from a newer version is left alone."""
+    if _applied(connection) == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(_MIGRATIONS_TABLE)
+        done = _applied(connection)
+        for migration in MIGRATIONS[done:]:
+            connection.execute(migration.sql)
+            connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (migration.number, migration.name, micros(now)))
+        if done == 0:
+            name = f"ledger-{uuid.uuid4().hex[:12]}"
+            connection.execute(load_queries(__package__)["name_ledger"], (name, micros(now)))
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    if done == 0 and not is_memory:
+        _presize(connection)
+
+
+def _applied(connection: apsw.Connection) -> int:
+    """Counts the migrations the file has; raises when it has more than we know."""
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchone() is None:
+        return 0
+    found = connection.execute("SELECT count(*) FROM migrations").fetchone()
+    assert found is not None
+    if found[0] > len(MIGRATIONS):
+        raise SchemaOutdated(
+            f"the ledger's schema has {found[0]} migrations, this version of Indelible knows {len(MIGRATIONS)}; "
+            "upgrade Indelible"
+        )
+    return int(found[0])
+
+
+def _presize(connection: apsw.Connection) -> None:
+    """Grows a new file and its WAL once, so that the first commits need not: a sync of a growing file costs more."""
+    connection.execute("CREATE TABLE presize (filler BLOB)")
+    connection.execute("INSERT INTO presize VALUES (zeroblob(?))", (_PRESIZE_BYTES,))
+    connection.execute("DROP TABLE presize")
+    connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()

@@ -1,0 +1,301 @@
+"""The embedded store: one SQLite file, any number of threads and processes on one machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import apsw
+
+from indelible.core.batch import Batch, decide
+from indelible.core.commands import Answer, Command, Finish, Moved, Open, Relinquish
+from indelible.core.effects import Claim, Effect
+from indelible.core.events import Event, Head, Payload, Provenance
+from indelible.core.identity import Ref
+from indelible.core.ports import Alarm, Clock, Filter, Seen
+from indelible.errors import BadCall
+from indelible.stores.named_sql import load_queries
+from indelible.stores.sqlite import rows
+from indelible.stores.sqlite.alarm import open_alarm
+from indelible.stores.sqlite.connections import WriteLock, connect, explained, folder_of
+from indelible.stores.sqlite.schema import migrate
+
+SQL = load_queries(__package__)
+
+
+class SystemClock:
+    """Tells the machine's time."""
+
+    def now(self) -> datetime:
+        """Gives the moment, aware and in UTC."""
+        return datetime.now(UTC)
+
+
+class SqliteStore:
+    """Keeps a ledger in one SQLite file, durable when a call returns."""
+
+    is_cheap_to_read = True
+
+    def __init__(self, path: str, *, clock: Clock | None = None, wakeups: bool = True) -> None:
+        self._is_memory = path == ":memory:"
+        if self._is_memory:
+            # A named memory database can have the two connections that a file has, so that both behave alike.
+            self._path = f"file:/indelible-{uuid.uuid4().hex}?vfs=memdb"
+            self.address = ":memory:"
+        else:
+            self._path = str(folder_of(path).resolve() / Path(path).name)
+            self.address = f"sqlite:///{path}"
+        self._clock = clock or SystemClock()
+        self._wakeups = wakeups and not self._is_memory
+        self._connect()
+
+    def _connect(self) -> None:
+        """Opens everything that belongs to this process."""
+        self._pid = os.getpid()
+        self._reading = threading.Lock()
+        self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock")
+        with explained(self.address):
+            self._writer = connect(self._path, is_memory=self._is_memory)
+            with self._writing:
+                migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
+            self._reader = connect(self._path, is_memory=self._is_memory)
+            self.ledger_name: str = self._reader.execute(SQL["ledger_name"]).fetchone()[0]
+        self._wake_file = self._open_wake_file() if self._wakeups else None
+        self._writer_id = uuid.uuid4().hex
+
+    def _open_wake_file(self) -> int:
+        return os.open(f"{self._path}-wake", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _check_process(self) -> None:
+        """Starts afresh in a forked child: SQLite's connections must not cross a fork."""
+        if os.getpid() != self._pid:
+            # Closing the parent's connections here would drop the parent's locks; they are left to rest.
+            _INHERITED.append((self._writer, self._reader, self._writing))
+            if self._is_memory:
+                raise BadCall("a :memory: ledger belongs to the process that opened it; use a file to share it")
+            self._connect()
+
+    # Writing
+
+    def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
+        """Decides and writes under the write lock, so nothing can change in between."""
+        self._check_process()
+        with explained(self.address), self._writing:
+            return self._transact(lambda: self._decide_and_write(tenant, commands, known)).answers
+
+    def _transact(self, work: Callable[[], Batch]) -> Batch:
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            batch = work()
+            self._writer.execute("ROLLBACK" if batch.is_empty else "COMMIT")
+            return batch
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        """Ends a transaction that went wrong; a connection that cannot even do that is replaced."""
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except apsw.Error:
+            self._writer.close(True)
+            self._writer = connect(self._path, is_memory=self._is_memory)
+
+    def _decide_and_write(
+        self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]
+    ) -> Batch:
+        now = self._clock.now()
+        effects: dict[Ref, Effect | None] = {}
+        for command, seen in zip(commands, known, strict=True):
+            if command.ref not in effects:
+                effects[command.ref] = self._state(command, seen)
+        runs = {effect.run_id for effect in effects.values() if effect is not None}
+        runs.update(command.run_id for command in commands if isinstance(command, Open))
+        heads = {run: head for run in runs if (head := self._head(tenant, run)) is not None}
+        batch = decide(commands, effects, heads, now, Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id))
+        self._write(tenant, batch)
+        return batch
+
+    def _state(self, command: Command, seen: Effect | None) -> Effect | None:
+        """Gives the effect's state under the lock; a claim's holder has it at hand, if nobody moved it since."""
+        if seen is not None and isinstance(command, Finish | Relinquish):
+            mark = self._writer.execute(SQL["effect_mark"], _place(seen.ref)).fetchone()
+            if mark == (seen.version, bytes.fromhex(seen.token)):
+                return seen
+        return _effect(self._writer, command.ref)
+
+    def _head(self, tenant: str, run_id: str) -> Head | None:
+        row = self._writer.execute(SQL["head_of"], (tenant, run_id)).fetchone()
+        return None if row is None else Head(row[0], row[1].hex())
+
+    def _write(self, tenant: str, batch: Batch) -> None:
+        execute = self._writer.execute
+        for effect in batch.opened.values():
+            execute(SQL["insert_effect"], rows.effect_row(effect))
+        for _, effect in batch.moved.values():
+            execute(SQL["update_effect"], rows.move_row(effect))
+        for run_id, (_, head) in batch.heads.items():
+            execute(SQL["put_head"], (tenant, run_id, head.count, bytes.fromhex(head.hash)))
+        for event in batch.events:
+            digest = bytes.fromhex(event.hash)
+            execute(
+                SQL["insert_event"],
+                (tenant, event.run_id, event.seq, event.effect_id, event.type, digest, event.body),
+            )
+            execute(SQL["insert_pending"], (tenant, event.run_id, event.seq, digest))
+        for payload in batch.payloads:
+            execute(SQL["insert_payload"], (tenant, *payload))
+
+    def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
+        """Extends the lease while the claim holds."""
+        self._check_process()
+        effect = claim.effect
+        until = rows.micros(self._clock.now() + lease)
+        with explained(self.address), self._writing:
+            self._writer.execute(
+                SQL["heartbeat"], (until, *_place(effect.ref), bytes.fromhex(effect.token), effect.attempt)
+            )
+            return self._writer.changes() == 1
+
+    @contextmanager
+    def transaction(self, tenant: str) -> Iterator[SqliteTransaction]:
+        """Opens a transaction for a handler; while it is open, nobody else can write to this file."""
+        self._check_process()
+        with explained(self.address), self._writing:
+            self._writer.execute("BEGIN IMMEDIATE")
+            transaction = SqliteTransaction(self, self._writer, tenant)
+            try:
+                yield transaction
+            finally:
+                self._abandon()
+
+    # Reading
+
+    def look(self, refs: Sequence[Ref]) -> Seen:
+        """Reads the committed state of some effects."""
+        self._check_process()
+        with explained(self.address), self._reading:
+            return Seen(self._clock.now(), [_effect(self._reader, ref) for ref in refs])
+
+    def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
+        """Finds an effect by its id or the beginning of it."""
+        found = self._read("find_ids", (tenant, effect_id, effect_id + "\U0010ffff"))
+        if len(found) > 1 and effect_id not in {effect.id for effect in found}:
+            raise BadCall(f"{effect_id}… is the beginning of more than one id; give more of it")
+        return found[0] if found else None
+
+    def find_by_key(self, tenant: str, key: str, scope: str | None) -> Effect | None:
+        """Finds an effect by its key."""
+        if scope is not None:
+            return self.look([Ref(tenant, scope, key)]).effects[0]
+        found = self._read("find_key", (tenant, bytes.fromhex(key)))
+        return found[0] if found else None
+
+    def abandoned(self, tenant: str, limit: int) -> list[Effect]:
+        """Lists effects in doubt and effects whose lease ran out."""
+        now = rows.micros(self._clock.now())
+        return self._read("list_abandoned", {"tenant": tenant, "now": now, "limit": limit})
+
+    def _read(self, query: str, parameters: tuple[object, ...] | dict[str, object]) -> list[Effect]:
+        """Gives the effects at the places a query finds."""
+        self._check_process()
+        with explained(self.address), self._reading:
+            places = self._reader.execute(SQL[query], parameters).fetchall()  # type: ignore[arg-type]
+            tenant = parameters["tenant"] if isinstance(parameters, dict) else parameters[0]
+            effects = [_effect(self._reader, Ref(str(tenant), scope, key.hex())) for scope, key in places]
+        return [effect for effect in effects if effect is not None]
+
+    def effects(self, tenant: str, selected: Filter) -> list[Effect]:
+        """Lists effects, newest first."""
+        self._check_process()
+        parameters = {
+            "tenant": tenant,
+            "before": selected.before,
+            "status": selected.status,
+            "tool": selected.tool,
+            "run_id": selected.run_id,
+            "side_effect": selected.side_effect,
+            "limit": selected.limit,
+        }
+        with explained(self.address), self._reading:
+            return [rows.effect_from(row) for row in self._reader.execute(SQL["list_effects"], parameters)]
+
+    def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
+        """Lists a run's events."""
+        self._check_process()
+        with explained(self.address), self._reading:
+            found = self._reader.execute(SQL["list_events"], (tenant, run_id, after, limit))
+            return [rows.event_from(row) for row in found]
+
+    def payloads(self, tenant: str, run_id: str, seqs: Iterable[int]) -> list[Payload]:
+        """Lists what events commit to."""
+        self._check_process()
+        with explained(self.address), self._reading:
+            return [
+                rows.payload_from(row)
+                for seq in seqs
+                for row in self._reader.execute(SQL["list_payloads"], (tenant, run_id, seq))
+            ]
+
+    # Waking
+
+    def alarm(self) -> Alarm | None:
+        """Gives an alarm for writes by other processes."""
+        self._check_process()
+        return None if self._wake_file is None else open_alarm(f"{self._path}-wake")
+
+    def ring(self, effects: Sequence[Effect]) -> None:
+        """Touches the wake file."""
+        if self._wake_file is not None and effects:
+            os.pwrite(self._wake_file, b"!", 0)
+
+    def close(self) -> None:
+        """Closes the file."""
+        if os.getpid() != self._pid:
+            return
+        with self._reading:
+            self._reader.close()
+        self._writer.close()
+        self._writing.close()
+        if self._wake_file is not None:
+            os.close(self._wake_file)
+            self._wake_file = None
+
+
+_INHERITED: list[object] = []
+
+
+class SqliteTransaction:
+    """Is a handler's own transaction: `connection` is an `apsw.Connection`."""
+
+    def __init__(self, store: SqliteStore, connection: apsw.Connection, tenant: str) -> None:
+        self.connection = connection
+        self._store = store
+        self._tenant = tenant
+
+    def settle(self, command: Command) -> Answer:
+        """Settles the effect and commits both, or rolls both back."""
+        with explained(self._store.address):
+            batch = self._store._decide_and_write(self._tenant, [command], [None])
+            answer = batch.answers[0]
+            self.connection.execute("COMMIT" if isinstance(answer, Moved) else "ROLLBACK")
+        return answer
+
+    def rollback(self) -> None:
+        """Undoes what the handler wrote."""
+        self._store._abandon()
+
+
+def _place(ref: Ref) -> tuple[str, str, bytes]:
+    return (ref.tenant, ref.scope, bytes.fromhex(ref.key))
+
+
+def _effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
+    row = connection.execute(SQL["effect_at"], _place(ref)).fetchone()
+    return None if row is None else rows.effect_from(row)

@@ -1,0 +1,124 @@
+"""`@ledger.tool`: a function whose every call goes through the ledger."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, get_type_hints
+
+from indelible.core import walk
+from indelible.core.calls import Dedupe, Options, ToolCall
+from indelible.core.revive import revive
+from indelible.errors import BadCall
+from indelible.running import RunningEffect, _current_run
+
+if TYPE_CHECKING:
+    from indelible.desk import Desk
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Tool(Generic[P, R]):
+    """Is a function behind the ledger: binds arguments, gives the body the recorded ones, replays the result."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        function: Callable[P, R],
+        *,
+        name: str | None,
+        key: Sequence[str] | None,
+        scope: str | None,
+        dedupe: Dedupe,
+        options: Options,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._desk = desk
+        self._function = function
+        self._signature = inspect.signature(function)
+        self._hints: dict[str, Any] | None = None
+        self._key = key
+        self._scope = scope
+        self._dedupe = dedupe
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.name = name or function.__name__
+        self.options = options
+        self._check_key_fields()
+
+    def _check_key_fields(self) -> None:
+        for path in self._key or ():
+            if path.partition(".")[0] not in self._signature.parameters:
+                raise BadCall(f"{self.name}: key field {path!r} is no parameter of the function")
+
+    def call(
+        self, arguments: inspect.BoundArguments, *, run_id: str | None = None, call_id: str | None = None
+    ) -> ToolCall:
+        """Gives the tool call that these arguments make; an explicit default is the same call as a default left out."""
+        arguments.apply_defaults()
+        return ToolCall(
+            tool=self.name,
+            args=arguments.arguments,
+            run_id=run_id or _current_run.get() or "default",
+            call_id=call_id,
+            key=self._key,
+            scope=self._scope,
+            dedupe=self._dedupe,
+        )
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:
+        """Gives the tool call that calling the function so would make, without making it."""
+        return self.call(self._signature.bind(*args, **kwargs))
+
+    def handler(self, effect: RunningEffect) -> Any:
+        """Enters the function's body with the recorded arguments."""
+        arguments = self._signature.bind_partial()
+        for name, value in effect.args.items():
+            arguments.arguments[name] = revive(value, self._type_of(name))
+        return self._function(*arguments.args, **arguments.kwargs)
+
+    def _type_of(self, parameter: str) -> Any:
+        if self._hints is None:
+            try:
+                self._hints = get_type_hints(self._function)
+            except NameError:  # a hint that names something only a type checker knows
+                self._hints = {}
+        return self._hints.get(parameter, Any)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        prepared = self._desk._prepare(self.bind(*args, **kwargs), own=self.options)
+        steps = walk.run(prepared, self._desk._mint)
+        engine = self._desk._engine
+        if self.is_async:
+            return cast(R, engine.drive_async(steps, _as_coroutine_function(self.handler)))
+        return cast(R, engine.drive(steps, self.handler))
+
+
+def _as_coroutine_function(handler: Callable[[RunningEffect], Any]) -> Callable[[RunningEffect], Any]:
+    async def entered(effect: RunningEffect) -> Any:
+        return await handler(effect)
+
+    return entered
+
+
+class ToolDecorator:
+    """Makes a `Tool` of the function below it."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        name: str | None,
+        key: Sequence[str] | None,
+        scope: str | None,
+        dedupe: Dedupe,
+        options: Options,
+    ) -> None:
+        self._desk = desk
+        self._make = functools.partial(Tool, desk, name=name, key=key, scope=scope, dedupe=dedupe, options=options)
+
+    def __call__(self, function: Callable[P, R]) -> Tool[P, R]:
+        made = cast("Tool[P, R]", self._make(function))
+        self._desk._register(made)
+        return made

@@ -1,0 +1,245 @@
+"""Group commit: many callers, one transaction, one sync of the disk.
+
+A blocking caller who finds the writer idle writes at once, in its own thread. Whoever comes meanwhile queues up, and the
+next transaction takes all of them. Asynchronous callers always leave the work to the writer's thread, so that a disk
+never blocks their loop and cancelling a task cannot cut a write in half.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from indelible.core.commands import Answer, Command, Finish, InDoubt, Moved, Open, Relinquish
+from indelible.core.effects import Effect
+from indelible.core.ports import Store
+from indelible.core.steps import next_step
+from indelible.errors import StoreError, StoreUnavailable
+
+MOST_AT_ONCE = 256
+
+
+class _Slot:
+    """Holds one caller's command until it is answered."""
+
+    __slots__ = ("_done", "answer", "command", "error", "future", "known", "loop")
+
+    def __init__(self, command: Command, known: Effect | None) -> None:
+        self.command = command
+        # A lease may have been renewed since it was seen, so only its holder may decide on a running effect as seen.
+        is_usable = known is None or known.status != "processing" or isinstance(command, Finish | Relinquish)
+        self.known = known if is_usable else None
+        self.answer: Answer | None = None
+        self.error: BaseException | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[Answer] | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    @property
+    def is_done(self) -> bool:
+        return self.answer is not None or self.error is not None
+
+    def tell(self) -> None:
+        """Lets a blocking caller go on."""
+        if self.future is None:
+            self._done.release()
+
+    def wait(self) -> None:
+        self._done.acquire()
+
+    def result(self) -> Answer:
+        if self.error is not None:
+            raise self.error
+        assert self.answer is not None
+        return self.answer
+
+
+class Writer:
+    """Takes commands from any thread or task, writes them in batches, and answers after the commit."""
+
+    def __init__(self, store: Store, publish: Callable[[Sequence[Effect]], None]) -> None:
+        self._store = store
+        self._publish = publish
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._queue: deque[_Slot] = deque()
+        self._busy = threading.Lock()
+        self._work = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._is_closed = False
+
+    def do(self, command: Command, known: Effect | None = None) -> Answer:
+        """Carries out a command and gives its answer; blocks until it is durable."""
+        answer = self.try_without_writing(command, known)
+        if answer is not None:
+            return answer
+        slot = _Slot(command, known)
+        self._append(slot)
+        if self._busy.acquire(blocking=False):
+            self._lead(slot)
+        else:
+            slot.wait()
+        return slot.result()
+
+    async def send(self, command: Command, known: Effect | None = None) -> Answer:
+        """Carries out a command and gives its answer, without blocking the loop.
+
+        A task cancelled while it waits leaves its command behind, and the command is still carried out.
+        """
+        answer = self.try_without_writing(command, known)
+        if answer is not None:
+            return answer
+        return await self.post(command, known)
+
+    def post(self, command: Command, known: Effect | None = None) -> asyncio.Future[Answer]:
+        """Queues a command for the writer's thread and gives the future of its answer."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        slot = _Slot(command, known)
+        slot.loop, slot.future = loop, future
+        self._append(slot)
+        self._wake_thread()
+        return future
+
+    def try_without_writing(self, command: Command, known: Effect | None) -> Answer | None:
+        """Answers an `Open` that needs no write: from what the caller saw last, or by a look where that is cheap."""
+        if not isinstance(command, Open):
+            return None
+        if known is not None and known.status != "processing":
+            step = next_step(command, known, command.stamp.at)
+        elif self._store.is_cheap_to_read:
+            seen = self._store.look([command.ref])
+            step = next_step(command, seen.effects[0], seen.now)
+        else:
+            return None
+        return step.answer if step.change is None else None
+
+    def _append(self, slot: _Slot) -> None:
+        if os.getpid() != self._pid:
+            self._start()  # a forked child has neither the parent's thread nor its callers
+        if self._is_closed:
+            raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")
+        self._queue.append(slot)
+
+    def _lead(self, own: _Slot | None) -> None:
+        """Writes until one's own command is answered; what has come in meanwhile goes to the thread."""
+        while True:
+            try:
+                while self._queue and not (own is not None and own.is_done):
+                    self._write_batch(own)
+            finally:
+                self._busy.release()
+            if not self._queue:
+                return
+            if own is not None:
+                self._wake_thread()
+                return
+            if not self._busy.acquire(blocking=False):
+                return
+
+    def _write_batch(self, own: _Slot | None) -> None:
+        slots = self._take()
+        try:
+            self._answer(slots)
+        except BaseException:
+            # An interrupt belongs to the thread it hit; the others' commands wait for the next batch.
+            self._queue.extendleft(slot for slot in reversed(slots) if slot is not own and not slot.is_done)
+            self._wake_thread()
+            raise
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Slot]] = {}
+        for slot in slots:
+            if slot.loop is None:
+                slot.tell()
+            else:
+                by_loop.setdefault(slot.loop, []).append(slot)
+        for loop, answered in by_loop.items():
+            _tell_loop(loop, answered)
+
+    def _take(self) -> list[_Slot]:
+        """Takes the next commands of one tenant: no transaction crosses tenants."""
+        slots = [self._queue.popleft()]
+        tenant = slots[0].command.ref.tenant
+        while self._queue and len(slots) < MOST_AT_ONCE and self._queue[0].command.ref.tenant == tenant:
+            slots.append(self._queue.popleft())
+        return slots
+
+    def _answer(self, slots: list[_Slot]) -> None:
+        commands = [slot.command for slot in slots]
+        try:
+            answers = self._store.apply(commands[0].ref.tenant, commands, [slot.known for slot in slots])
+        except StoreError as error:
+            for slot in slots:
+                slot.error = error if len(slots) == 1 else _copy_of(error)
+            return
+        except Exception as error:
+            if len(slots) == 1:
+                slots[0].error = error
+                return
+            for slot in slots:  # one command that cannot be written must not take the others with it
+                self._answer([slot])
+            return
+        for slot, answer in zip(slots, answers, strict=True):
+            slot.answer = answer
+        ended = [
+            answer.effect
+            for command, answer in zip(commands, answers, strict=True)
+            if isinstance(answer, Moved | InDoubt) and answer.effect.updated_at == command.stamp.at
+        ]
+        if ended:
+            self._publish(ended)
+
+    def _wake_thread(self) -> None:
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="indelible-writer", daemon=True)
+                    self._thread.start()
+        self._work.release()
+
+    def _run(self) -> None:
+        while True:
+            self._work.acquire()
+            if self._busy.acquire(blocking=False):
+                self._lead(None)
+            if self._is_closed and not self._queue:
+                return
+
+    def close(self) -> None:
+        """Finishes what is queued and stops the thread."""
+        self._is_closed = True
+        thread = self._thread
+        if thread is not None and os.getpid() == self._pid:
+            self._work.release()
+            thread.join()
+
+
+def _copy_of(error: StoreError) -> StoreError:
+    """Gives every caller an exception of its own, since each raises it in another thread."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
+def _tell_loop(loop: asyncio.AbstractEventLoop, slots: list[_Slot]) -> None:
+    try:
+        loop.call_soon_threadsafe(_resolve, slots)
+    except RuntimeError:  # the loop was closed; nobody waits there any more
+        return
+
+
+def _resolve(slots: list[_Slot]) -> None:
+    for slot in slots:
+        future = slot.future
+        if future is None or future.done():
+            continue
+        if slot.error is not None:
+            future.set_exception(slot.error)
+        else:
+            future.set_result(slot.result())
