@@ -48,7 +48,7 @@ class Desk:
         self._max_args_bytes = max_args_bytes
         self._max_result_bytes = max_result_bytes
         self._options = options or Options()
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, Tool[Any, Any]] = {}
         self.tenant = tenant
 
     @classmethod
@@ -114,7 +114,7 @@ class Desk:
             raise BadCall("idempotent=False: leave the decorator away to call a function without the ledger")
         return ToolDecorator(self, name=name, key=key, scope=scope, dedupe=dedupe, options=Options(**options))
 
-    def _register(self, tool: Tool) -> None:
+    def _register(self, tool: Tool[Any, Any]) -> None:
         self._tools[tool.name] = tool
 
     def _prepare(self, call: ToolCall, words: OptionWords | None = None, own: Options | None = None) -> Prepared:

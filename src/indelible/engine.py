@@ -210,7 +210,7 @@ class Engine:
         moved: asyncio.Future[Effect] = loop.create_future()
 
         def waker(newest: Effect) -> None:
-            loop.call_soon_threadsafe(lambda: moved.done() or moved.set_result(newest))
+            loop.call_soon_threadsafe(_set_once, moved, newest)
 
         self.waiting.add(effect, waker)
         try:
@@ -228,12 +228,11 @@ class Engine:
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store)
         with self._keeping(claim, lease):
+            limit = asyncio.timeout(None if timeout is None else timeout.total_seconds())
             token = _current.set(running)
             try:
-                async with asyncio.timeout(None if timeout is None else timeout.total_seconds()) as limit:
+                async with limit:  # its cancellation ends as a report too, so it never raises here
                     report = await _report_async(self._enter_async(claim, running, errand.handler))
-            except TimeoutError as error:
-                report = Raised(error, is_interruption=True)
             finally:
                 _current.reset(token)
         if limit.expired():
@@ -322,6 +321,11 @@ def _refuse_inside_transaction(store: Store) -> None:
             f"{running.tool} is inside effect.transaction(): the ledger cannot be called until it has ended; make the "
             "other call before it, or in a handler of its own"
         )
+
+
+def _set_once(future: asyncio.Future[Effect], effect: Effect) -> None:
+    if not future.done():
+        future.set_result(effect)
 
 
 def _nothing_entered(claim: Claim, mint: SystemMint) -> Relinquish:

@@ -92,13 +92,13 @@ def _record(
     """Appends the change's event to its run's chain and notes the rows to write; gives the effect as written."""
     run_id = change.effect.run_id
     was, head = batch.heads.get(run_id) or (heads.get(run_id, NO_EVENTS),) * 2
-    after = _numbered(change, before, head.count)
+    after = _numbered(change, before, head.length)
     salts = command.stamp.salts
     commits = {}
     for number, (name, value) in enumerate(change.committed.items()):
         salt = salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
         commits[name] = commitment(salt, name, value)
-        batch.payloads.append(Payload(run_id, head.count, name, salt, value))
+        batch.payloads.append(Payload(run_id, head.length, name, salt, value))
     body = effect_event(
         effect=after,
         head=head,
@@ -110,9 +110,9 @@ def _record(
     )
     digest = event_hash(body)
     batch.events.append(
-        Event(run_id=run_id, seq=head.count, effect_id=after.id, type=change.event_type, hash=digest, body=body)
+        Event(run_id=run_id, seq=head.length, effect_id=after.id, type=change.event_type, hash=digest, body=body)
     )
-    batch.heads[run_id] = (was, Head(head.count + 1, digest))
+    batch.heads[run_id] = (was, Head(head.length + 1, digest))
     _note(batch, before, after)
     return after
 

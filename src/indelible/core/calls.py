@@ -73,7 +73,7 @@ class ToolCall:
             raise BadCall(f"{self.tool}: name key fields or a resource, not both; either alone is the identity")
 
 
-def check_name(what: str, name: str) -> None:
+def check_name(what: str, name: object) -> None:
     """Raises `BadCall` unless `name` can stand in an event: text, not empty, not too long, no lone surrogates."""
     if not isinstance(name, str) or not name:
         raise BadCall(f"{what}: must be a text that is not empty, got {name!r}")

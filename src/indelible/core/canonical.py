@@ -300,9 +300,9 @@ def _items_of_mapping(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
 
 
 def _same_or_refused(plain: Any, value: object) -> Any:
-    if plain != value:
-        raise _NoForm(f"{_type_name(value)} holds more than a {_type_name(plain)} can; pass it as a string")
-    return plain
+    if value == plain:
+        return plain
+    raise _NoForm(f"{_type_name(value)} holds more than a {_type_name(plain)} can; pass it as a string")
 
 
 def _plain_datetime(value: datetime) -> object:

@@ -26,7 +26,7 @@ MOST_BODY_BYTES = 65_535
 class Head(NamedTuple):
     """Is the end of a run's chain: how many events it has and the hash of the last."""
 
-    count: int
+    length: int
     hash: str
 
 
@@ -93,7 +93,7 @@ def effect_event(
     body = (
         f'{{"actor":{_actor(actor)},"at":"{instant(at)}","attempt":{effect.attempt},"commits":{{{committed}}},'
         f'"effect":"{effect.id}","log":{_text(by.log)},"on_crash":"{effect.on_crash}","prev":"{head.hash}",'
-        f'"run":{_text(effect.run_id)},"seq":{head.count},"side_effect":"{effect.side_effect}",'
+        f'"run":{_text(effect.run_id)},"seq":{head.length},"side_effect":"{effect.side_effect}",'
         f'"status":"{effect.status}","tool":{_text(effect.tool)},"type":"{event_type}","v":1,"writer":"{by.writer}"}}'
     ).encode()
     assert len(body) <= MOST_BODY_BYTES, "names are bounded, so a body is"

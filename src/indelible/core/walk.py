@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from indelible.core.calls import Handling, ToolCall
 from indelible.core.canonical import decode, encode
@@ -278,7 +278,7 @@ def _finish(
     claim: Claim, outcome: Outcome, detail_json: bytes, mint: Mint, cause: BaseException | None = None
 ) -> Generator[Request, Any, None]:
     """Settles the claim; a store that is gone or a lost lease is told together with what the handler did."""
-    status = "succeeded" if isinstance(outcome, Succeeded) else "failed"
+    status: Literal["succeeded", "failed"] = "succeeded" if isinstance(outcome, Succeeded) else "failed"
     effect = claim.effect
     command = Finish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=detail_json)
     try:

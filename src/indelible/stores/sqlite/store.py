@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -64,7 +65,7 @@ class SqliteStore:
             with self._writing:
                 migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
             self._reader = connect(self._path, is_memory=self._is_memory)
-            self.ledger_name: str = self._reader.execute(SQL["ledger_name"]).fetchone()[0]
+            self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
         self._wake_file = self._open_wake_file() if self._wakeups else None
         self._writer_id = uuid.uuid4().hex
 
@@ -141,7 +142,7 @@ class SqliteStore:
         for _, effect in batch.moved.values():
             execute(SQL["update_effect"], rows.move_row(effect))
         for run_id, (_, head) in batch.heads.items():
-            execute(SQL["put_head"], (tenant, run_id, head.count, bytes.fromhex(head.hash)))
+            execute(SQL["put_head"], (tenant, run_id, head.length, bytes.fromhex(head.hash)))
         for event in batch.events:
             digest = bytes.fromhex(event.hash)
             execute(
@@ -206,7 +207,7 @@ class SqliteStore:
         """Gives the effects at the places a query finds."""
         self._check_process()
         with explained(self.address), self._reading:
-            places = self._reader.execute(SQL[query], parameters).fetchall()  # type: ignore[arg-type]
+            places: list[Any] = self._reader.execute(SQL[query], parameters).fetchall()
             tenant = parameters["tenant"] if isinstance(parameters, dict) else parameters[0]
             effects = [_effect(self._reader, Ref(str(tenant), scope, key.hex())) for scope, key in places]
         return [effect for effect in effects if effect is not None]

@@ -1,0 +1,76 @@
+-- Effects, the runs' chains of events, and what the events commit to.
+-- Every key begins with the tenant; a scope is usually a run id, so neighbours in time are neighbours on disk.
+
+CREATE TABLE ledger (
+    only_row   integer PRIMARY KEY CHECK (only_row = 1),
+    name       text COLLATE "C" NOT NULL,
+    created_at timestamptz NOT NULL
+);
+
+INSERT INTO ledger (only_row, name, created_at)
+VALUES (1, 'ledger-' || left(replace(gen_random_uuid()::text, '-', ''), 12), clock_timestamp());
+
+-- Every event moves the head of its run, so a page is left half empty for the new versions of its rows.
+CREATE TABLE runs (
+    tenant text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    count  bigint NOT NULL,
+    head   bytea NOT NULL,
+    PRIMARY KEY (tenant, run_id)
+) WITH (fillfactor = 50);
+
+-- No column that a move changes may be indexed: then a move touches one page of this table and no index.
+CREATE TABLE effects (
+    tenant      text COLLATE "C" NOT NULL,
+    scope       text COLLATE "C" NOT NULL,
+    key         bytea NOT NULL,
+    id          text COLLATE "C" NOT NULL,
+    run_id      text COLLATE "C" NOT NULL,
+    tool        text COLLATE "C" NOT NULL,
+    side_effect text COLLATE "C" NOT NULL,
+    on_crash    text COLLATE "C" NOT NULL,
+    call_id     text COLLATE "C",
+    digest      bytea NOT NULL,
+    status      text COLLATE "C" NOT NULL,
+    attempt     bigint NOT NULL,
+    version     bigint NOT NULL,
+    token       bytea NOT NULL,
+    lease_until timestamptz,       -- by the clock of the database
+    opened_seq  bigint NOT NULL,   -- the event that commits to the arguments
+    detail_seq  bigint,            -- the event that commits to the result, error or reason
+    created_at  timestamptz NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant, scope, key)
+) WITH (fillfactor = 80);
+
+CREATE UNIQUE INDEX effects_by_id ON effects (tenant, id);
+
+CREATE TABLE events (
+    tenant    text COLLATE "C" NOT NULL,
+    run_id    text COLLATE "C" NOT NULL,
+    seq       bigint NOT NULL,
+    effect_id text COLLATE "C",
+    type      text COLLATE "C" NOT NULL,
+    hash      bytea NOT NULL,
+    body      bytea NOT NULL,
+    PRIMARY KEY (tenant, run_id, seq)
+);
+
+-- What events commit to, apart from them, so that it can be erased while the record still verifies.
+CREATE TABLE payloads (
+    tenant text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    seq    bigint NOT NULL,
+    field  text COLLATE "C" NOT NULL,
+    salt   bytea NOT NULL,
+    value  bytea NOT NULL,
+    PRIMARY KEY (tenant, run_id, seq, field)
+);
+
+-- Events that the journal has not taken in yet; only appended to and emptied, so it needs no key.
+CREATE TABLE pending (
+    tenant text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    seq    bigint NOT NULL,
+    hash   bytea NOT NULL
+);
