@@ -128,7 +128,7 @@ class PostgresServer:
             raise PostgresUnavailable("the server is not running: call start() first")
         return self._process.pid
 
-    def start(self, *, timeout: float = 30) -> Self:
+    def start(self, *, timeout: float = 60) -> Self:
         """Starts the server, recovering if it was killed, and returns when it answers."""
         deadline = time.monotonic() + timeout
         if not self.is_running:
@@ -225,7 +225,7 @@ class PostgresServer:
         return installed / "bin"
 
     def _copied(self, installed: Path) -> Path:
-        """Copies the programs out of an environment that only root may enter, for instance one below /root."""
+        """Copies the programs out of an environment that only root may enter."""
         package = installed.parent
         copy = self._home / "programs" / package.name / installed.name
         for part in ("bin", "lib", "share"):
