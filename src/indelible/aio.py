@@ -48,7 +48,7 @@ class AsyncLedger(Desk):
         """Extends a claim's lease; raises `LeaseLost` when it is no longer ours."""
         lease = self._lease(options)
         if not await asyncio.to_thread(self._engine.store.heartbeat, claim, lease):
-            raise LeaseLost(f"{claim.effect.tool}: the claim on {claim.effect.id} is gone; stop working on it", effect=claim.effect)
+            raise LeaseLost(f"{claim.effect.id} is no longer ours to run; stop working on it", effect=claim.effect)
 
     async def settle(self, effect: str | Effect, outcome: Outcome, *, by: Actor | str, evidence: str) -> Effect:
         """Tells what became of an effect in doubt, on the word of a person who looked."""

@@ -8,9 +8,18 @@ from datetime import timedelta
 from typing import Any, TypeVar, Unpack, get_args
 
 from indelible.core import walk
-from indelible.core.calls import DEFAULT_TENANT, Options, OptionWords, SideEffect, ToolCall, check_name, handling_of
+from indelible.core.calls import (
+    DEFAULT_TENANT,
+    Handling,
+    Options,
+    OptionWords,
+    SideEffect,
+    ToolCall,
+    check_name,
+    handling_of,
+)
 from indelible.core.canonical import encode
-from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen
+from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen, Stamp
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.identity import identify
 from indelible.core.ports import Clock, Filter
@@ -24,6 +33,7 @@ from indelible.tool import Tool, ToolDecorator
 AGENT = Actor("agent", "agent")
 MEBIBYTE = 1024 * 1024
 _KEY_DIGITS = 64
+_MOST_REMEMBERED = 1000
 
 Self = TypeVar("Self", bound="Desk")
 
@@ -49,6 +59,7 @@ class Desk:
         self._max_result_bytes = max_result_bytes
         self._options = options or Options()
         self._tools: dict[str, Tool[Any, Any]] = {}
+        self._usual_handling: dict[str, Handling] = {}
         self.tenant = tenant
 
     @classmethod
@@ -116,19 +127,29 @@ class Desk:
 
     def _register(self, tool: Tool[Any, Any]) -> None:
         self._tools[tool.name] = tool
+        self._usual_handling.pop(tool.name, None)
 
-    def _prepare(self, call: ToolCall, words: OptionWords | None = None, own: Options | None = None) -> Prepared:
-        tool = self._tools.get(call.tool)
-        options = own or Options(**(words or {}))
-        if tool is not None and own is None:
-            options = options.over(tool.options)
+    def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
         return Prepared(
             call=call,
             identity=identify(call, self.tenant, max_bytes=self._max_args_bytes),
-            handling=handling_of(options.over(self._options)),
+            handling=self._handling(call.tool, words),
             actor=self._actor,
             max_result_bytes=self._max_result_bytes,
         )
+
+    def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
+        """Gives how a call is treated: as it says itself, else as its tool says, else as the ledger says."""
+        usual = self._usual_handling.get(tool_name)
+        if usual is not None and not words:
+            return usual
+        tool = self._tools.get(tool_name)
+        options = self._options if tool is None else tool.options.over(self._options)
+        if words:
+            return handling_of(Options(**words).over(options))
+        if len(self._usual_handling) < _MOST_REMEMBERED:
+            self._usual_handling[tool_name] = handling_of(options)
+        return handling_of(options)
 
     def _lease(self, words: OptionWords) -> timedelta:
         return handling_of(Options(**words).over(self._options)).lease
@@ -140,7 +161,9 @@ class Desk:
             return (yield from walk.finish_with_value(claim, outcome.value, self._max_result_bytes, self._mint))
         return (yield from walk._finish(claim, outcome, walk.outcome_json(outcome), self._mint))
 
-    def _settle(self, effect: Effect, outcome: Outcome, by: Actor | str, evidence: str) -> Generator[Request, Any, Effect]:
+    def _settle(
+        self, effect: Effect, outcome: Outcome, by: Actor | str, evidence: str
+    ) -> Generator[Request, Any, Effect]:
         if not isinstance(outcome, Succeeded | Failed):
             raise BadCall(f"settle with Succeeded(value) or Failed(error), not {outcome!r}")
         if not evidence:
@@ -148,25 +171,27 @@ class Desk:
         return walk.settle(effect, outcome, self._mint, actor=_person(by), evidence=evidence)
 
     def _reopen(self, effect: Effect, by: Actor | str, reason: str) -> Generator[Request, Any, Effect]:
-        return self._command(lambda stamp, why: Reopen(ref=effect.ref, stamp=stamp, detail_json=why), effect, by, reason)
+        def make(stamp: Stamp, why: bytes) -> Command:
+            return Reopen(ref=effect.ref, stamp=stamp, detail_json=why)
+
+        return self._command(make, effect, by, reason)
 
     def _cancel(self, effect: Effect, by: Actor | str, reason: str) -> Generator[Request, Any, Effect]:
-        return self._command(lambda stamp, why: Cancel(ref=effect.ref, stamp=stamp, detail_json=why), effect, by, reason)
+        def make(stamp: Stamp, why: bytes) -> Command:
+            return Cancel(ref=effect.ref, stamp=stamp, detail_json=why)
+
+        return self._command(make, effect, by, reason)
 
     def _decide(
         self, effect: Effect, digest: str, by: Actor | str, reason: str, *, is_approval: bool
     ) -> Generator[Request, Any, Effect]:
-        return self._command(
-            lambda stamp, why: Decide(
-                ref=effect.ref, stamp=stamp, digest=digest, is_approval=is_approval, detail_json=why
-            ),
-            effect,
-            by,
-            reason,
-        )
+        def make(stamp: Stamp, why: bytes) -> Command:
+            return Decide(ref=effect.ref, stamp=stamp, digest=digest, is_approval=is_approval, detail_json=why)
+
+        return self._command(make, effect, by, reason)
 
     def _command(
-        self, make: Callable[[Any, bytes], Command], effect: Effect, by: Actor | str, reason: str
+        self, make: Callable[[Stamp, bytes], Command], effect: Effect, by: Actor | str, reason: str
     ) -> Generator[Request, Any, Effect]:
         command = make(self._mint.stamp(_person(by)), encode(reason, root="reason"))
         return walk.carry_out(command, effect)
@@ -190,7 +215,9 @@ class Desk:
         store = self._engine.store
         found = store.find_by_key(self.tenant, name, None) if is_key(name) else store.get_effect(self.tenant, name)
         if found is None:
-            raise UnknownEffect(f"no effect of tenant {self.tenant!r} has the id or key {name}; see: indelible effects list")
+            raise UnknownEffect(
+                f"no effect of tenant {self.tenant!r} has the id or key {name}; see: indelible effects list"
+            )
         return found
 
     def _filter(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -14,36 +12,20 @@ from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from indelible.core.calls import Handling
 from indelible.core.canonical import encode
-from indelible.core.commands import Answer, Claimed, Command, Finish, Moved, Open, Relinquish, Stamp
-from indelible.core.effects import SYSTEM, Actor, Claim, Effect
+from indelible.core.commands import Answer, Claimed, Command, Finish, Moved, Open, Relinquish
+from indelible.core.effects import SYSTEM, Claim, Effect
 from indelible.core.ports import Store
 from indelible.core.walk import AwaitChange, Invoke, Pause, Probe, Raised, Request, Returned, Submit, Walk, error_json
 from indelible.errors import BadCall, IndelibleError, LeaseLost
 from indelible.heartbeats import Heartbeats
+from indelible.mint import SystemMint
 from indelible.running import RunningEffect, _current
 from indelible.waiting import Waiting
 from indelible.writer import Writer
 
 Handler = Callable[[RunningEffect], Any]
-
-_SALTS = 96  # three committed values are the most that one event has
-
-
-class SystemMint:
-    """Makes stamps, ids and tokens from the machine's clock and randomness."""
-
-    def stamp(self, actor: Actor) -> Stamp:
-        """Gives the time now, with fresh salts."""
-        return Stamp(at=datetime.now(UTC), actor=actor, salts=os.urandom(_SALTS))
-
-    def effect_id(self) -> str:
-        """Gives an id whose order is that of time, so that new rows lie together."""
-        return f"eff_{time.time_ns() // 1_000_000:012x}{os.urandom(8).hex()}"
-
-    def token(self) -> str:
-        """Gives a secret that nobody can guess."""
-        return os.urandom(16).hex()
 
 
 class Engine:
@@ -95,7 +77,7 @@ class Engine:
                 self._publish_settled(answer)
                 return answer
             case Invoke(claim, handling):
-                return self._invoke(claim, handling.lease, handling.timeout, errand)
+                return self._invoke(claim, handling, errand)
             case AwaitChange(effect, most):
                 return self.waiting.wait(effect, most)
             case Pause(duration):
@@ -104,15 +86,16 @@ class Engine:
             case Probe(effect, reconcile):
                 return _report(lambda: _finish_coroutine(reconcile(effect)))
 
-    def _invoke(self, claim: Claim, lease: timedelta, timeout: timedelta | None, errand: _Errand) -> Returned | Raised:
+    def _invoke(self, claim: Claim, handling: Handling, errand: _Errand) -> Returned | Raised:
+        lease = handling.lease
         if not self._is_still_ours(claim, lease):
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store)
         with self._keeping(claim, lease):
-            if timeout is None:
-                report = _report(lambda: _finish_coroutine(_entered(running, errand.handler)))
+            if handling.timeout is None:
+                report = _report(lambda: _entered(running, errand.handler))
             else:
-                report = self._in_thread(claim, running, errand.handler, timeout)
+                report = self._in_thread(claim, running, errand.handler, handling.timeout)
         if isinstance(report, Raised):
             running.roll_back()
         return report
@@ -136,9 +119,12 @@ class Engine:
     ) -> Returned | Raised:
         """Runs a blocking handler that has a time limit; when it is up, nobody waits for it any more."""
         future: Future[Returned | Raised] = Future()
-        work = copy_context().run
-        body = lambda: _report(lambda: _finish_coroutine(_entered(running, handler)))  # noqa: E731
-        threading.Thread(target=lambda: future.set_result(work(body)), name="indelible-handler", daemon=True).start()
+        context = copy_context()
+
+        def body() -> None:
+            future.set_result(context.run(_report, lambda: _entered(running, handler)))
+
+        threading.Thread(target=body, name="indelible-handler", daemon=True).start()
         try:
             return future.result(timeout.total_seconds())
         except TimeoutError:
@@ -169,7 +155,7 @@ class Engine:
             case Submit(command, known):
                 return await self._submit(command, known, errand)
             case Invoke(claim, handling):
-                return await self._invoke_async(claim, handling.lease, handling.timeout, errand)
+                return await self._invoke_async(claim, handling, errand)
             case AwaitChange(effect, most):
                 return await self._wait_async(effect, most)
             case Pause(duration):
@@ -221,14 +207,13 @@ class Engine:
         finally:
             self.waiting.discard(effect, waker)
 
-    async def _invoke_async(
-        self, claim: Claim, lease: timedelta, timeout: timedelta | None, errand: _Errand
-    ) -> Returned | Raised:
+    async def _invoke_async(self, claim: Claim, handling: Handling, errand: _Errand) -> Returned | Raised:
+        lease, most = handling.lease, handling.timeout
         if not self._is_still_ours(claim, lease):
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store)
         with self._keeping(claim, lease):
-            limit = asyncio.timeout(None if timeout is None else timeout.total_seconds())
+            limit = asyncio.timeout(None if most is None else most.total_seconds())
             token = _current.set(running)
             try:
                 async with limit:  # its cancellation ends as a report too, so it never raises here
@@ -236,14 +221,14 @@ class Engine:
             finally:
                 _current.reset(token)
         if limit.expired():
-            report = Raised(TimeoutError(f"{claim.effect.tool} did not return within {timeout}"), is_interruption=True)
+            report = Raised(TimeoutError(f"{claim.effect.tool} did not return within {most}"), is_interruption=True)
         if isinstance(report, Raised):
             running.roll_back()
         return report
 
     async def _enter_async(self, claim: Claim, running: RunningEffect, handler: Handler) -> Any:
         """Enters a handler from a task: a coroutine function here, any other function in a thread of its own."""
-        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
+        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
             return await handler(running)
         body = asyncio.get_running_loop().run_in_executor(None, copy_context().run, _report, lambda: handler(running))
         try:
@@ -329,9 +314,8 @@ def _set_once(future: asyncio.Future[Effect], effect: Effect) -> None:
 
 
 def _nothing_entered(claim: Claim, mint: SystemMint) -> Relinquish:
-    return Relinquish(
-        claim=claim, stamp=mint.stamp(SYSTEM), status="ready", detail_json=b'"the caller went before its handler was entered"'
-    )
+    reason = b'"the caller went before its handler was entered"'
+    return Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status="ready", detail_json=reason)
 
 
 def _lost_before_entry(claim: Claim) -> Raised:

@@ -45,7 +45,7 @@ class Ledger(Desk):
         """Extends a claim's lease; raises `LeaseLost` when it is no longer ours."""
         lease = self._lease(options)
         if not self._engine.store.heartbeat(claim, lease):
-            raise LeaseLost(f"{claim.effect.tool}: the claim on {claim.effect.id} is gone; stop working on it", effect=claim.effect)
+            raise LeaseLost(f"{claim.effect.id} is no longer ours to run; stop working on it", effect=claim.effect)
 
     def settle(self, effect: str | Effect, outcome: Outcome, *, by: Actor | str, evidence: str) -> Effect:
         """Tells what became of an effect in doubt, on the word of a person who looked."""
@@ -101,9 +101,7 @@ class Ledger(Desk):
         limit: int = 100,
     ) -> list[Effect]:
         """Lists effects, newest first; pass the last one's id as `before` for the next page."""
-        return self._engine.store.effects(
-            self.tenant, self._filter(status, tool, run_id, side_effect, before, limit)
-        )
+        return self._engine.store.effects(self.tenant, self._filter(status, tool, run_id, side_effect, before, limit))
 
     def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
         """Lists a run's events in their order; pass the last one's number as `after` for the next page."""

@@ -87,12 +87,12 @@ class Tool(Generic[P, R]):
         return self._hints.get(parameter, Any)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        prepared = self._desk._prepare(self.bind(*args, **kwargs), own=self.options)
+        prepared = self._desk._prepare(self.bind(*args, **kwargs))
         steps = walk.run(prepared, self._desk._mint)
         engine = self._desk._engine
         if self.is_async:
-            return cast(R, engine.drive_async(steps, _as_coroutine_function(self.handler)))
-        return cast(R, engine.drive(steps, self.handler))
+            return cast("R", engine.drive_async(steps, _as_coroutine_function(self.handler)))
+        return cast("R", engine.drive(steps, self.handler))
 
 
 def _as_coroutine_function(handler: Callable[[RunningEffect], Any]) -> Callable[[RunningEffect], Any]:

@@ -1,8 +1,8 @@
 """Group commit: many callers, one transaction, one sync of the disk.
 
-A blocking caller who finds the writer idle writes at once, in its own thread. Whoever comes meanwhile queues up, and the
-next transaction takes all of them. Asynchronous callers always leave the work to the writer's thread, so that a disk
-never blocks their loop and cancelling a task cannot cut a write in half.
+A blocking caller who finds the writer idle writes at once, in its own thread. Whoever comes meanwhile queues up, and
+the next transaction takes all of them. Asynchronous callers always leave the work to the writer's thread, so that a
+disk never blocks their loop and cancelling a task cannot cut a write in half.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ class Writer:
         if not isinstance(command, Open):
             return None
         if known is not None and known.status != "processing":
-            step = next_step(command, known, command.stamp.at)
+            step = next_step(command, known, command.stamp.at, 0)
         elif self._store.is_cheap_to_read:
             seen = self._store.look([command.ref])
-            step = next_step(command, seen.effects[0], seen.now)
+            step = next_step(command, seen.effects[0], seen.now, 0)
         else:
             return None
         return step.answer if step.change is None else None

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from indelible.core.commands import (
-    Answer,
-    AwaitingApproval,
-    Claimed,
-    Command,
-    InDoubt,
-    Late,
-    Moved,
-)
-from indelible.core.effects import Claim, Effect
+from indelible.core.commands import Answer, Command, Open
+from indelible.core.effects import Effect
 from indelible.core.events import (
     NO_EVENTS,
     SALT_BYTES,
@@ -65,14 +57,24 @@ def decide(
     """Decides commands in their order, each on the state its predecessors leave; an unknown run has no events."""
     batch = Batch()
     for command in commands:
-        ref = command.ref
-        state = _latest(batch, effects, ref)
-        step = next_step(command, state, now)
-        if step.change is None:
-            batch.answers.append(step.answer)
-        else:
-            batch.answers.append(_with_effect(step.answer, _record(batch, command, state, step.change, heads, by)))
+        state = _latest(batch, effects, command.ref)
+        run_id = _run_of(command, state)
+        known = heads.get(run_id, NO_EVENTS)
+        was, head = batch.heads.get(run_id, (known, known))
+        step = next_step(command, state, now, head.length)
+        if step.change is not None:
+            end = Head(head.length + 1, _record(batch, command, step.change, head, by))
+            batch.heads[run_id] = (was, end)
+            _note(batch, state, step.change.effect)
+        batch.answers.append(step.answer)
     return batch
+
+
+def _run_of(command: Command, effect: Effect | None) -> str:
+    """Gives the run whose chain an event about this would join; an effect stays in the run that opened it."""
+    if effect is not None:
+        return effect.run_id
+    return command.run_id if isinstance(command, Open) else ""
 
 
 def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], ref: Ref) -> Effect | None:
@@ -81,49 +83,33 @@ def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], ref: Ref) -> Eff
     return batch.opened.get(ref) or effects.get(ref)
 
 
-def _record(
-    batch: Batch,
-    command: Command,
-    before: Effect | None,
-    change: Change,
-    heads: Mapping[str, Head],
-    by: Provenance,
-) -> Effect:
-    """Appends the change's event to its run's chain and notes the rows to write; gives the effect as written."""
-    run_id = change.effect.run_id
-    was, head = batch.heads.get(run_id) or (heads.get(run_id, NO_EVENTS),) * 2
-    after = _numbered(change, before, head.length)
-    salts = command.stamp.salts
+def _record(batch: Batch, command: Command, change: Change, head: Head, by: Provenance) -> str:
+    """Writes the change's event at the end of its run's chain, and the values it commits to; gives its hash."""
+    effect, stamp = change.effect, command.stamp
     commits = {}
     for number, (name, value) in enumerate(change.committed.items()):
-        salt = salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
+        salt = stamp.salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
         commits[name] = commitment(salt, name, value)
-        batch.payloads.append(Payload(run_id, head.length, name, salt, value))
+        batch.payloads.append(Payload(effect.run_id, head.length, name, salt, value))
     body = effect_event(
-        effect=after,
+        effect=effect,
         head=head,
         event_type=change.event_type,
-        at=command.stamp.at,
-        actor=command.stamp.actor,
+        at=stamp.at,
+        actor=stamp.actor,
         commits=commits,
         by=by,
     )
-    digest = event_hash(body)
-    batch.events.append(
-        Event(run_id=run_id, seq=head.length, effect_id=after.id, type=change.event_type, hash=digest, body=body)
+    event = Event(
+        run_id=effect.run_id,
+        seq=head.length,
+        effect_id=effect.id,
+        type=change.event_type,
+        hash=event_hash(body),
+        body=body,
     )
-    batch.heads[run_id] = (was, Head(head.length + 1, digest))
-    _note(batch, before, after)
-    return after
-
-
-def _numbered(change: Change, before: Effect | None, seq: int) -> Effect:
-    """Tells the effect in which event its arguments, or its newest detail, are committed."""
-    if before is None:
-        return replace(change.effect, opened_seq=seq)
-    if change.effect is before or change.effect.detail_json is None:
-        return change.effect
-    return replace(change.effect, detail_seq=seq)
+    batch.events.append(event)
+    return event.hash
 
 
 def _note(batch: Batch, before: Effect | None, after: Effect) -> None:
@@ -134,14 +120,3 @@ def _note(batch: Batch, before: Effect | None, after: Effect) -> None:
     elif after is not before:
         first = batch.moved[ref][0] if ref in batch.moved else before
         batch.moved[ref] = (first, after)
-
-
-def _with_effect(answer: Answer, effect: Effect) -> Answer:
-    """Gives the answer about the effect as it was written."""
-    match answer:
-        case Claimed():
-            return Claimed(Claim(effect))
-        case AwaitingApproval() | InDoubt() | Moved() | Late():
-            return type(answer)(effect)
-        case _:
-            raise AssertionError(f"{type(answer).__name__} never comes with a change")

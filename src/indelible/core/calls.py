@@ -57,7 +57,7 @@ class ToolCall:
         if not _TOOL_NAME.fullmatch(self.tool):
             raise BadCall(f"tool name {self.tool!r}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : / -")
         if not isinstance(self.args, Mapping):
-            raise BadCall(f"args of {self.tool}: pass a mapping of argument names to values, not {type(self.args).__name__}")
+            raise BadCall(f"args of {self.tool}: pass a mapping of names to values, not {type(self.args).__name__}")
         check_name("run_id", self.run_id)
         if self.scope is not None:
             check_name("scope", self.scope)

@@ -10,9 +10,7 @@ from indelible.core.calls import OnCrash, SideEffect
 from indelible.core.canonical import decode
 from indelible.core.identity import Ref
 
-Status = Literal[
-    "requires_approval", "ready", "processing", "succeeded", "failed", "denied", "canceled", "in_doubt"
-]
+Status = Literal["requires_approval", "ready", "processing", "succeeded", "failed", "denied", "canceled", "in_doubt"]
 # From these no move leads on by itself: every later call gets the same answer.
 SETTLED: frozenset[Status] = frozenset({"succeeded", "failed"})
 ENDED: frozenset[Status] = SETTLED | {"denied", "canceled"}

@@ -82,11 +82,18 @@ def event_hash(body: bytes) -> str:
 
 def instant(at: datetime) -> str:
     """Writes a moment as RFC 3339 in UTC, always with six decimals."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def effect_event(
-    *, effect: Effect, head: Head, event_type: str, at: datetime, actor: Actor, commits: Mapping[str, str], by: Provenance
+    *,
+    effect: Effect,
+    head: Head,
+    event_type: str,
+    at: datetime,
+    actor: Actor,
+    commits: Mapping[str, str],
+    by: Provenance,
 ) -> bytes:
     """Writes the body of an event about an effect; members stand in RFC 8785 order."""
     committed = ",".join(f'"{name}":"{commits[name]}"' for name in sorted(commits))

@@ -53,41 +53,44 @@ class Step:
     change: Change | None = None
 
 
-def next_step(command: Command, effect: Effect | None, now: datetime) -> Step:
-    """Decides a command on the state of its effect; the only place that knows which moves are legal."""
+def next_step(command: Command, effect: Effect | None, now: datetime, seq: int) -> Step:
+    """Decides a command on the state of its effect; the only place that knows which moves are legal.
+
+    `seq` is the number that an event of this run would get now.
+    """
     if isinstance(command, Open):
-        return _open(command, effect, now)
+        return _open(command, effect, now, seq)
     if effect is None:
         return Step(NoSuchEffect(command.ref))
     match command:
         case Finish() | Relinquish():
-            return _report(command, effect, now)
+            return _report(command, effect, seq)
         case Expire() if effect.is_abandoned(now):
-            return _move(command, effect, "in_doubt", "tool_call_in_doubt", reason=b'"the lease ran out"')
+            return _move(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=b'"the lease ran out"')
         case Expire():
             return Step(Moved(effect))
         case Settle() if effect.status == "in_doubt" or effect.is_abandoned(now):
             field = {"succeeded": "result", "failed": "error"}[command.status]
             shown = {field: command.detail_json, "evidence": command.evidence_json}
-            return _move(command, effect, command.status, "tool_call_finished", **shown)
+            return _move(command, effect, seq, command.status, "tool_call_finished", **shown)
         case Reopen() if effect.status in ("in_doubt", "failed") or effect.is_abandoned(now):
-            return _move(command, effect, "ready", "tool_call_released", reason=command.detail_json)
+            return _move(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json)
         case Cancel() if effect.status in ("requires_approval", "ready"):
-            return _move(command, effect, "canceled", "tool_call_canceled", reason=command.detail_json)
+            return _move(command, effect, seq, "canceled", "tool_call_canceled", reason=command.detail_json)
         case Decide() if effect.status == "requires_approval" and command.digest == effect.digest:
             if command.is_approval:
-                return _move(command, effect, "ready", "approval_received", reason=command.detail_json)
-            return _move(command, effect, "denied", "approval_denied", reason=command.detail_json)
+                return _move(command, effect, seq, "ready", "approval_received", reason=command.detail_json)
+            return _move(command, effect, seq, "denied", "approval_denied", reason=command.detail_json)
         case Settle() | Reopen() | Cancel() | Decide():
             return Step(Illegal(effect, _why_illegal(command, effect)))
         case _:
             assert_never(command)
 
 
-def _open(command: Open, effect: Effect | None, now: datetime) -> Step:
+def _open(command: Open, effect: Effect | None, now: datetime, seq: int) -> Step:
     """Opens, claims, or answers from what is recorded."""
     if effect is None:
-        return _opened(command, now)
+        return _opened(command, now, seq)
     if effect.token == command.token and effect.status == "processing":
         return Step(Claimed(Claim(effect)))  # our own write, whose answer got lost on the way
     if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
@@ -114,14 +117,14 @@ def _open(command: Open, effect: Effect | None, now: datetime) -> Step:
         case "processing" if effect.on_crash == "retry":
             return _claimed(command, effect, now)
         case "processing":
-            doubt = _move(command, effect, "in_doubt", "tool_call_in_doubt", reason=b'"the lease ran out"')
+            doubt = _move(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=b'"the lease ran out"')
             assert doubt.change is not None
             return Step(InDoubt(doubt.change.effect), doubt.change)
         case _:
             assert_never(effect.status)
 
 
-def _opened(command: Open, now: datetime) -> Step:
+def _opened(command: Open, now: datetime, seq: int) -> Step:
     """Makes the effect; its first state already says whether it may run, so no crash can skip the question."""
     asks = command.needs_approval
     effect = Effect(
@@ -140,7 +143,7 @@ def _opened(command: Open, now: datetime) -> Step:
         version=1,
         token=command.token,
         lease_until=None if asks else now + command.lease,
-        opened_seq=0,  # the writer of the event knows its number
+        opened_seq=seq,
         detail_seq=None,
         created_at=command.stamp.at,
         updated_at=command.stamp.at,
@@ -169,15 +172,15 @@ def _claimed(command: Open, effect: Effect, now: datetime) -> Step:
     return Step(Claimed(Claim(claimed)), Change(claimed, "tool_call_started", {}))
 
 
-def _report(command: Finish | Relinquish, effect: Effect, now: datetime) -> Step:
+def _report(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:
     """Lets the holder of the claim settle or give it up; anybody else's report changes nothing."""
     is_ours = effect.token == command.claim.token and effect.attempt == command.claim.attempt
     if is_ours and effect.status == "processing":
         if isinstance(command, Finish):
             field = {"succeeded": "result", "failed": "error"}[command.status]
-            return _move(command, effect, command.status, "tool_call_finished", **{field: command.detail_json})
+            return _move(command, effect, seq, command.status, "tool_call_finished", **{field: command.detail_json})
         event_type = {"ready": "tool_call_released", "in_doubt": "tool_call_in_doubt"}[command.status]
-        return _move(command, effect, command.status, event_type, reason=command.detail_json)
+        return _move(command, effect, seq, command.status, event_type, reason=command.detail_json)
     if is_ours and effect.status == command.status and effect.detail_json == command.detail_json:
         return Step(Moved(effect))  # said twice
     if isinstance(command, Relinquish) or (not is_ours and command.claim.attempt >= effect.attempt):
@@ -187,7 +190,7 @@ def _report(command: Finish | Relinquish, effect: Effect, now: datetime) -> Step
     return Step(Late(effect), Change(effect, "tool_call_late", late))
 
 
-def _move(command: Command, effect: Effect, status: Status, event_type: str, **committed: bytes) -> Step:
+def _move(command: Command, effect: Effect, seq: int, status: Status, event_type: str, **committed: bytes) -> Step:
     """Gives the step to `status`; the first committed value becomes the effect's detail."""
     moved = replace(
         effect,
@@ -195,6 +198,7 @@ def _move(command: Command, effect: Effect, status: Status, event_type: str, **c
         version=effect.version + 1,
         lease_until=None,
         updated_at=command.stamp.at,
+        detail_seq=seq,
         detail_json=next(iter(committed.values())),
     )
     return Step(Moved(moved), Change(moved, event_type, committed))

@@ -266,8 +266,8 @@ def finish_with_value(claim: Claim, value: Any, max_bytes: int | None, mint: Min
     except BadCall as problem:
         yield from _give_up(claim, "in_doubt", problem, mint)
         raise ResultNotRecorded(
-            f"{claim.effect.tool} ran, but its result cannot be recorded: {problem}. The effect {claim.effect.id} is in "
-            "doubt: return plain values, then settle it",
+            f"{claim.effect.tool} ran, but its result cannot be recorded: {problem}. The effect {claim.effect.id} is "
+            "in doubt: return plain values, then settle it",
             value=value,
         ) from problem
     yield from _finish(claim, Succeeded(value), recorded, mint)
@@ -291,8 +291,8 @@ def _finish(
         ) from (cause or problem)
     if isinstance(answer, Late):
         raise LeaseLost(
-            f"{effect.tool} ran and {status}, but attempt {claim.attempt} had lost its lease; the effect {effect.id} is "
-            f"{answer.effect.status}, the late outcome is kept as an event of run {effect.run_id}",
+            f"{effect.tool} ran and {status}, but attempt {claim.attempt} had lost its lease; the effect {effect.id} "
+            f"is {answer.effect.status}, the late outcome is kept as an event of run {effect.run_id}",
             effect=answer.effect,
         ) from cause
 
@@ -308,11 +308,11 @@ def _give_up(claim: Claim, status: Any, error: BaseException, mint: Mint) -> Gen
 
 
 def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Generator[Request, Any, Effect]:
-    """Asks the tool's probe about an effect in doubt and settles it if the probe knows; a probe that raises does not."""
+    """Asks the tool's probe about an effect in doubt, and settles it if the probe knows."""
     report: Returned | Raised = yield Probe(effect, reconcile)
     if isinstance(report, Raised):
         raise EffectInDoubt(
-            f"{effect.tool}: {effect.id} is in doubt and its probe raised {report.error!r}; mend the probe or settle it",
+            f"{effect.tool}: {effect.id} is in doubt and its probe raised {report.error!r}; mend it, or settle by hand",
             effect=effect,
         ) from report.error
     outcome = report.value
@@ -320,7 +320,9 @@ def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Gen
         return effect
     if not isinstance(outcome, Succeeded | Failed):
         raise BadCall(f"{effect.tool}: reconcile must return Succeeded(value), Failed(error) or None, not {outcome!r}")
-    return (yield from settle(effect, outcome, mint, actor=Actor(f"probe of {effect.tool}", "system"), evidence="probe"))
+    return (
+        yield from settle(effect, outcome, mint, actor=Actor(f"probe of {effect.tool}", "system"), evidence="probe")
+    )
 
 
 def settle(
@@ -377,8 +379,8 @@ def _refuse(begun: Begun) -> NoReturn:
     match begun:
         case InFlight(effect):
             raise StillRunning(
-                f"{effect.tool}: {effect.id} is being executed by another caller; call again to get its result, or wait "
-                "longer with wait=",
+                f"{effect.tool}: {effect.id} is being executed by another caller; call again to get its result, or "
+                "wait longer with wait=",
                 effect=effect,
             )
         case AwaitingApproval(effect):
@@ -389,7 +391,7 @@ def _refuse(begun: Begun) -> NoReturn:
             )
         case InDoubt(effect):
             raise EffectInDoubt(
-                f"{effect.tool}: {effect.id} may have happened (attempt {effect.attempt} never reported: {effect.detail}). "
+                f"{effect.tool}: {effect.id} may have happened: attempt {effect.attempt} never reported ({effect.detail}). "
                 f"Find out, then: indelible effects settle {effect.id} --as succeeded|failed --evidence …, or: "
                 f"indelible effects retry {effect.id}",
                 effect=effect,

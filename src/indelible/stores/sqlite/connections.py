@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 import apsw
 
-from indelible.errors import Misconfigured, StoreUnavailable
+from indelible.errors import Misconfigured, StoreError, StoreUnavailable
 
 try:
     import fcntl
@@ -46,7 +44,9 @@ class WriteLock:
 
     def __init__(self, path: str | None) -> None:
         self._threads = threading.Lock()
-        self._file = None if path is None or fcntl is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file: int | None = None
+        if path is not None and fcntl is not None:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def __enter__(self) -> None:
         self._threads.acquire()
@@ -69,26 +69,39 @@ class WriteLock:
             self._file = None
 
 
-@contextmanager
-def explained(address: str) -> Iterator[None]:
-    """Turns the library's errors into ours: each names the store and the next step."""
-    try:
-        yield
-    except apsw.BusyError as error:
-        raise StoreUnavailable(
-            f"{address} has been locked by another program for {BUSY_MS // 1000} s; close that program's transaction "
-            f"and call again ({error})"
-        ) from error
-    except apsw.FullError as error:
-        raise StoreUnavailable(f"{address}: the disk is full; free some room and call again ({error})") from error
-    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
-        raise StoreUnavailable(
-            f"{address} cannot be written; check that the folder exists and is yours to write ({error})"
-        ) from error
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise Misconfigured(f"{address} is not a sound SQLite database; restore it from a backup ({error})") from error
-    except apsw.Error as error:
-        raise StoreUnavailable(f"{address}: {error}; nothing was written, call again") from error
+class Explained:
+    """Turns the library's errors into ours: each names the store and the next step. One serves any number of blocks."""
+
+    __slots__ = ("_address",)
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, apsw.Error):
+            raise _in_our_words(self._address, error) from error
+
+
+def _in_our_words(address: str, error: apsw.Error) -> StoreError:
+    match error:
+        case apsw.BusyError():
+            return StoreUnavailable(
+                f"{address} has been locked by another program for {BUSY_MS // 1000} s; close that program's "
+                f"transaction and call again ({error})"
+            )
+        case apsw.FullError():
+            return StoreUnavailable(f"{address}: the disk is full; free some room and call again ({error})")
+        case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError():
+            return StoreUnavailable(
+                f"{address} cannot be written; check that the folder exists and is yours to write ({error})"
+            )
+        case apsw.CorruptError() | apsw.NotADBError():
+            return Misconfigured(f"{address} is not a sound SQLite database; restore it from a backup ({error})")
+        case _:
+            return StoreUnavailable(f"{address}: {error}; nothing was written, call again")
 
 
 def folder_of(path: str) -> Path:
@@ -97,5 +110,5 @@ def folder_of(path: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Misconfigured(f"{folder}: the ledger's folder cannot be made ({error}); choose another address") from error
+        raise Misconfigured(f"{folder}: cannot be made ({error}); choose another address") from error
     return folder

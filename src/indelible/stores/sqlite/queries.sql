@@ -1,13 +1,12 @@
 -- Every statement of the SQLite store. No rules live here: the core decides, these read and write.
 
 -- name: effect_at
--- One effect by its place, with its arguments and detail.
-SELECT e.*, a.value, d.value
-FROM effects e
-LEFT JOIN payloads a ON a.tenant = e.tenant AND a.run_id = e.run_id AND a.seq = e.opened_seq AND a.field = 'args'
-LEFT JOIN payloads d ON d.tenant = e.tenant AND d.run_id = e.run_id AND d.seq = e.detail_seq
-    AND d.field = CASE e.status WHEN 'succeeded' THEN 'result' WHEN 'failed' THEN 'error' ELSE 'reason' END
-WHERE e.tenant = ? AND e.scope = ? AND e.key = ?
+-- One effect by its place.
+SELECT * FROM effects WHERE tenant = ? AND scope = ? AND key = ?
+
+-- name: payloads_of
+-- What the event that opened an effect commits to, and the event that told its detail.
+SELECT seq, field, value FROM payloads WHERE tenant = ? AND run_id = ? AND seq IN (?, ?)
 
 -- name: effect_mark
 -- What tells whether an effect is still as a claim's holder knows it.

@@ -30,7 +30,8 @@ def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> N
         done = _applied(connection)
         for migration in MIGRATIONS[done:]:
             connection.execute(migration.sql)
-            connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (migration.number, migration.name, micros(now)))
+            row = (migration.number, migration.name, micros(now))
+            connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", row)
         if done == 0:
             name = f"ledger-{uuid.uuid4().hex[:12]}"
             connection.execute(load_queries(__package__)["name_ledger"], (name, micros(now)))

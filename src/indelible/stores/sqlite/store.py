@@ -23,10 +23,11 @@ from indelible.errors import BadCall
 from indelible.stores.named_sql import load_queries
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
-from indelible.stores.sqlite.connections import WriteLock, connect, explained, folder_of
+from indelible.stores.sqlite.connections import Explained, WriteLock, connect, folder_of
 from indelible.stores.sqlite.schema import migrate
 
 SQL = load_queries(__package__)
+DETAIL_FIELDS = {"succeeded": "result", "failed": "error"}
 
 
 class SystemClock:
@@ -52,6 +53,7 @@ class SqliteStore:
             self._path = str(folder_of(path).resolve() / Path(path).name)
             self.address = f"sqlite:///{path}"
         self._clock = clock or SystemClock()
+        self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
         self._connect()
 
@@ -60,7 +62,7 @@ class SqliteStore:
         self._pid = os.getpid()
         self._reading = threading.Lock()
         self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock")
-        with explained(self.address):
+        with self._explained:
             self._writer = connect(self._path, is_memory=self._is_memory)
             with self._writing:
                 migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
@@ -86,7 +88,7 @@ class SqliteStore:
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides and writes under the write lock, so nothing can change in between."""
         self._check_process()
-        with explained(self.address), self._writing:
+        with self._explained, self._writing:
             return self._transact(lambda: self._decide_and_write(tenant, commands, known)).answers
 
     def _transact(self, work: Callable[[], Batch]) -> Batch:
@@ -108,9 +110,7 @@ class SqliteStore:
             self._writer.close(True)
             self._writer = connect(self._path, is_memory=self._is_memory)
 
-    def _decide_and_write(
-        self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]
-    ) -> Batch:
+    def _decide_and_write(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> Batch:
         now = self._clock.now()
         effects: dict[Ref, Effect | None] = {}
         for command, seen in zip(commands, known, strict=True):
@@ -119,7 +119,8 @@ class SqliteStore:
         runs = {effect.run_id for effect in effects.values() if effect is not None}
         runs.update(command.run_id for command in commands if isinstance(command, Open))
         heads = {run: head for run in runs if (head := self._head(tenant, run)) is not None}
-        batch = decide(commands, effects, heads, now, Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id))
+        by = Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
+        batch = decide(commands, effects, heads, now, by)
         self._write(tenant, batch)
         return batch
 
@@ -158,7 +159,7 @@ class SqliteStore:
         self._check_process()
         effect = claim.effect
         until = rows.micros(self._clock.now() + lease)
-        with explained(self.address), self._writing:
+        with self._explained, self._writing:
             self._writer.execute(
                 SQL["heartbeat"], (until, *_place(effect.ref), bytes.fromhex(effect.token), effect.attempt)
             )
@@ -168,7 +169,7 @@ class SqliteStore:
     def transaction(self, tenant: str) -> Iterator[SqliteTransaction]:
         """Opens a transaction for a handler; while it is open, nobody else can write to this file."""
         self._check_process()
-        with explained(self.address), self._writing:
+        with self._explained, self._writing:
             self._writer.execute("BEGIN IMMEDIATE")
             transaction = SqliteTransaction(self, self._writer, tenant)
             try:
@@ -181,7 +182,7 @@ class SqliteStore:
     def look(self, refs: Sequence[Ref]) -> Seen:
         """Reads the committed state of some effects."""
         self._check_process()
-        with explained(self.address), self._reading:
+        with self._explained, self._reading:
             return Seen(self._clock.now(), [_effect(self._reader, ref) for ref in refs])
 
     def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
@@ -206,7 +207,7 @@ class SqliteStore:
     def _read(self, query: str, parameters: tuple[object, ...] | dict[str, object]) -> list[Effect]:
         """Gives the effects at the places a query finds."""
         self._check_process()
-        with explained(self.address), self._reading:
+        with self._explained, self._reading:
             places: list[Any] = self._reader.execute(SQL[query], parameters).fetchall()
             tenant = parameters["tenant"] if isinstance(parameters, dict) else parameters[0]
             effects = [_effect(self._reader, Ref(str(tenant), scope, key.hex())) for scope, key in places]
@@ -224,20 +225,20 @@ class SqliteStore:
             "side_effect": selected.side_effect,
             "limit": selected.limit,
         }
-        with explained(self.address), self._reading:
+        with self._explained, self._reading:
             return [rows.effect_from(row) for row in self._reader.execute(SQL["list_effects"], parameters)]
 
     def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
         """Lists a run's events."""
         self._check_process()
-        with explained(self.address), self._reading:
+        with self._explained, self._reading:
             found = self._reader.execute(SQL["list_events"], (tenant, run_id, after, limit))
             return [rows.event_from(row) for row in found]
 
     def payloads(self, tenant: str, run_id: str, seqs: Iterable[int]) -> list[Payload]:
         """Lists what events commit to."""
         self._check_process()
-        with explained(self.address), self._reading:
+        with self._explained, self._reading:
             return [
                 rows.payload_from(row)
                 for seq in seqs
@@ -282,7 +283,7 @@ class SqliteTransaction:
 
     def settle(self, command: Command) -> Answer:
         """Settles the effect and commits both, or rolls both back."""
-        with explained(self._store.address):
+        with self._store._explained:
             batch = self._store._decide_and_write(self._tenant, [command], [None])
             answer = batch.answers[0]
             self.connection.execute("COMMIT" if isinstance(answer, Moved) else "ROLLBACK")
@@ -298,5 +299,11 @@ def _place(ref: Ref) -> tuple[str, str, bytes]:
 
 
 def _effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
+    """Reads an effect, and its payloads only if there is one: a new call is the common case."""
     row = connection.execute(SQL["effect_at"], _place(ref)).fetchone()
-    return None if row is None else rows.effect_from(row)
+    if row is None:
+        return None
+    found = connection.execute(SQL["payloads_of"], (ref.tenant, row[4], row[15], row[16])).fetchall()
+    values = {(seq, field): value for seq, field, value in found}
+    detail = values.get((row[16], DETAIL_FIELDS.get(row[10], "reason")))
+    return rows.effect_from((*row, values.get((row[15], "args")), detail))

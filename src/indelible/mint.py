@@ -1,0 +1,64 @@
+"""The only source of time and randomness."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from datetime import UTC, datetime
+
+from indelible.core.commands import Stamp
+from indelible.core.effects import Actor
+
+_SALTS = 96  # three committed values are the most that one event has
+_AT_ONCE = 8192
+
+
+class SystemMint:
+    """Makes stamps, ids and tokens from the machine's clock and randomness."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._drawn = b""
+        self._used = 0
+        _MINTS.add(self)
+
+    def forget(self) -> None:
+        """Drops what was drawn."""
+        self._lock = threading.Lock()
+        self._drawn = b""
+
+    def _random(self, count: int) -> bytes:
+        """Gives fresh random bytes; drawn many at once, for asking the kernel costs more than all the rest."""
+        with self._lock:
+            start = self._used
+            if start + count > len(self._drawn):
+                self._drawn = os.urandom(_AT_ONCE)
+                start = 0
+            self._used = start + count
+            return self._drawn[start : start + count]
+
+    def stamp(self, actor: Actor) -> Stamp:
+        """Gives the time now, with fresh salts."""
+        return Stamp(at=datetime.now(UTC), actor=actor, salts=self._random(_SALTS))
+
+    def effect_id(self) -> str:
+        """Gives an id whose order is that of time, so that new rows lie together."""
+        return f"eff_{time.time_ns() // 1_000_000:012x}{self._random(8).hex()}"
+
+    def token(self) -> str:
+        """Gives a secret that nobody can guess."""
+        return self._random(16).hex()
+
+
+_MINTS: weakref.WeakSet[SystemMint] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for mint in _MINTS:
+        mint.forget()
+
+
+# A forked child must never use what its parent has drawn.
+os.register_at_fork(after_in_child=_forget_all)
