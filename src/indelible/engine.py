@@ -172,16 +172,19 @@ class Engine:
         answered = self.writer.try_without_writing(command, known)
         if answered is not None:
             return answered
-        future = self.writer.post(command, known)
+        slot = self.writer.post(command, known)
+        assert slot.future is not None
         try:
-            return await asyncio.shield(future)
+            return await slot.future
         except asyncio.CancelledError:
+            if slot.future.cancelled():  # the answer is still to come, and needs a place to go to
+                slot.future = asyncio.get_running_loop().create_future()
             if isinstance(command, Open):
                 # The claim may still be granted to a task that is gone: give it back, nothing was entered.
-                future.add_done_callback(self._return_claim)
-                raise
-            # A report of what already happened must not get lost: wait for it, then go on being cancelled.
-            await asyncio.wait([future])
+                slot.future.add_done_callback(self._return_claim)
+            else:
+                # A report of what already happened must not get lost: wait for it, then go on being cancelled.
+                await asyncio.wait([slot.future])
             raise
 
     def _return_claim(self, future: asyncio.Future[Answer]) -> None:
@@ -213,22 +216,19 @@ class Engine:
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store)
         with self._keeping(claim, lease):
-            limit = asyncio.timeout(None if most is None else most.total_seconds())
             token = _current.set(running)
             try:
-                async with limit:  # its cancellation ends as a report too, so it never raises here
-                    report = await _report_async(self._enter_async(claim, running, errand.handler))
+                entered = self._enter_async(claim, running, errand.handler)
+                report = await (_report_async(entered) if most is None else _report_in_time(entered, most, claim))
             finally:
                 _current.reset(token)
-        if limit.expired():
-            report = Raised(TimeoutError(f"{claim.effect.tool} did not return within {most}"), is_interruption=True)
         if isinstance(report, Raised):
             running.roll_back()
         return report
 
     async def _enter_async(self, claim: Claim, running: RunningEffect, handler: Handler) -> Any:
         """Enters a handler from a task: a coroutine function here, any other function in a thread of its own."""
-        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+        if _is_coroutine_function(handler):
             return await handler(running)
         body = asyncio.get_running_loop().run_in_executor(None, copy_context().run, _report, lambda: handler(running))
         try:
@@ -344,6 +344,21 @@ async def _report_async(body: Awaitable[Any]) -> Returned | Raised:
         return Returned(await body)
     except BaseException as error:
         return Raised(error, is_interruption=not isinstance(error, Exception))
+
+
+async def _report_in_time(body: Awaitable[Any], most: timedelta, claim: Claim) -> Returned | Raised:
+    async with asyncio.timeout(most.total_seconds()) as limit:
+        report = await _report_async(body)  # the limit's cancellation ends here, as a report
+    if limit.expired():
+        return Raised(TimeoutError(f"{claim.effect.tool} did not return within {most}"), is_interruption=True)
+    return report
+
+
+def _is_coroutine_function(handler: Handler) -> bool:
+    code = getattr(handler, "__code__", None)
+    if code is not None:  # a plain function; asking `inspect` costs ten times as much
+        return bool(code.co_flags & inspect.CO_COROUTINE)
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
 def _finish_coroutine(value: Any) -> Any:

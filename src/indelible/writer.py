@@ -22,7 +22,7 @@ from indelible.errors import StoreError, StoreUnavailable
 MOST_AT_ONCE = 256
 
 
-class _Slot:
+class Slot:
     """Holds one caller's command until it is answered."""
 
     __slots__ = ("_done", "answer", "command", "error", "future", "known", "loop")
@@ -68,7 +68,7 @@ class Writer:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._queue: deque[_Slot] = deque()
+        self._queue: deque[Slot] = deque()
         self._busy = threading.Lock()
         self._work = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
@@ -80,7 +80,7 @@ class Writer:
         answer = self.try_without_writing(command, known)
         if answer is not None:
             return answer
-        slot = _Slot(command, known)
+        slot = Slot(command, known)
         self._append(slot)
         if self._busy.acquire(blocking=False):
             self._lead(slot)
@@ -88,25 +88,17 @@ class Writer:
             slot.wait()
         return slot.result()
 
-    async def send(self, command: Command, known: Effect | None = None) -> Answer:
-        """Carries out a command and gives its answer, without blocking the loop.
+    def post(self, command: Command, known: Effect | None = None) -> Slot:
+        """Queues a command for the writer's thread; the slot's future gets the answer, in the running loop.
 
-        A task cancelled while it waits leaves its command behind, and the command is still carried out.
+        Whoever cancels that future leaves the command behind, and the command is still carried out.
         """
-        answer = self.try_without_writing(command, known)
-        if answer is not None:
-            return answer
-        return await self.post(command, known)
-
-    def post(self, command: Command, known: Effect | None = None) -> asyncio.Future[Answer]:
-        """Queues a command for the writer's thread and gives the future of its answer."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        slot = _Slot(command, known)
-        slot.loop, slot.future = loop, future
+        slot = Slot(command, known)
+        slot.loop = asyncio.get_running_loop()
+        slot.future = slot.loop.create_future()
         self._append(slot)
         self._wake_thread()
-        return future
+        return slot
 
     def try_without_writing(self, command: Command, known: Effect | None) -> Answer | None:
         """Answers an `Open` that needs no write: from what the caller saw last, or by a look where that is cheap."""
@@ -121,14 +113,14 @@ class Writer:
             return None
         return step.answer if step.change is None else None
 
-    def _append(self, slot: _Slot) -> None:
+    def _append(self, slot: Slot) -> None:
         if os.getpid() != self._pid:
             self._start()  # a forked child has neither the parent's thread nor its callers
         if self._is_closed:
             raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")
         self._queue.append(slot)
 
-    def _lead(self, own: _Slot | None) -> None:
+    def _lead(self, own: Slot | None) -> None:
         """Writes until one's own command is answered; what has come in meanwhile goes to the thread."""
         while True:
             try:
@@ -144,7 +136,7 @@ class Writer:
             if not self._busy.acquire(blocking=False):
                 return
 
-    def _write_batch(self, own: _Slot | None) -> None:
+    def _write_batch(self, own: Slot | None) -> None:
         slots = self._take()
         try:
             self._answer(slots)
@@ -153,7 +145,7 @@ class Writer:
             self._queue.extendleft(slot for slot in reversed(slots) if slot is not own and not slot.is_done)
             self._wake_thread()
             raise
-        by_loop: dict[asyncio.AbstractEventLoop, list[_Slot]] = {}
+        by_loop: dict[asyncio.AbstractEventLoop, list[Slot]] = {}
         for slot in slots:
             if slot.loop is None:
                 slot.tell()
@@ -162,7 +154,7 @@ class Writer:
         for loop, answered in by_loop.items():
             _tell_loop(loop, answered)
 
-    def _take(self) -> list[_Slot]:
+    def _take(self) -> list[Slot]:
         """Takes the next commands of one tenant: no transaction crosses tenants."""
         slots = [self._queue.popleft()]
         tenant = slots[0].command.ref.tenant
@@ -170,7 +162,7 @@ class Writer:
             slots.append(self._queue.popleft())
         return slots
 
-    def _answer(self, slots: list[_Slot]) -> None:
+    def _answer(self, slots: list[Slot]) -> None:
         commands = [slot.command for slot in slots]
         try:
             answers = self._store.apply(commands[0].ref.tenant, commands, [slot.known for slot in slots])
@@ -227,14 +219,14 @@ def _copy_of(error: StoreError) -> StoreError:
     return copy
 
 
-def _tell_loop(loop: asyncio.AbstractEventLoop, slots: list[_Slot]) -> None:
+def _tell_loop(loop: asyncio.AbstractEventLoop, slots: list[Slot]) -> None:
     try:
         loop.call_soon_threadsafe(_resolve, slots)
     except RuntimeError:  # the loop was closed; nobody waits there any more
         return
 
 
-def _resolve(slots: list[_Slot]) -> None:
+def _resolve(slots: list[Slot]) -> None:
     for slot in slots:
         future = slot.future
         if future is None or future.done():

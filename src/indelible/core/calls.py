@@ -19,6 +19,8 @@ Dedupe = Literal["args", "call", "ask"]
 Approval = Literal["required", "none"]
 
 DEFAULT_TENANT = "default"
+SIDE_EFFECTS: tuple[SideEffect, ...] = get_args(SideEffect)
+DEDUPES: tuple[Dedupe, ...] = get_args(Dedupe)
 # Classes that leave no trace outside may be entered again after a crash without anybody having said so.
 HARMLESS: frozenset[SideEffect] = frozenset({"none", "read"})
 
@@ -63,8 +65,8 @@ class ToolCall:
             check_name("scope", self.scope)
         if self.call_id is not None:
             check_name("call_id", self.call_id)
-        if self.dedupe not in get_args(Dedupe):
-            raise BadCall(f"dedupe={self.dedupe!r}: choose one of {', '.join(get_args(Dedupe))}")
+        if self.dedupe not in DEDUPES:
+            raise BadCall(f"dedupe={self.dedupe!r}: choose one of {', '.join(DEDUPES)}")
         if self.dedupe == "call" and self.call_id is None:
             raise BadCall(f"{self.tool}: dedupe='call' needs call_id, the framework's id of this tool call")
         if self.key is not None and (isinstance(self.key, str) or not self.key):
@@ -133,7 +135,7 @@ class Options:
     timeout: timedelta | None = None
 
     def __post_init__(self) -> None:
-        _check_choice("side_effect", self.side_effect, get_args(SideEffect))
+        _check_choice("side_effect", self.side_effect, SIDE_EFFECTS)
         _check_choice("approval", self.approval, get_args(Approval))
         _check_choice("on_crash", self.on_crash, get_args(OnCrash))
         for name, duration in (("lease", self.lease), ("timeout", self.timeout)):

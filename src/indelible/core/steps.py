@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import assert_never
 
@@ -158,16 +158,14 @@ def _opened(command: Open, now: datetime, seq: int) -> Step:
 
 def _claimed(command: Open, effect: Effect, now: datetime) -> Step:
     """Takes the next attempt; the arguments stay those that were recorded."""
-    claimed = replace(
-        effect,
+    claimed = effect.moved(
         status="processing",
+        at=command.stamp.at,
         attempt=effect.attempt + 1,
-        version=effect.version + 1,
         token=command.token,
         lease_until=now + command.lease,
-        updated_at=command.stamp.at,
-        detail_json=None,
         detail_seq=None,
+        detail_json=None,
     )
     return Step(Claimed(Claim(claimed)), Change(claimed, "tool_call_started", {}))
 
@@ -192,12 +190,12 @@ def _report(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:
 
 def _move(command: Command, effect: Effect, seq: int, status: Status, event_type: str, **committed: bytes) -> Step:
     """Gives the step to `status`; the first committed value becomes the effect's detail."""
-    moved = replace(
-        effect,
+    moved = effect.moved(
         status=status,
-        version=effect.version + 1,
+        at=command.stamp.at,
+        attempt=effect.attempt,
+        token=effect.token,
         lease_until=None,
-        updated_at=command.stamp.at,
         detail_seq=seq,
         detail_json=next(iter(committed.values())),
     )

@@ -19,6 +19,8 @@ except ImportError:  # Windows: SQLite's own locks still hold, only less fairly
 # Below this, SQLite can lose acknowledged commits in WAL mode when two connections checkpoint.
 SAFE_FOR_WAL = (3, 51, 3)
 BUSY_MS = 10_000
+# A page that many commits touch is copied into the database once per checkpoint, so few checkpoints are cheap.
+CHECKPOINT_PAGES = 4000
 
 
 def is_safe_for_wal(version: str = "") -> bool:
@@ -35,6 +37,8 @@ def connect(path: str, *, is_memory: bool) -> apsw.Connection:
         mode = "WAL" if is_safe_for_wal() else "TRUNCATE"
         connection.execute(f"PRAGMA journal_mode={mode}").fetchall()
         connection.execute("PRAGMA synchronous=FULL").fetchall()
+        connection.wal_autocheckpoint(CHECKPOINT_PAGES)
+    connection.execute("PRAGMA temp_store=MEMORY").fetchall()
     connection.execute("PRAGMA trusted_schema=OFF").fetchall()
     return connection
 

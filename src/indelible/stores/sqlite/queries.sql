@@ -1,4 +1,5 @@
 -- Every statement of the SQLite store. No rules live here: the core decides, these read and write.
+-- OR ROLLBACK: a conflict ends the whole transaction, so SQLite need not keep a journal of each statement to undo it.
 
 -- name: effect_at
 -- One effect by its place.
@@ -8,41 +9,45 @@ SELECT * FROM effects WHERE tenant = ? AND scope = ? AND key = ?
 -- What the event that opened an effect commits to, and the event that told its detail.
 SELECT seq, field, value FROM payloads WHERE tenant = ? AND run_id = ? AND seq IN (?, ?)
 
--- name: effect_mark
--- What tells whether an effect is still as a claim's holder knows it.
-SELECT version, token FROM effects WHERE tenant = ? AND scope = ? AND key = ?
+-- name: heads_of
+-- The ends of some runs' chains.
+SELECT run_id, count, head FROM runs WHERE (tenant, run_id) IN (VALUES /* rows */ (?, ?))
 
--- name: head_of
--- The end of a run's chain.
-SELECT count, head FROM runs WHERE tenant = ? AND run_id = ?
-
--- name: insert_effect
--- A new effect; its key must be free.
-INSERT INTO effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
+-- name: insert_effects
+-- New effects; their keys must be free.
+INSERT OR ROLLBACK INTO effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token, lease_until, opened_seq, detail_seq, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: update_effect
--- A move of an effect.
-UPDATE effects SET status = ?, attempt = ?, version = ?, token = ?, lease_until = ?, detail_seq = ?, updated_at = ?
-WHERE tenant = ? AND scope = ? AND key = ?
+-- name: update_effects
+-- Moves of effects, each only from the state it was decided on.
+UPDATE OR ROLLBACK effects
+SET status = v.column6, attempt = v.column7, version = v.column8, token = v.column9, lease_until = v.column10,
+    detail_seq = v.column11, updated_at = v.column12
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+WHERE effects.tenant = v.column1 AND effects.scope = v.column2 AND effects.key = v.column3
+    AND effects.version = v.column4 AND effects.token = v.column5
 
--- name: put_head
--- The new end of a run's chain.
-INSERT INTO runs (tenant, run_id, count, head) VALUES (?, ?, ?, ?)
+-- name: put_heads
+-- The new ends of runs' chains.
+INSERT INTO runs (tenant, run_id, count, head) VALUES /* rows */ (?, ?, ?, ?)
 ON CONFLICT (tenant, run_id) DO UPDATE SET count = excluded.count, head = excluded.head
 
--- name: insert_event
--- One fact of a run.
-INSERT INTO events (tenant, run_id, seq, effect_id, type, hash, body) VALUES (?, ?, ?, ?, ?, ?, ?)
+-- name: insert_events
+-- Facts of runs.
+INSERT OR ROLLBACK INTO events (tenant, run_id, seq, effect_id, type, hash, body) VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?)
 
--- name: insert_payload
--- One value an event commits to.
-INSERT INTO payloads (tenant, run_id, seq, field, salt, value) VALUES (?, ?, ?, ?, ?, ?)
+-- name: insert_payloads
+-- Values that events commit to.
+INSERT OR ROLLBACK INTO payloads (tenant, run_id, seq, field, salt, value) VALUES /* rows */ (?, ?, ?, ?, ?, ?)
 
 -- name: insert_pending
--- An event for the journal to take in.
-INSERT INTO pending (tenant, run_id, seq, hash) VALUES (?, ?, ?, ?)
+-- Events for the journal to take in.
+INSERT OR ROLLBACK INTO pending (tenant, run_id, seq, hash) VALUES /* rows */ (?, ?, ?, ?)
+
+-- name: data_version
+-- A number that changes when another connection has written.
+PRAGMA data_version
 
 -- name: heartbeat
 -- A longer lease, for the holder of the claim only.

@@ -52,7 +52,7 @@ def effect_from(row: Row) -> Effect:
 
 
 def effect_row(effect: Effect) -> Row:
-    """Gives the columns of a new effect, in the order of `insert_effect`."""
+    """Gives the columns of a new effect, in the order of `insert_effects`."""
     return (
         effect.tenant,
         effect.scope,
@@ -76,19 +76,21 @@ def effect_row(effect: Effect) -> Row:
     )
 
 
-def move_row(effect: Effect) -> Row:
-    """Gives the columns that a move changes and the place they change at, in the order of `update_effect`."""
+def move_row(before: Effect, after: Effect) -> Row:
+    """Gives the place and state an effect moves from and the columns it moves to, in the order of `update_effects`."""
     return (
-        effect.status,
-        effect.attempt,
-        effect.version,
-        bytes.fromhex(effect.token),
-        None if effect.lease_until is None else micros(effect.lease_until),
-        effect.detail_seq,
-        micros(effect.updated_at),
-        effect.tenant,
-        effect.scope,
-        bytes.fromhex(effect.key),
+        before.tenant,
+        before.scope,
+        bytes.fromhex(before.key),
+        before.version,
+        bytes.fromhex(before.token),
+        after.status,
+        after.attempt,
+        after.version,
+        bytes.fromhex(after.token),
+        None if after.lease_until is None else micros(after.lease_until),
+        after.detail_seq,
+        micros(after.updated_at),
     )
 
 

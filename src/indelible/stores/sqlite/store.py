@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Answer, Command, Finish, Moved, Open, Relinquish
+from indelible.core.commands import Answer, Command, Moved, Open
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import Event, Head, Payload, Provenance
 from indelible.core.identity import Ref
@@ -23,10 +23,12 @@ from indelible.errors import BadCall
 from indelible.stores.named_sql import load_queries
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
+from indelible.stores.sqlite.bulk import execute_rows, select_rows
 from indelible.stores.sqlite.connections import Explained, WriteLock, connect, folder_of
 from indelible.stores.sqlite.schema import migrate
 
 SQL = load_queries(__package__)
+_MOST_HEADS = 10_000
 DETAIL_FIELDS = {"succeeded": "result", "failed": "error"}
 
 
@@ -36,6 +38,10 @@ class SystemClock:
     def now(self) -> datetime:
         """Gives the moment, aware and in UTC."""
         return datetime.now(UTC)
+
+
+class _Refused(Exception):
+    """An effect was not as it was thought to be; look, and decide again."""
 
 
 class SqliteStore:
@@ -68,6 +74,8 @@ class SqliteStore:
                 migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
             self._reader = connect(self._path, is_memory=self._is_memory)
             self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
+        self._heads: dict[tuple[str, str], Head] = {}
+        self._heads_version: object = None
         self._wake_file = self._open_wake_file() if self._wakeups else None
         self._writer_id = uuid.uuid4().hex
 
@@ -86,23 +94,30 @@ class SqliteStore:
     # Writing
 
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
-        """Decides and writes under the write lock, so nothing can change in between."""
+        """Decides and writes under the write lock: first on what is likely, and if that was wrong, on what is."""
         self._check_process()
         with self._explained, self._writing:
-            return self._transact(lambda: self._decide_and_write(tenant, commands, known)).answers
+            try:
+                return self._transact(tenant, commands, lambda: _guessed(commands, known)).answers
+            except (_Refused, apsw.ConstraintError):
+                return self._transact(tenant, commands, lambda: self._read_effects(commands)).answers
 
-    def _transact(self, work: Callable[[], Batch]) -> Batch:
+    def _transact(
+        self, tenant: str, commands: Sequence[Command], effects: Callable[[], dict[Ref, Effect | None]]
+    ) -> Batch:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            batch = work()
+            batch = self._decide_and_write(tenant, commands, effects())
             self._writer.execute("ROLLBACK" if batch.is_empty else "COMMIT")
-            return batch
         except BaseException:
             self._abandon()
             raise
+        self._remember(tenant, batch)
+        return batch
 
     def _abandon(self) -> None:
         """Ends a transaction that went wrong; a connection that cannot even do that is replaced."""
+        self._heads.clear()
         try:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -110,49 +125,58 @@ class SqliteStore:
             self._writer.close(True)
             self._writer = connect(self._path, is_memory=self._is_memory)
 
-    def _decide_and_write(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> Batch:
-        now = self._clock.now()
-        effects: dict[Ref, Effect | None] = {}
-        for command, seen in zip(commands, known, strict=True):
-            if command.ref not in effects:
-                effects[command.ref] = self._state(command, seen)
+    def _read_effects(self, commands: Sequence[Command]) -> dict[Ref, Effect | None]:
+        return {ref: _effect(self._writer, ref) for ref in {command.ref for command in commands}}
+
+    def _decide_and_write(self, tenant: str, commands: Sequence[Command], effects: dict[Ref, Effect | None]) -> Batch:
         runs = {effect.run_id for effect in effects.values() if effect is not None}
         runs.update(command.run_id for command in commands if isinstance(command, Open))
-        heads = {run: head for run in runs if (head := self._head(tenant, run)) is not None}
         by = Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
-        batch = decide(commands, effects, heads, now, by)
+        batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by)
         self._write(tenant, batch)
         return batch
 
-    def _state(self, command: Command, seen: Effect | None) -> Effect | None:
-        """Gives the effect's state under the lock; a claim's holder has it at hand, if nobody moved it since."""
-        if seen is not None and isinstance(command, Finish | Relinquish):
-            mark = self._writer.execute(SQL["effect_mark"], _place(seen.ref)).fetchone()
-            if mark == (seen.version, bytes.fromhex(seen.token)):
-                return seen
-        return _effect(self._writer, command.ref)
+    def _heads_of(self, tenant: str, runs: set[str]) -> dict[str, Head]:
+        """Gives the ends of runs' chains: as we wrote them last, if no other connection has written since."""
+        version = self._writer.execute(SQL["data_version"]).get
+        if version != self._heads_version or len(self._heads) > _MOST_HEADS:
+            self._heads.clear()
+            self._heads_version = version
+        heads = {run: head for run in runs if (head := self._heads.get((tenant, run))) is not None}
+        unknown = [(tenant, run) for run in runs if run not in heads]
+        for run, count, head in select_rows(self._writer, SQL["heads_of"], unknown):
+            heads[run] = Head(count, head.hex())
+        return heads
 
-    def _head(self, tenant: str, run_id: str) -> Head | None:
-        row = self._writer.execute(SQL["head_of"], (tenant, run_id)).fetchone()
-        return None if row is None else Head(row[0], row[1].hex())
+    def _remember(self, tenant: str, batch: Batch) -> None:
+        for run, (_, head) in batch.heads.items():
+            self._heads[tenant, run] = head
 
     def _write(self, tenant: str, batch: Batch) -> None:
-        execute = self._writer.execute
-        for effect in batch.opened.values():
-            execute(SQL["insert_effect"], rows.effect_row(effect))
-        for _, effect in batch.moved.values():
-            execute(SQL["update_effect"], rows.move_row(effect))
-        for run_id, (_, head) in batch.heads.items():
-            execute(SQL["put_head"], (tenant, run_id, head.length, bytes.fromhex(head.hash)))
-        for event in batch.events:
-            digest = bytes.fromhex(event.hash)
-            execute(
-                SQL["insert_event"],
-                (tenant, event.run_id, event.seq, event.effect_id, event.type, digest, event.body),
-            )
-            execute(SQL["insert_pending"], (tenant, event.run_id, event.seq, digest))
-        for payload in batch.payloads:
-            execute(SQL["insert_payload"], (tenant, *payload))
+        """Writes a batch's rows; raises `_Refused` when an effect was not as it was thought to be."""
+        events = [(event, bytes.fromhex(event.hash)) for event in batch.events]
+        if batch.moved:
+            moves = [rows.move_row(before, after) for before, after in batch.moved.values()]
+            if execute_rows(self._writer, SQL["update_effects"], moves) != len(moves):
+                raise _Refused
+        execute_rows(self._writer, SQL["insert_effects"], [rows.effect_row(effect) for effect in batch.opened.values()])
+        execute_rows(
+            self._writer,
+            SQL["put_heads"],
+            [(tenant, run, head.length, bytes.fromhex(head.hash)) for run, (_, head) in batch.heads.items()],
+        )
+        execute_rows(
+            self._writer,
+            SQL["insert_events"],
+            [
+                (tenant, event.run_id, event.seq, event.effect_id, event.type, hash_, event.body)
+                for event, hash_ in events
+            ],
+        )
+        execute_rows(self._writer, SQL["insert_payloads"], [(tenant, *payload) for payload in batch.payloads])
+        execute_rows(
+            self._writer, SQL["insert_pending"], [(tenant, event.run_id, event.seq, hash_) for event, hash_ in events]
+        )
 
     def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
         """Extends the lease while the claim holds."""
@@ -284,14 +308,31 @@ class SqliteTransaction:
     def settle(self, command: Command) -> Answer:
         """Settles the effect and commits both, or rolls both back."""
         with self._store._explained:
-            batch = self._store._decide_and_write(self._tenant, [command], [None])
+            batch = self._store._decide_and_write(self._tenant, [command], self._store._read_effects([command]))
             answer = batch.answers[0]
-            self.connection.execute("COMMIT" if isinstance(answer, Moved) else "ROLLBACK")
+            if isinstance(answer, Moved):
+                self.connection.execute("COMMIT")
+                self._store._remember(self._tenant, batch)
+            else:
+                self.rollback()
         return answer
 
     def rollback(self) -> None:
         """Undoes what the handler wrote."""
         self._store._abandon()
+
+
+def _guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict[Ref, Effect | None]:
+    """Gives the likely states: as their callers saw them last, and new where nobody has seen any.
+
+    The write checks it: a key that is taken and a state that has moved on are both refused.
+    """
+    effects: dict[Ref, Effect | None] = {}
+    for command, seen in zip(commands, known, strict=True):
+        if seen is None and not isinstance(command, Open):
+            raise _Refused
+        effects.setdefault(command.ref, seen)
+    return effects
 
 
 def _place(ref: Ref) -> tuple[str, str, bytes]:

@@ -60,7 +60,7 @@ CREATE TABLE payloads (
     salt   BLOB NOT NULL,
     value  BLOB NOT NULL,
     PRIMARY KEY (tenant, run_id, seq, field)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- Events that the journal has not taken in yet; only appended to and emptied, so it needs no key.
 CREATE TABLE pending (
