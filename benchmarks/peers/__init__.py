@@ -1,0 +1,1 @@
+"""Other ledgers, each driven the way its own documentation says."""

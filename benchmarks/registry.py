@@ -1,0 +1,31 @@
+"""Names every contestant, and imports one only in the process that runs it."""
+
+from __future__ import annotations
+
+import importlib
+
+from benchmarks.contestant import Contestant
+
+CONTESTANTS = {
+    "raw_postgres": "raw_postgres:RawOne",
+    "raw_postgres_lane": "raw_postgres:RawLane",
+    "raw_sqlite": "raw_sqlite:RawOne",
+    "raw_sqlite_writer": "raw_sqlite:RawWriter",
+    "indelible": "ours:IndelibleOne",
+    "indelible_many": "ours:IndelibleMany",
+    "indelible_many_no_wakeups": "ours:IndelibleManyNoWakeups",
+    "agent_ledger": "peers.agent_ledger_peer:AgentLedgerOne",
+    "agent_ledger_many": "peers.agent_ledger_peer:AgentLedger",
+    "agent_ledger_tuned": "peers.agent_ledger_peer:AgentLedgerTunedOne",
+    "agent_ledger_tuned_many": "peers.agent_ledger_peer:AgentLedgerTuned",
+    "dbos": "peers.dbos_peer:DbosOne",
+    "dbos_many": "peers.dbos_peer:DbosMany",
+    "dbos_tuned": "peers.dbos_peer:DbosTunedOne",
+}
+
+
+def contestant(name: str) -> Contestant:
+    """Returns a contestant that is not open yet; raises ImportError when its package is missing."""
+    module, _, kind = CONTESTANTS[name].partition(":")
+    made: Contestant = getattr(importlib.import_module(f"benchmarks.{module}"), kind)()
+    return made
