@@ -391,8 +391,8 @@ def _refuse(begun: Begun) -> NoReturn:
             )
         case InDoubt(effect):
             raise EffectInDoubt(
-                f"{effect.tool}: {effect.id} may have happened: attempt {effect.attempt} never reported ({effect.detail}). "
-                f"Find out, then: indelible effects settle {effect.id} --as succeeded|failed --evidence …, or: "
+                f"{effect.tool}: {effect.id} may have happened, attempt {effect.attempt} never reported "
+                f"({effect.detail}). Find out, then: indelible effects settle {effect.id} --as succeeded|failed --evidence …, or: "
                 f"indelible effects retry {effect.id}",
                 effect=effect,
             )
