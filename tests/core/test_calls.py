@@ -1,0 +1,171 @@
+"""Promises of indelible.core.calls: a call that could be misunderstood is refused before anything is recorded."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, get_args
+
+import pytest
+
+from indelible.core.calls import (
+    HARMLESS,
+    Options,
+    Resource,
+    Retry,
+    SideEffect,
+    ToolCall,
+    check_name,
+    handling_of,
+)
+from indelible.errors import BadCall
+
+RESOURCE = Resource(namespace="shop", type="order", id="7")
+
+
+def test_a_call_needs_nothing_but_its_tool() -> None:
+    call = ToolCall(tool="pay")
+    assert (call.args, call.run_id, call.scope, call.key, call.dedupe) == ({}, "default", None, None, "args")
+
+
+def test_any_mapping_will_do_as_arguments() -> None:
+    assert ToolCall(tool="pay", args=MappingProxyType({"a": 1})).args["a"] == 1
+
+
+@pytest.mark.parametrize("tool", ["pay", "a", "x" * 200, "Stripe.charge_v2", "mcp:server/tool-name"])
+def test_a_tool_name_may_hold_letters_digits_and_a_few_signs(tool: str) -> None:
+    assert ToolCall(tool=tool).tool == tool
+
+
+@pytest.mark.parametrize("tool", ["", "x" * 201, "pay now", "päy", "pay\n", "pay\0", "a|b", '"', "٣"])
+def test_any_other_tool_name_is_refused(tool: str) -> None:
+    with pytest.raises(BadCall, match="tool name"):
+        ToolCall(tool=tool)
+
+
+@pytest.mark.parametrize("args", [None, [], [("a", 1)], "a=1", 5])
+def test_arguments_that_are_no_mapping_are_refused(args: Any) -> None:
+    with pytest.raises(BadCall, match="mapping"):
+        ToolCall(tool="pay", args=args)
+
+
+@pytest.mark.parametrize("field", ["run_id", "scope", "call_id"])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "not empty"),
+        (7, "must be a text"),
+        ("x" * 501, "at most 500"),
+        ("lone \ud800", "lone surrogate"),
+        ("a\0b", "NUL"),
+        ("ä\0", "NUL"),
+    ],
+)
+def test_a_name_that_cannot_stand_in_an_event_is_refused(field: str, name: Any, why: str) -> None:
+    with pytest.raises(BadCall, match=why) as refusal:
+        ToolCall(tool="pay", **{field: name})
+    assert str(refusal.value).startswith(field)
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 500, "ürün 🎁", "line\nbreak", "a|b/c"])
+def test_any_other_text_is_a_name(name: str) -> None:
+    check_name("run_id", name)
+    assert ToolCall(tool="pay", run_id=name, scope=name, call_id=name).run_id == name
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"dedupe": "sometimes"}, "choose one of args, call, ask"),
+        ({"dedupe": "call"}, "needs call_id"),
+        ({"key": "order_id"}, "list of argument names"),
+        ({"key": []}, "list of argument names"),
+        ({"key": ["order_id"], "resource": RESOURCE}, "not both"),
+    ],
+)
+def test_an_identity_that_says_nothing_or_two_things_is_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadCall, match=why):
+        ToolCall(tool="pay", **fields)
+
+
+def test_every_way_of_telling_calls_apart_is_accepted() -> None:
+    assert ToolCall(tool="pay", dedupe="call", call_id="c1").call_id == "c1"
+    assert ToolCall(tool="pay", dedupe="ask").call_id is None
+    assert ToolCall(tool="pay", key=["order_id"]).key == ["order_id"]
+    assert ToolCall(tool="pay", resource=RESOURCE).resource == RESOURCE
+
+
+def test_pauses_between_attempts_grow() -> None:
+    retry = Retry(on=(OSError,), backoff=timedelta(seconds=1), multiplier=3)
+    assert [retry.pause_after(attempt).total_seconds() for attempt in (1, 2, 3)] == [1, 3, 9]
+
+
+def test_no_attempt_at_all_is_refused() -> None:
+    assert Retry(on=(OSError,), attempts=1).attempts == 1
+    with pytest.raises(BadCall, match="at least 1"):
+        Retry(on=(OSError,), attempts=0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"side_effect": "harmless"},
+        {"approval": "maybe"},
+        {"on_crash": "ignore"},
+        {"lease": timedelta(0)},
+        {"lease": timedelta(seconds=-1)},
+        {"timeout": timedelta(0)},
+    ],
+)
+def test_an_option_that_means_nothing_is_refused_by_name(words: dict[str, Any]) -> None:
+    with pytest.raises(BadCall, match=next(iter(words))):
+        Options(**words)
+
+
+def test_options_leave_gaps_to_the_ones_below() -> None:
+    tool = Options(on_crash="retry", wait=False)
+    ledger = Options(on_crash="hold", lease=timedelta(seconds=9), wait=5.0)
+    both = tool.over(ledger)
+    assert (both.on_crash, both.lease, both.wait) == ("retry", timedelta(seconds=9), False)
+    assert both.side_effect is None
+
+
+def test_options_without_a_gap_stay_as_they_are() -> None:
+    full = Options(
+        side_effect="read",
+        approval="none",
+        on_crash="hold",
+        reconcile=lambda effect: None,
+        retry=Retry(on=(OSError,)),
+        lease=timedelta(seconds=1),
+        wait=True,
+        timeout=timedelta(seconds=1),
+    )
+    assert full.over(Options(side_effect="payment")) is full
+
+
+def test_what_nobody_said_gets_the_careful_default() -> None:
+    handling = handling_of(Options())
+    assert (handling.side_effect, handling.on_crash, handling.needs_approval) == ("external_mutation", "hold", False)
+    assert handling.lease == handling.wait == timedelta(seconds=30)
+    assert handling.timeout is handling.retry is handling.reconcile is None
+
+
+@pytest.mark.parametrize("side_effect", get_args(SideEffect))
+def test_only_what_leaves_no_trace_is_entered_again_unasked(side_effect: SideEffect) -> None:
+    expected = "retry" if side_effect in {"none", "read"} else "hold"
+    assert handling_of(Options(side_effect=side_effect)).on_crash == expected
+    assert handling_of(Options(side_effect=side_effect, on_crash="hold")).on_crash == "hold"
+    assert frozenset({"none", "read"}) == HARMLESS
+
+
+@pytest.mark.parametrize(("approval", "asks"), [("required", True), ("none", False), (None, False)])
+def test_approval_is_asked_for_when_it_is_required(approval: Any, asks: bool) -> None:
+    assert handling_of(Options(approval=approval)).needs_approval is asks
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds"), [(None, 30), (True, 30), (False, 0), (0, 0), (1, 1), (2.5, 2.5), (timedelta(minutes=1), 60)]
+)
+def test_a_wait_is_a_duration_a_number_of_seconds_yes_or_no(wait: Any, seconds: float) -> None:
+    assert handling_of(Options(wait=wait)).wait == timedelta(seconds=seconds)

@@ -1,0 +1,89 @@
+"""Promises of indelible.core.effects: an effect says plainly what is known of it, and never shows its secret."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import get_args
+
+import pytest
+
+from indelible.core.effects import ENDED, SETTLED, Claim, Failed, Status, Succeeded
+from indelible.core.identity import Ref
+from tests.core.making import LEASE, NOON, effect
+
+
+def test_an_effect_knows_its_place() -> None:
+    assert effect().ref == Ref("default", "run-1", "ab" * 32)
+
+
+def test_the_attempt_is_the_fence() -> None:
+    assert effect(attempt=7).fence == 7
+
+
+def test_arguments_are_a_fresh_copy_each_time() -> None:
+    made = effect()
+    made.args["amount"] = 6
+    assert made.args == {"amount": 5}
+
+
+def test_erased_arguments_read_as_none_at_all() -> None:
+    assert effect(args_json=None).args == {}
+
+
+def test_a_success_has_its_value_as_outcome() -> None:
+    assert effect("succeeded").outcome == Succeeded({"ok": True})
+
+
+@pytest.mark.parametrize("falsy", [b"null", b"0", b"false", b'""', b"[]", b"{}"])
+def test_a_falsy_value_is_an_outcome_too(falsy: bytes) -> None:
+    outcome = effect("succeeded", detail_json=falsy).outcome
+    assert isinstance(outcome, Succeeded)
+    assert not outcome.value
+
+
+def test_a_failure_has_its_message_and_class_as_outcome() -> None:
+    assert effect("failed").outcome == Failed("declined", "CardError")
+
+
+def test_a_failure_whose_detail_was_erased_is_still_a_failure() -> None:
+    assert effect("failed", detail_json=None).outcome == Failed("", "Error")
+
+
+@pytest.mark.parametrize("status", sorted(set(get_args(Status)) - SETTLED))
+def test_nothing_else_has_an_outcome(status: Status) -> None:
+    assert effect(status).outcome is None
+    assert not effect(status).is_settled
+
+
+def test_what_is_settled_has_ended() -> None:
+    assert {"succeeded", "failed"} == SETTLED
+    assert {"succeeded", "failed", "denied", "canceled"} == ENDED
+    assert effect("succeeded").is_settled
+    assert effect("failed").is_settled
+
+
+def test_an_effect_is_abandoned_from_the_moment_its_lease_ends() -> None:
+    running = effect("processing")
+    assert not running.is_abandoned(NOON + LEASE - timedelta(microseconds=1))
+    assert running.is_abandoned(NOON + LEASE)
+
+
+@pytest.mark.parametrize("status", sorted(set(get_args(Status)) - {"processing"}))
+def test_only_a_running_effect_can_be_abandoned(status: Status) -> None:
+    assert not effect(status, lease_until=NOON).is_abandoned(NOON + LEASE)
+
+
+def test_a_running_effect_without_a_lease_is_not_abandoned() -> None:
+    assert not effect("processing", lease_until=None).is_abandoned(NOON + LEASE)
+
+
+def test_a_claim_is_its_effects_token_and_attempt() -> None:
+    claim = Claim(effect(attempt=4))
+    assert (claim.token, claim.attempt) == ("bb" * 16, 4)
+
+
+def test_neither_secrets_nor_payloads_are_shown() -> None:
+    shown = repr(effect("succeeded")) + repr(Claim(effect("succeeded")))
+    assert "bb" * 16 not in shown
+    assert "amount" not in shown
+    assert "ok" not in shown

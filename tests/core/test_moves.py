@@ -1,0 +1,257 @@
+"""Promises of the moves over whole lives: any commands, in any order and grouping, by clocks that jump forward."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+from indelible.core.commands import (
+    Cancel,
+    Claimed,
+    Command,
+    Decide,
+    Expire,
+    Finish,
+    Late,
+    LooksRepeated,
+    Moved,
+    Relinquish,
+    Reopen,
+    Settle,
+)
+from indelible.core.effects import Claim, Effect
+from indelible.core.events import NO_EVENTS, commitment, event_hash
+from indelible.core.identity import Ref, repeat_of
+from tests.core.making import ADA, DIGEST, LEASE, NOON, OTHER_DIGEST, Shelf, open_command, stamp
+
+REFS = [Ref("default", "shared", f"{number:064x}") for number in range(3)]
+RUNS = ["run-1", "run-2"]
+
+
+class Lives(RuleBasedStateMachine):
+    """Sends commands as many workers, persons and probes would, and remembers what each was told."""
+
+    claims = Bundle("claims")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shelf = Shelf()
+        self.queue: list[Command] = []
+        self.count = 0
+        self.history: dict[Ref, list[Effect]] = defaultdict(list)
+        self.entries: dict[Ref, list[tuple[str, int]]] = defaultdict(list)
+        self.may_enter: dict[Ref, bool] = defaultdict(lambda: True)
+        self.live: dict[Ref, tuple[str, datetime]] = {}
+
+    @initialize()
+    def begin(self) -> None:
+        self.shelf.now = NOON
+
+    # What the outside does
+
+    @rule(
+        target=claims,
+        ref=st.sampled_from(REFS),
+        run_id=st.sampled_from(RUNS),
+        on_crash=st.sampled_from(["hold", "hold", "retry"]),
+        digest=st.sampled_from([DIGEST, DIGEST, DIGEST, OTHER_DIGEST]),
+        needs_approval=st.sampled_from([False, False, True]),
+        has_key_fields=st.booleans(),
+        dedupe=st.sampled_from(["args", "args", "ask"]),
+        call_id=st.sampled_from([None, "c1", "c2"]),
+    )
+    def open(self, **words: Any) -> Any:
+        self.count += 1
+        command = open_command(
+            token=f"{self.count:032x}", effect_id=f"eff_{self.count:04d}", stamp=self.stamp(), **words
+        )
+        answer = self.send(command)
+        if isinstance(answer, LooksRepeated):
+            ref = repeat_of(command.ref, command.call_id or "")
+            answer = self.send(
+                open_command(
+                    **{**words, "ref": ref, "dedupe": "call", "needs_approval": True},
+                    token=command.token,
+                    effect_id=command.effect_id,
+                    stamp=self.stamp(),
+                )
+            )
+        return answer.claim if isinstance(answer, Claimed) else multiple()
+
+    @rule(claim=claims, status=st.sampled_from(["succeeded", "failed"]), detail=st.sampled_from([b"1", b"2"]))
+    def finish(self, claim: Claim, status: Any, detail: bytes) -> None:
+        self.send(Finish(claim=claim, stamp=self.stamp(), status=status, detail_json=detail))
+
+    @rule(claim=claims, status=st.sampled_from(["ready", "in_doubt"]))
+    def relinquish(self, claim: Claim, status: Any) -> None:
+        self.send(Relinquish(claim=claim, stamp=self.stamp(), status=status, detail_json=b'"gave up"'))
+
+    @rule(ref=st.sampled_from(REFS))
+    def expire(self, ref: Ref) -> None:
+        self.send(Expire(ref=ref, stamp=self.stamp()))
+
+    @rule(ref=st.sampled_from(REFS), status=st.sampled_from(["succeeded", "failed"]))
+    def settle(self, ref: Ref, status: Any) -> None:
+        self.send(Settle(ref=ref, stamp=self.stamp(), status=status, detail_json=b"3", evidence_json=b'"e"'))
+
+    @rule(ref=st.sampled_from(REFS))
+    def reopen(self, ref: Ref) -> None:
+        self.send(Reopen(ref=ref, stamp=self.stamp(), detail_json=b'"again"'))
+
+    @rule(ref=st.sampled_from(REFS))
+    def cancel(self, ref: Ref) -> None:
+        self.send(Cancel(ref=ref, stamp=self.stamp(), detail_json=b'"no more"'))
+
+    @rule(data=st.data(), digest=st.sampled_from([DIGEST, DIGEST, OTHER_DIGEST]), is_approval=st.booleans())
+    def decide(self, data: st.DataObject, digest: str, is_approval: bool) -> None:
+        ref = data.draw(st.sampled_from(sorted(self.shelf.effects) or REFS))
+        self.send(Decide(ref=ref, stamp=self.stamp(), digest=digest, is_approval=is_approval, detail_json=b'"r"'))
+
+    @rule(step=st.sampled_from([timedelta(seconds=1), LEASE / 2, LEASE, timedelta(days=2)]))
+    def time_passes(self, step: timedelta) -> None:
+        self.shelf.now += step
+
+    @rule(data=st.data())
+    def write_several_at_once(self, data: st.DataObject) -> None:
+        """Sends a few commands about any effects as one batch, and each of them again as a lost answer would."""
+        picked = data.draw(st.lists(st.sampled_from(REFS), min_size=2, max_size=5))
+        commands: list[Command] = []
+        for ref in picked:
+            self.count += 1
+            opening = open_command(
+                ref=ref, token=f"{self.count:032x}", effect_id=f"eff_{self.count:04d}", stamp=self.stamp()
+            )
+            commands += [opening, opening, Expire(ref=ref, stamp=self.stamp())]
+        self.apply(commands)
+
+    # What is remembered and checked on every write
+
+    def stamp(self) -> Any:
+        return stamp(self.shelf.now, ADA)
+
+    def send(self, command: Command) -> Any:
+        return self.apply([command])[0]
+
+    def apply(self, commands: list[Command]) -> list[Any]:
+        before = dict(self.shelf.effects)
+        batch = self.shelf.apply(*commands)
+        assert len(batch.answers) == len(commands)
+        assert batch.is_empty == (not batch.events)
+        for command, answer in zip(commands, batch.answers, strict=True):
+            self.remember(command, answer)
+        for effect in batch.changed():
+            self.check_move(before.get(effect.ref), effect)
+        return batch.answers
+
+    def remember(self, command: Command, answer: Any) -> None:
+        ref = command.ref
+        if isinstance(answer, Claimed) and (answer.claim.token, answer.claim.attempt) not in self.entries[ref]:
+            self.check_entry(ref, answer.claim)
+        if isinstance(answer, Late):
+            assert isinstance(command, Finish | Relinquish)
+        is_said_by_hand = isinstance(command, Reopen) or (isinstance(command, Relinquish) and command.status == "ready")
+        if isinstance(answer, Moved) and is_said_by_hand and answer.effect.status == "ready":
+            self.may_enter[ref] = True
+        if isinstance(answer, Moved) and not isinstance(command, Expire):
+            self.live.pop(ref, None)
+
+    def check_entry(self, ref: Ref, claim: Claim) -> None:
+        """A claim that was not handed out before is a new entry into the handler."""
+        effect = claim.effect
+        assert effect.status == "processing"
+        assert effect.lease_until == self.shelf.now + LEASE
+        if effect.on_crash == "hold":
+            assert self.may_enter[ref], "entered again though nobody said that this is safe"
+        if ref in self.live:
+            _, until = self.live[ref]
+            assert until <= self.shelf.now, "two claims are live at once"
+        assert [attempt for _, attempt in self.entries[ref]] == list(range(1, claim.attempt)), "attempts are dense"
+        self.entries[ref].append((claim.token, claim.attempt))
+        self.live[ref] = (claim.token, effect.lease_until)
+        self.may_enter[ref] = False
+
+    def check_move(self, before: Effect | None, after: Effect) -> None:
+        if before is not None:
+            fixed = (
+                "id",
+                "run_id",
+                "tool",
+                "digest",
+                "args_json",
+                "on_crash",
+                "side_effect",
+                "opened_seq",
+                "created_at",
+            )
+            assert all(getattr(before, name) == getattr(after, name) for name in fixed)
+            assert after.version > before.version
+            assert after.attempt >= before.attempt
+            assert before.status not in ("succeeded", "denied", "canceled"), "what has ended stays as it is"
+            assert before.status != "failed" or after.version > before.version
+        if after.status == "processing":
+            assert after.lease_until is not None
+        else:
+            assert after.lease_until is None
+        self.history[after.ref].append(after)
+
+    # What always holds
+
+    @invariant()
+    def chains_are_dense_and_linked(self) -> None:
+        for run_id, events in self.shelf.events.items():
+            prev = NO_EVENTS.hash
+            for number, event in enumerate(events):
+                body = event.read()
+                assert (
+                    (body["seq"], body["prev"], body["run"])
+                    == (number, prev, run_id)
+                    == (event.seq, prev, event.run_id)
+                )
+                assert event.hash == event_hash(event.body) == sha256(b"\0" + event.body).hexdigest()
+                prev = event.hash
+            assert self.shelf.heads[run_id] == (len(events), prev)
+
+    @invariant()
+    def every_commitment_has_its_payload(self) -> None:
+        bodies = {(event.run_id, event.seq): event.read() for events in self.shelf.events.values() for event in events}
+        promised = {(place, name) for place, body in bodies.items() for name in body["commits"]}
+        kept = {((payload.run_id, payload.seq), payload.field): payload for payload in self.shelf.payloads}
+        assert set(kept) == promised
+        assert len(kept) == len(self.shelf.payloads)
+        for (place, name), payload in kept.items():
+            assert bodies[place]["commits"][name] == commitment(payload.salt, name, payload.value)
+
+    @invariant()
+    def an_effect_says_where_its_arguments_and_detail_are_kept(self) -> None:
+        kept = {(payload.run_id, payload.seq, payload.field): payload.value for payload in self.shelf.payloads}
+        fields = {"succeeded": "result", "failed": "error"}
+        for effect in self.shelf.effects.values():
+            assert kept[effect.run_id, effect.opened_seq, "args"] == effect.args_json
+            if effect.detail_seq is None:
+                assert effect.detail_json is None
+            else:
+                assert kept[effect.run_id, effect.detail_seq, fields.get(effect.status, "reason")] == effect.detail_json
+
+    @invariant()
+    def the_last_event_of_an_effect_tells_its_state(self) -> None:
+        last: dict[str, Any] = {}
+        moves: dict[str, int] = defaultdict(int)
+        for events in self.shelf.events.values():
+            for event in events:
+                body = event.read()
+                last[body["effect"]] = body
+                moves[body["effect"]] += body["type"] != "tool_call_late"
+        for effect in self.shelf.effects.values():
+            body = last[effect.id]
+            assert (body["status"], body["attempt"], body["run"]) == (effect.status, effect.attempt, effect.run_id)
+            assert moves[effect.id] == effect.version, "every move has its event"
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
