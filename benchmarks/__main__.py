@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks", description="Measures Indelible against raw limits and peers.")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: about two minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: at most three minutes")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--only", metavar="NAME", action="append", default=[], help="one scenario or goal; may be repeated"
