@@ -1,0 +1,57 @@
+"""All jobs, and how one is run: first its teeth, then the real thing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tests.chaos import disk_faults, kill_points, outages, power_loss, races, wire_faults, zombies
+from tests.chaos.benches import memory_disk, open_bench
+from tests.chaos.report import Job, Order, Report
+
+JOBS: dict[str, Job] = {
+    job.name: job
+    for job in (
+        kill_points.LINES,
+        kill_points.SYSTEM_CALLS,
+        power_loss.JOB,
+        disk_faults.JOB,
+        wire_faults.JOB,
+        zombies.JOB,
+        races.JOB,
+        outages.JOB,
+    )
+}
+# A planted bug is found within so many points, or the job has no teeth.
+BITES = 400
+
+
+class Toothless(Exception):
+    """A job did not find a planted bug, so its silence about the library means nothing."""
+
+
+def run_job(job: Job, store: str, *, points: int | None = None, seed: int = 1, mutant: str | None = None) -> Report:
+    """Runs one job on one store, in a directory in memory that is gone afterwards."""
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-", dir=memory_disk()) as where,
+        open_bench(store, Path(where) / "bench") as bench,
+    ):
+        wanted = job.points[store] if points is None else points
+        return job.run(Order(bench=bench, where=Path(where), points=wanted, seed=seed, mutant=mutant))
+
+
+def bite(job: Job, store: str, *, seed: int = 1) -> Iterator[Report]:
+    """Plants each bug the job must find; raises `Toothless` when one is missed."""
+    few = min(BITES, job.points[store])
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-", dir=memory_disk()) as where,
+        open_bench(store, Path(where) / "bench") as bench,
+    ):
+        order = Order(bench=bench, where=Path(where), points=few, seed=seed)
+        for mutant in job.teeth[store]:
+            report = job.run(replace(order, mutant=mutant))
+            yield report
+            if not report.is_done:
+                raise Toothless(f"{job.name} on {store} did not find the planted bug {mutant}")

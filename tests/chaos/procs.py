@@ -1,0 +1,151 @@
+"""Worker processes, forked from a warm server that has imported everything: a start costs milliseconds.
+
+The forking server is Python's own (`multiprocessing`, method "forkserver"). The harness itself may have threads and
+open connections; a process forked from it could not be trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from types import TracebackType
+from typing import Any
+
+PATIENCE = 60.0
+_PR_SET_PTRACER = 0x59616D61
+_ANYBODY = ctypes.c_ulong(-1)
+
+
+class ChildDied(Exception):
+    """The child ended without an answer; `code` is how, negative for a signal."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"the child ended with {code}")
+        self.code = code
+
+
+class ChildRaised(Exception):
+    """The child's function raised; the message is its traceback."""
+
+
+@functools.cache
+def _context() -> ForkServerContext:
+    from tests.chaos.subject import PRELOAD
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    return context
+
+
+class Child:
+    """Runs `function(line, *args)` in a process of its own; `line` is the child's end of a two-way pipe."""
+
+    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
+        self.line, theirs = _context().Pipe()
+        self._process = _context().Process(target=_child_main, args=(theirs, function, args), daemon=True)
+        self._process.start()
+        theirs.close()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    def hear(self) -> Any:
+        """Waits for the next thing the child says over its line."""
+        try:
+            if not self.line.poll(PATIENCE):
+                self.kill()
+                raise TimeoutError(f"child {self.pid} said nothing for {PATIENCE} s")
+            return self.line.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join(PATIENCE)
+            raise ChildDied(self._process.exitcode) from None
+
+    def tell(self, word: Any = None) -> None:
+        """Says something to the child."""
+        with contextlib.suppress(BrokenPipeError):
+            self.line.send(word)
+
+    def result(self) -> Any:
+        """Waits for what the function returned; raises `ChildDied` if the child was killed before."""
+        is_good, value = self.hear()
+        self.join()
+        if not is_good:
+            raise ChildRaised(value)
+        return value
+
+    def join(self) -> int:
+        """Waits for the child's end and gives its exit code, negative for a signal."""
+        self._process.join(PATIENCE)
+        code = self._process.exitcode
+        if code is None:
+            self.kill()
+            raise TimeoutError(f"child {self.pid} does not end")
+        self._process.close()
+        self.line.close()
+        return code
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Ends the child at once."""
+        self._process.kill()
+        self._process.join()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # Closed already when the result was fetched; otherwise nobody wants it any more.
+        with contextlib.suppress(ValueError):
+            self.kill()
+            self._process.close()
+            self.line.close()
+
+
+def ask(function: Callable[..., Any], *args: Any) -> Any:
+    """Runs `function(*args)` in a child and gives its result."""
+    with Child(_without_line, function, args) as child:
+        return child.result()
+
+
+def ask_all(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *, width: int = 4) -> Iterator[Any]:
+    """Runs `function(*args)` for each of the arguments, `width` children at a time, and gives results in order."""
+    waiting: list[Child] = []
+    try:
+        for args in arguments:
+            waiting.append(Child(_without_line, function, args))
+            if len(waiting) == width:
+                yield waiting.pop(0).result()
+        while waiting:
+            yield waiting.pop(0).result()
+    finally:
+        for child in waiting:
+            child.kill()
+
+
+def let_anybody_trace_me() -> None:
+    """Allows a tracer that is no ancestor; without it hardened kernels refuse strace unless it is root."""
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)
+
+
+def _without_line(line: Connection, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    return function(*args)
+
+
+def _child_main(line: Connection, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        value = function(line, *args)
+    except BaseException:
+        line.send((False, traceback.format_exc()))
+    else:
+        line.send((True, value))
+    line.close()

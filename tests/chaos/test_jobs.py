@@ -1,0 +1,48 @@
+"""Every job with a small budget: first it finds the bugs planted for it, then it finds nothing in the library."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.chaos import strace
+from tests.chaos.jobs import JOBS, bite, run_job
+
+# Points per job in the ordinary test run; `python -m tests.chaos` does the full numbers.
+POINTS = {
+    "kill-lines": 300,
+    "kill-syscalls": 250,
+    "power-loss": 2000,
+    "disk-faults": 100,
+    "wire-faults": 600,
+    "zombies": 40,
+    "races": 1000,
+    "outages": 36,
+}
+NEED_STRACE = {"kill-syscalls", "power-loss"}
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+CASES = [(name, store) for name, job in JOBS.items() for store in job.points]
+
+
+def needs(name: str) -> None:
+    if name in NEED_STRACE and not strace.is_available():
+        pytest.skip("strace is missing or may not attach here; kill-lines covers crashes without it")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("name", "store"), CASES)
+def test_the_job_finds_every_bug_planted_for_it(name: str, store: str) -> None:
+    needs(name)
+    found = {report.order.mutant for report in bite(JOBS[name], store, seed=SEED) if report.is_done}
+    assert found == set(JOBS[name].teeth[store])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("name", "store"), CASES)
+def test_the_library_keeps_its_promises(name: str, store: str) -> None:
+    needs(name)
+    report = run_job(JOBS[name], store, points=POINTS[name], seed=SEED)
+    assert not report.violations, report
+    # Threads meet differently in each run, so a few chosen points may not exist in the next.
+    assert report.points >= POINTS[name] * 0.8, report
