@@ -392,8 +392,8 @@ def _refuse(begun: Begun) -> NoReturn:
         case InDoubt(effect):
             raise EffectInDoubt(
                 f"{effect.tool}: {effect.id} may have happened, attempt {effect.attempt} never reported "
-                f"({effect.detail}). Find out, then: indelible effects settle {effect.id} --as succeeded|failed --evidence …, or: "
-                f"indelible effects retry {effect.id}",
+                f"({effect.detail}). Find out, then: indelible effects settle {effect.id} --as succeeded|failed "
+                f"--evidence …, or: indelible effects retry {effect.id}",
                 effect=effect,
             )
         case Denied(reason):
