@@ -1,0 +1,166 @@
+"""Promises of indelible.core.revive: a recorded argument gets back the type that the signature asks for, or stays."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
+
+import pytest
+from pydantic import BaseModel, Field
+
+from indelible.core.canonical import decode, encode
+from indelible.core.revive import revive
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Corner(enum.Enum):
+    TOP = (0, 1)
+
+
+@dataclass(frozen=True)
+class Address:
+    city: str
+    colour: Colour = Colour.RED
+
+
+@dataclass(frozen=True)
+class Order:
+    to: Address
+    others: tuple[Address, ...] = ()
+
+
+class Item(BaseModel):
+    sku: str
+    count: int = 1
+
+
+class Aliased(BaseModel):
+    order_id: int = Field(alias="orderId")
+
+
+class Point(NamedTuple):
+    x: int
+
+
+class Sizes(TypedDict):
+    small: int
+
+
+def there_and_back(value: Any, hint: Any) -> Any:
+    return revive(decode(encode(value)), hint)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (Colour.RED, Colour),
+        (Level.LOW, Level),
+        (Address("Rome"), Address),
+        (Order(Address("Rome"), (Address("Oslo"),)), Order),
+        (Item(sku="a"), Item),
+        (5.0, float),
+        ((1, 2), tuple),
+        ((1, Colour.RED), tuple[int, Colour]),
+        ((Colour.RED, Colour.RED), tuple[Colour, ...]),
+        ((), tuple[Colour, ...]),
+        ([Colour.RED], list[Colour]),
+        ([Item(sku="a")], Sequence[Item]),
+        ({"a": Colour.RED}, dict[str, Colour]),
+        ({"a": [Item(sku="a")]}, Mapping[str, list[Item]]),
+        (Colour.RED, Annotated[Colour, "documented"]),
+        (Colour.RED, Optional[Colour]),  # noqa: UP045
+        (None, Optional[Colour]),  # noqa: UP045
+        (Item(sku="a"), Item | None),
+        (Address("Rome"), Union[Item, Address]),  # noqa: UP007
+        ([Address("Rome"), None], list[Address | None]),
+        ("red", str | Colour),
+        (7.0, float | None),
+        ({"small": 1}, Sizes),
+        ("a", Literal["a"]),
+        (Decimal("1.5"), Decimal),
+        (datetime(2030, 1, 2), datetime),  # noqa: DTZ001
+        ([1, "a"], list),
+        ({"a": 1}, dict),
+        ({"a": 1}, Any),
+        ("plain", str),
+        (True, bool),
+    ],
+)
+def test_a_value_comes_back_as_the_signature_says(value: Any, hint: Any) -> None:
+    revived = there_and_back(value, hint)
+    assert revived == value
+    assert type(revived) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (5, str),
+        ("x", int),
+        ([1], int),
+        ({"a": 1}, int),
+        ([1], Item),
+        (3, list[int]),
+        (3, dict[str, int]),
+        ({"a": 1}, list[int]),
+        ([1, 2], dict[str, int]),
+        (3, tuple),
+        ("x", float),
+        (True, float),
+        ("x", "a forward reference nobody resolved"),
+    ],
+)
+def test_a_value_that_does_not_fit_its_hint_is_left_as_it_is(value: Any, hint: Any) -> None:
+    revived = revive(value, hint)
+    assert revived == value
+    assert type(revived) is type(value)
+
+
+def test_the_first_choice_of_a_union_that_fits_is_taken() -> None:
+    assert revive({"sku": "a"}, Address | Item) == Item(sku="a")
+    assert revive("blue", Colour | None) == "blue"
+    assert revive(3, Colour | Address) == 3
+
+
+def test_a_value_that_is_no_member_is_refused_by_the_enum() -> None:
+    with pytest.raises(ValueError, match="blue"):
+        revive("blue", Colour)
+
+
+@pytest.mark.xfail(reason="revive does not know this type", strict=True)
+@pytest.mark.parametrize(("value", "hint"), [(Point(1), Point), (Corner.TOP, Corner), (Aliased(orderId=3), Aliased)])
+def test_more_types_come_back_as_the_signature_says(value: Any, hint: Any) -> None:
+    assert there_and_back(value, hint) == value
+
+
+@pytest.mark.xfail(reason="revive passes fields that the constructor does not take", strict=True)
+def test_a_dataclass_comes_back_without_the_fields_it_makes_itself() -> None:
+    @dataclass
+    class Counted:
+        name: str
+        size: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            self.size = len(self.name)
+
+    assert there_and_back(Counted("abc"), Counted) == Counted("abc")
+
+
+@pytest.mark.xfail(reason="a hint that only a type checker knows raises NameError", strict=True)
+def test_a_dataclass_whose_hints_cannot_be_resolved_comes_back_with_plain_fields() -> None:
+    @dataclass
+    class Hidden:
+        name: OnlyForTheTypeChecker  # type: ignore[name-defined]  # noqa: F821
+
+    assert there_and_back(Hidden("abc"), Hidden) == Hidden("abc")

@@ -1,0 +1,543 @@
+"""Promises of indelible.core.walk: the way of one call, driven by hand, down every branch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from indelible.core import walk
+from indelible.core.calls import Retry, ToolCall
+from indelible.core.canonical import decode
+from indelible.core.commands import (
+    AwaitingApproval,
+    Cancel,
+    Canceled,
+    Claimed,
+    Denied,
+    Finish,
+    Illegal,
+    InDoubt,
+    InFlight,
+    KeyTaken,
+    Late,
+    LooksRepeated,
+    Moved,
+    NoSuchEffect,
+    Open,
+    Relinquish,
+    Replayed,
+    ReplayedFailure,
+    Settle,
+)
+from indelible.core.effects import SYSTEM, Claim, Effect, Failed, Succeeded
+from indelible.core.identity import identify, repeat_of
+from indelible.core.walk import AwaitChange, Invoke, Pause, Probe, Raised, Returned, Submit
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    EffectInDoubt,
+    IllegalMove,
+    KeyReused,
+    LeaseLost,
+    MayHaveHappened,
+    NothingHappened,
+    NotRecordable,
+    ResultNotRecorded,
+    StillRunning,
+    StoreUnavailable,
+    UnknownEffect,
+)
+from tests.core.making import ADA, REF, CountingMint, effect, prepared, stamp
+
+CLAIM = Claim(effect("processing"))
+CLAIMED = Claimed(CLAIM)
+RUNNING = effect("processing")
+DOUBTFUL = effect("in_doubt")
+MOVED = Moved(effect("succeeded"))
+
+
+class Played:
+    """Is what a walk asked for, and how it ended."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    @property
+    def commands(self) -> list[Any]:
+        return [request.command for request in self.asked if isinstance(request, Submit)]
+
+
+def play(steps: Generator[Any, Any, Any], *answers: Any) -> Played:
+    """Gives the walk one answer after the other; an exception is thrown in, a function is asked with the request."""
+    played = Played()
+    given: list[Any] = [None, *answers]
+    try:
+        for answer in given:
+            if isinstance(answer, BaseException):
+                request = steps.throw(answer)
+            else:
+                request = steps.send(answer(played.asked[-1]) if callable(answer) else answer)
+            played.asked.append(request)
+    except StopIteration as end:
+        played.value = end.value
+    except BaseException as error:
+        played.error = error
+    else:
+        raise AssertionError(f"the walk went on: it wants {played.asked[-1]}")
+    assert len(played.asked) == len(answers), "the walk ended before all answers were given"
+    return played
+
+
+def run(*answers: Any, call: ToolCall | None = None, max_result_bytes: int | None = None, **options: Any) -> Played:
+    steps = walk.run(prepared(call, max_result_bytes=max_result_bytes, **options), CountingMint())
+    return play(steps, *answers)
+
+
+def reason_of(command: Relinquish) -> Any:
+    return decode(command.detail_json)
+
+
+# ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_opening_carries_all_that_the_decision_needs() -> None:
+    call = ToolCall(
+        tool="pay", args={"amount": 5}, run_id="run-1", scope="s", key=["amount"], call_id="c1", dedupe="call"
+    )
+    ready = prepared(call, side_effect="payment", approval="required", lease=timedelta(seconds=9))
+    command = walk.opening(ready, CountingMint())
+    identity = identify(call, "default")
+    assert command == Open(
+        ref=identity.ref,
+        stamp=stamp(actor=ready.actor),
+        effect_id="eff_0001",
+        token=f"{2:032x}",
+        run_id="run-1",
+        tool="pay",
+        side_effect="payment",
+        on_crash="hold",
+        call_id="c1",
+        dedupe="call",
+        digest=identity.digest,
+        args_json=b'{"amount":5}',
+        lease=timedelta(seconds=9),
+        needs_approval=True,
+        has_key_fields=True,
+    )
+    assert not walk.opening(prepared(), CountingMint()).has_key_fields
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CLAIMED,
+        Replayed(effect("succeeded")),
+        ReplayedFailure(effect("failed")),
+        AwaitingApproval(effect("requires_approval")),
+        InFlight(RUNNING),
+        InDoubt(DOUBTFUL),
+        Denied(effect("denied")),
+        Canceled(effect("canceled")),
+    ],
+)
+def test_beginning_gives_the_typed_answer(answer: Any) -> None:
+    assert play(walk.begin(prepared(), CountingMint()), answer).value is answer
+
+
+def test_beginning_asks_once_more_in_its_own_place_when_a_call_looks_repeated() -> None:
+    call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", call_id="c2", dedupe="ask")
+    waiting = AwaitingApproval(effect("requires_approval"))
+    played = play(walk.begin(prepared(call), CountingMint()), LooksRepeated(effect("succeeded")), waiting)
+    first, second = played.commands
+    assert played.value is waiting
+    assert second == replace(first, ref=repeat_of(first.ref, "c2"), dedupe="call", needs_approval=True)
+    assert not first.needs_approval
+
+
+def test_a_key_that_belongs_to_another_call_is_refused_loudly() -> None:
+    played = play(walk.begin(prepared(), CountingMint()), KeyTaken(effect("succeeded")))
+    assert isinstance(played.error, KeyReused)
+    assert played.error.effect == effect("succeeded")
+    assert "eff_1" in str(played.error)
+
+
+@pytest.mark.parametrize(
+    "answer", [MOVED, Late(RUNNING), Illegal(RUNNING, "no"), NoSuchEffect(REF), LooksRepeated(RUNNING)]
+)
+def test_an_answer_that_no_store_may_give_to_an_opening_stops_the_walk(answer: Any) -> None:
+    call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", call_id="c2", dedupe="ask")
+    answers = (answer, answer) if isinstance(answer, LooksRepeated) else (answer,)
+    assert isinstance(play(walk.begin(prepared(call), CountingMint()), *answers).error, AssertionError)
+
+
+def test_what_was_seen_last_is_passed_on_if_it_is_about_this_call() -> None:
+    mine = effect("succeeded", scope="run-1", key=identify(prepared().call, "default").ref.key)
+    played = play(walk.begin(prepared(), CountingMint(), mine), Replayed(mine))
+    assert played.asked[0].known is mine
+    other = play(walk.begin(prepared(), CountingMint(), effect("succeeded")), Replayed(mine))
+    assert other.asked[0].known is None
+
+
+# ── running ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_fresh_call_is_claimed_run_and_settled_in_this_order() -> None:
+    played = run(CLAIMED, Returned({"n": (1, 2)}), MOVED)
+    submit, invoke, finish = played.asked
+    assert isinstance(submit.command, Open)
+    assert isinstance(invoke, Invoke)
+    assert invoke.claim is CLAIM
+    assert finish.known is CLAIM.effect
+    assert (finish.command.status, finish.command.detail_json) == ("succeeded", b'{"n":[1,2]}')
+    assert finish.command.stamp.actor == SYSTEM
+    assert played.value == {"n": [1, 2]}, "the caller gets the recorded form"
+
+
+def test_the_recorded_value_is_given_without_entering_the_handler() -> None:
+    played = run(Replayed(effect("succeeded", detail_json=b"0")))
+    assert (played.value, len(played.asked)) == (0, 1)
+
+
+def test_a_recorded_failure_is_raised_as_one() -> None:
+    error = run(ReplayedFailure(effect("failed"))).error
+    assert isinstance(error, EffectFailed)
+    assert (error.error_type, error.effect) == ("CardError", effect("failed"))
+    assert "declined" in str(error)
+
+
+def test_a_recorded_failure_whose_detail_was_erased_is_raised_as_one() -> None:
+    error = run(ReplayedFailure(effect("failed", detail_json=None))).error
+    assert isinstance(error, EffectFailed)
+    assert error.error_type == "Error"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "next_step"),
+    [
+        (InFlight(RUNNING), StillRunning, "wait="),
+        (AwaitingApproval(effect("requires_approval")), ApprovalPending, "approve("),
+        (InDoubt(DOUBTFUL), EffectInDoubt, "settle"),
+        (Denied(effect("denied")), EffectDenied, "because"),
+        (Canceled(effect("canceled")), EffectCanceled, "because"),
+    ],
+)
+def test_what_may_not_run_is_refused_with_the_effect_and_the_next_step(answer: Any, kind: Any, next_step: str) -> None:
+    error = run(answer, wait=False).error
+    assert type(error) is kind
+    assert error.effect is answer.effect
+    assert next_step in str(error)
+
+
+def test_a_driver_that_answers_nonsense_is_stopped() -> None:
+    assert isinstance(run(object()).error, AssertionError)
+
+
+# ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_caller_waits_for_the_one_at_work_and_gets_its_result() -> None:
+    key = identify(prepared().call, "default").ref.key
+    done = effect("succeeded", key=key)
+    played = run(InFlight(effect("processing", key=key)), done, Replayed(done), wait=7)
+    _, waiting, asking = played.asked
+    assert waiting == AwaitChange(effect("processing", key=key), timedelta(seconds=7))
+    assert asking.known is done, "what came with the wake-up need not be read again"
+    assert played.value == {"ok": True}
+
+
+def test_a_caller_whose_wait_is_over_looks_once_more_and_then_says_so() -> None:
+    played = run(InFlight(RUNNING), None, InFlight(RUNNING), wait=7)
+    assert [type(request) for request in played.asked] == [Submit, AwaitChange, Submit]
+    assert isinstance(played.error, StillRunning)
+
+
+def test_a_result_that_came_in_the_last_moment_is_still_taken() -> None:
+    assert run(InFlight(RUNNING), None, Replayed(effect("succeeded")), wait=7).value == {"ok": True}
+
+
+def test_a_caller_waits_for_the_decision_of_a_person_then_runs() -> None:
+    waiting = effect("requires_approval")
+    approved = effect("ready")
+    played = run(AwaitingApproval(waiting), approved, CLAIMED, Returned(1), MOVED)
+    assert played.value == 1
+
+
+def test_a_caller_that_waited_takes_over_what_was_given_back() -> None:
+    played = run(InFlight(RUNNING), effect("ready"), CLAIMED, Returned(1), MOVED)
+    assert [type(request) for request in played.asked] == [Submit, AwaitChange, Submit, Invoke, Submit]
+
+
+# ── what the handler did ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_exception_is_recorded_and_raised_as_itself() -> None:
+    error = ValueError("too little")
+    played = run(CLAIMED, Raised(error), MOVED)
+    finish = played.commands[-1]
+    assert isinstance(finish, Finish)
+    assert finish.status == "failed"
+    assert decode(finish.detail_json) == {"message": "too little", "type": "ValueError"}
+    assert played.error is error
+
+
+def test_the_record_of_an_exception_says_where_it_was_raised() -> None:
+    def charge() -> None:
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x") as raised:
+        charge()
+    recorded: Any = decode(walk.error_json(raised.value))
+    assert recorded["at"] == f"charge:{charge.__code__.co_firstlineno + 1}"
+
+
+def test_nothing_happened_gives_the_claim_back() -> None:
+    error = NothingHappened("card service is closed")
+    played = run(CLAIMED, Raised(error), MOVED)
+    (_, back) = played.commands
+    assert (type(back), back.status) == (Relinquish, "ready")
+    assert reason_of(back) == "NothingHappened: card service is closed"
+    assert played.error is error
+
+
+@pytest.mark.parametrize(
+    ("report", "options"),
+    [
+        (Raised(MayHaveHappened("line cut")), {}),
+        (Raised(MayHaveHappened("line cut")), {"on_crash": "retry"}),
+        (Raised(KeyboardInterrupt()), {}),
+        (Raised(SystemExit(1)), {}),
+        (Raised(TimeoutError("read")), {}),
+        (Raised(TimeoutError("limit"), is_interruption=True), {"on_crash": "retry"}),
+        (Raised(ValueError("cut off"), is_interruption=True), {}),
+    ],
+)
+def test_what_leaves_open_whether_it_happened_is_in_doubt(report: Raised, options: Any) -> None:
+    played = run(CLAIMED, report, MOVED, **options)
+    back = played.commands[-1]
+    assert (type(back), back.status) == (Relinquish, "in_doubt")
+    assert type(report.error).__name__ in reason_of(back)
+    assert played.error is report.error
+
+
+def test_a_time_out_of_a_tool_that_may_be_repeated_is_a_failure() -> None:
+    played = run(CLAIMED, Raised(TimeoutError("read")), MOVED, on_crash="retry")
+    assert played.commands[-1].status == "failed"
+
+
+def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
+    retry = Retry(on=(OSError,), attempts=3, backoff=timedelta(seconds=2))
+    second = Claimed(Claim(effect("processing", attempt=2)))
+    played = run(
+        CLAIMED, Raised(OSError("reset")), MOVED, None, second, Raised(OSError("again")), MOVED, None,
+        Claimed(Claim(effect("processing", attempt=3))), Returned("ok"), MOVED,
+        retry=retry,
+    )  # fmt: skip
+    assert [type(request) for request in played.asked] == [
+        Submit, Invoke, Submit, Pause, Submit, Invoke, Submit, Pause, Submit, Invoke, Submit,
+    ]  # fmt: skip
+    pauses = [request.duration for request in played.asked if isinstance(request, Pause)]
+    assert pauses == [timedelta(seconds=2), timedelta(seconds=4)]
+    assert [command.status for command in played.commands if isinstance(command, Relinquish)] == ["ready", "ready"]
+    assert len({command.token for command in played.commands if isinstance(command, Open)}) == 3
+    assert played.value == "ok"
+
+
+def test_the_last_attempt_is_the_last() -> None:
+    error = OSError("reset")
+    last = Claimed(Claim(effect("processing", attempt=3)))
+    played = run(last, Raised(error), MOVED, retry=Retry(on=(OSError,), attempts=3))
+    assert played.commands[-1].status == "failed"
+    assert played.error is error
+
+
+def test_an_exception_that_was_not_declared_is_not_tried_again() -> None:
+    played = run(CLAIMED, Raised(KeyError("k")), MOVED, retry=Retry(on=(OSError,)))
+    assert played.commands[-1].status == "failed"
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), "\ud800", {"a": [print]}])
+def test_a_result_that_cannot_be_recorded_leaves_doubt_and_hands_the_value_over(value: Any) -> None:
+    played = run(CLAIMED, Returned(value), MOVED)
+    back = played.commands[-1]
+    assert (type(back), back.status) == (Relinquish, "in_doubt")
+    assert isinstance(played.error, ResultNotRecorded)
+    assert played.error.value is value
+    assert isinstance(played.error.__cause__, NotRecordable)
+    assert "result" in str(played.error)
+
+
+def test_a_result_over_the_limit_leaves_doubt() -> None:
+    assert run(CLAIMED, Returned("x" * 8), MOVED, max_result_bytes=10).value == "x" * 8
+    assert isinstance(run(CLAIMED, Returned("x" * 9), MOVED, max_result_bytes=10).error, ResultNotRecorded)
+
+
+@pytest.mark.parametrize("report", [Returned({"id": 7}), Raised(ValueError("no"))])
+def test_a_store_that_is_gone_when_the_handler_returns_is_told_with_what_it_did(report: Any) -> None:
+    gone = StoreUnavailable("the disk is full")
+    error = run(CLAIMED, report, gone).error
+    assert isinstance(error, ResultNotRecorded)
+    assert error.value == ({"id": 7} if isinstance(report, Returned) else "no")
+    assert error.__cause__ is (gone if isinstance(report, Returned) else report.error)
+    assert "the disk is full" in str(error)
+
+
+@pytest.mark.parametrize("report", [Returned(1), Raised(ValueError("no"))])
+def test_a_lost_lease_is_told_with_the_state_now(report: Any) -> None:
+    error = run(CLAIMED, report, Late(DOUBTFUL)).error
+    assert isinstance(error, LeaseLost)
+    assert error.effect is DOUBTFUL
+    assert error.__cause__ is (None if isinstance(report, Returned) else report.error)
+
+
+@pytest.mark.parametrize("report", [Raised(NothingHappened("x")), Raised(KeyboardInterrupt())])
+def test_a_claim_that_cannot_be_given_back_now_does_not_hide_the_handlers_exception(report: Raised) -> None:
+    played = run(CLAIMED, report, StoreUnavailable("gone"))
+    assert played.error is report.error
+    assert any("could not be marked" in note for note in played.error.__notes__)
+
+
+@pytest.mark.parametrize("text", ["lone \ud800", "x" * 20_000, "nul \0", ""])
+def test_any_text_of_an_exception_can_be_recorded(text: str) -> None:
+    for report in (Raised(ValueError(text)), Raised(NothingHappened(text))):
+        detail = run(CLAIMED, report, MOVED).commands[-1].detail_json
+        assert len(detail) < 11_000
+
+
+@pytest.mark.xfail(reason="a broken __str__ leaves the effect processing", strict=True)
+@pytest.mark.parametrize("is_interruption", [False, True])
+def test_an_exception_that_cannot_even_be_shown_is_recorded(is_interruption: bool) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    error = Mute()
+    played = run(CLAIMED, Raised(error, is_interruption), MOVED)
+    assert played.error is error
+    assert b"Mute" in played.commands[-1].detail_json
+
+
+@pytest.mark.xfail(reason="a generator cannot raise StopIteration", strict=True)
+def test_even_a_stop_iteration_is_raised_as_itself() -> None:
+    error = StopIteration(3)
+    played = run(CLAIMED, Raised(error), MOVED)
+    assert played.commands[-1].status == "failed"
+    assert played.error is error
+
+
+def test_a_store_that_fails_while_asking_is_told_as_it_is() -> None:
+    gone = StoreUnavailable("gone")
+    assert run(gone).error is gone
+
+
+# ── probing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def probe(effect: Effect) -> None:
+    raise AssertionError("only the driver enters a probe")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "detail"),
+    [(Succeeded({"id": 1}), "succeeded", {"id": 1}), (Failed("no", "E"), "failed", {"message": "no", "type": "E"})],
+)
+def test_a_probe_that_knows_settles_the_effect_and_the_call_goes_on(outcome: Any, status: str, detail: Any) -> None:
+    replay: Any = Replayed(effect("succeeded")) if status == "succeeded" else ReplayedFailure(effect("failed"))
+    played = run(InDoubt(DOUBTFUL), Returned(outcome), MOVED, replay, reconcile=probe)
+    assert played.asked[1] == Probe(DOUBTFUL, probe)
+    settling = played.commands[1]
+    assert isinstance(settling, Settle)
+    assert (settling.ref, settling.status, decode(settling.detail_json)) == (REF, status, detail)
+    assert (settling.stamp.actor.kind, settling.stamp.actor.id) == ("system", "probe of pay")
+    assert decode(settling.evidence_json) == "probe"
+    assert (played.value == {"ok": True}) == (status == "succeeded")
+
+
+def test_a_probe_that_does_not_know_is_asked_once() -> None:
+    played = run(InDoubt(DOUBTFUL), Returned(None), InDoubt(DOUBTFUL), reconcile=probe)
+    assert isinstance(played.error, EffectInDoubt)
+    assert sum(isinstance(request, Probe) for request in played.asked) == 1
+
+
+def test_a_probe_that_raises_leaves_the_doubt() -> None:
+    cause = ConnectionError("no route")
+    error = run(InDoubt(DOUBTFUL), Raised(cause), reconcile=probe).error
+    assert isinstance(error, EffectInDoubt)
+    assert error.__cause__ is cause
+    assert error.effect is DOUBTFUL
+
+
+@pytest.mark.xfail(reason="a cancelled probe is turned into EffectInDoubt", strict=True)
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(1)])
+def test_an_interruption_of_a_probe_stays_one(interruption: BaseException) -> None:
+    played = run(InDoubt(DOUBTFUL), Raised(interruption, is_interruption=True), reconcile=probe)
+    assert played.error is interruption
+
+
+@pytest.mark.parametrize("answer", [True, "succeeded", {"ok": True}, 0])
+def test_a_probe_that_answers_anything_else_is_wrong(answer: Any) -> None:
+    error = run(InDoubt(DOUBTFUL), Returned(answer), reconcile=probe).error
+    assert isinstance(error, BadCall)
+    assert "Succeeded(value), Failed(error) or None" in str(error)
+
+
+@pytest.mark.xfail(reason="whoever probes second gets IllegalMove", strict=True)
+def test_a_probe_that_comes_second_takes_what_the_first_has_settled() -> None:
+    settled = effect("succeeded")
+    answers = (InDoubt(DOUBTFUL), Returned(Succeeded(1)), Illegal(settled, "it is succeeded"), Replayed(settled))
+    assert run(*answers, reconcile=probe).value == {"ok": True}
+
+
+# ── commands about a known effect ────────────────────────────────────────────────────────────────────────────────────
+
+
+def settling() -> Generator[Any, Any, Effect]:
+    return walk.settle(DOUBTFUL, Succeeded(1), CountingMint(), actor=ADA, evidence="receipt 7")
+
+
+def test_settling_says_what_who_and_how_they_know() -> None:
+    played = play(settling(), MOVED)
+    (command,) = played.commands
+    assert (command.status, command.detail_json, command.evidence_json) == ("succeeded", b"1", b'"receipt 7"')
+    assert command.stamp.actor == ADA
+    assert played.asked[0].known is DOUBTFUL
+    assert played.value is MOVED.effect
+
+
+def test_a_value_that_cannot_be_recorded_is_refused_before_anything_is_written() -> None:
+    played = play(walk.settle(DOUBTFUL, Succeeded(object()), CountingMint(), actor=ADA, evidence="e"))
+    assert isinstance(played.error, NotRecordable)
+    assert not played.asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Illegal(effect("succeeded"), "cannot be settled: it is succeeded"), IllegalMove),
+        (NoSuchEffect(REF), UnknownEffect),
+        (CLAIMED, AssertionError),
+    ],
+)
+def test_a_command_that_is_not_carried_out_says_why(answer: Any, kind: type[Exception]) -> None:
+    assert isinstance(play(settling(), answer).error, kind)
+
+
+def test_an_illegal_move_names_the_effect_and_its_state() -> None:
+    cancel = Cancel(ref=REF, stamp=stamp(actor=ADA), detail_json=b'"x"')
+    done = effect("succeeded")
+    error = play(walk.carry_out(cancel, DOUBTFUL), Illegal(done, "cannot be canceled: it is succeeded")).error
+    assert isinstance(error, IllegalMove)
+    assert error.effect is done
+    assert str(error) == "pay: eff_1 cannot be canceled: it is succeeded"
+
+
+def test_a_failure_is_recorded_with_message_and_class() -> None:
+    assert decode(walk.outcome_json(Failed("no \ud800"))) == {"message": "no \\ud800", "type": "Error"}

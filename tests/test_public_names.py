@@ -1,0 +1,104 @@
+"""The public face changes on purpose only: names, and the tree of exceptions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import indelible
+from indelible import errors
+
+PUBLIC = {
+    "Actor",
+    "AsyncLedger",
+    "AwaitingApproval",
+    "Begun",
+    "Canceled",
+    "Claim",
+    "Claimed",
+    "Denied",
+    "Effect",
+    "Event",
+    "Failed",
+    "InDoubt",
+    "InFlight",
+    "IndelibleError",
+    "Ledger",
+    "MayHaveHappened",
+    "NothingHappened",
+    "Options",
+    "Outcome",
+    "Replayed",
+    "ReplayedFailure",
+    "Resource",
+    "Retry",
+    "RunningEffect",
+    "Succeeded",
+    "ToolCall",
+    "current_effect",
+    "migrate",
+}
+# The verbs of both ledgers; each has them all.
+VERBS = {
+    "open", "close", "address", "tenant", "in_run", "tool", "run", "begin", "commit", "heartbeat", "settle", "retry",
+    "cancel", "approve", "deny", "reconcile", "get_effect", "find_by_key", "effects", "events",
+}  # fmt: skip
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(indelible.__all__) == sorted(PUBLIC)
+    assert all(hasattr(indelible, name) for name in PUBLIC)
+
+
+def test_the_public_names_are_sorted() -> None:
+    assert indelible.__all__ == sorted(indelible.__all__)
+
+
+def test_both_ledgers_have_the_same_verbs() -> None:
+    for ledger in (indelible.Ledger, indelible.AsyncLedger):
+        found = {name for name in dir(ledger) if not name.startswith("_")} | {"tenant"}
+        assert found == VERBS, ledger.__name__
+
+
+def test_the_same_verb_takes_the_same_words_in_both_ledgers() -> None:
+    for verb in VERBS - {"address", "tenant"}:
+        blocking = inspect.signature(getattr(indelible.Ledger, verb))
+        awaited = inspect.signature(getattr(indelible.AsyncLedger, verb))
+        assert blocking.parameters == awaited.parameters, verb
+
+
+def test_the_tree_of_exceptions_in_the_docstring_is_the_real_one() -> None:
+    """Every line of the drawing names a class whose parent is the line it hangs from; no class is missing."""
+    drawn: dict[str, str | None] = {}
+    path: list[str] = []
+    assert errors.__doc__ is not None
+    for line in errors.__doc__.splitlines():
+        found = re.match(r"^    ((?:[│ ]   )*)(?:[├└]── )?(\w+)(?:  +\S.*)?$", line)
+        if found is None:
+            continue
+        depth = len(found[1]) // 4 + ("──" in line)
+        path = [*path[:depth], found[2]]
+        drawn[found[2]] = path[-2] if depth else None
+    defined = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, BaseException) and kind.__module__ == errors.__name__
+    }
+    raised_by_handlers = {"NothingHappened", "MayHaveHappened"}
+    assert set(drawn) == set(defined) - raised_by_handlers
+    for name, parent in drawn.items():
+        assert defined[name].__bases__[0].__name__ == (parent or "Exception"), name
+    for name in raised_by_handlers:
+        assert f"`{name}`" in errors.__doc__
+        assert defined[name].__bases__ == (Exception,), "a handler's word is no error of the ledger"
+
+
+def test_every_exception_says_what_it_means() -> None:
+    for kind in vars(errors).values():
+        if inspect.isclass(kind) and issubclass(kind, BaseException):
+            assert kind.__doc__, kind
+
+
+def test_a_caller_can_catch_refusals_and_bad_calls_by_their_builtin_kind() -> None:
+    assert issubclass(errors.BadCall, ValueError)
+    assert issubclass(errors.UnknownEffect, LookupError)
