@@ -1,9 +1,9 @@
 """Counts what one call costs the store: statements, round trips, fsyncs, log bytes. Measured, not assumed.
 
-On PostgreSQL a process that only warms up is counted, then one that warms up and makes calls; the difference is what
-the calls cost. (A session tells its fsyncs for certain only when it ends.) Statements and round trips are seen by a
-proxy between the contestant and the server, fsyncs by pg_stat_io, log bytes by the position of the log; on SQLite
-fsyncs are seen by strace, where it is installed, and written bytes by the kernel.
+Statements and round trips are seen by a proxy between the contestant and PostgreSQL, log bytes by the position of the
+log, both before and after a burst of calls. A session tells its fsyncs for certain only when it ends, so these are the
+difference between a process that warms up and makes calls and one that only warms up. On SQLite fsyncs are seen by
+strace, where it is installed, and written bytes by the kernel.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ BURSTS = 3
 POSTGRES = {"raw": "raw_postgres", "indelible": "indelible", "agent_ledger": "agent_ledger", "dbos": "dbos"}
 SQLITE = {"raw": "raw_sqlite", "indelible": "indelible", "dbos": "dbos"}
 KINDS = ("fresh", "replay")
+SILENCE = 0.1  # seconds
+POSITION = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND backend_type = 'client backend'"
 FSYNCS = "SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io WHERE object = 'wal' AND backend_type = 'client backend'"
 
@@ -42,10 +44,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tally:
-    statements: int
-    round_trips: int
+    """What a whole process synced, and what its counted calls cost on average."""
+
     fsyncs: int
-    wal_bytes_per_call: float
+    per_call: dict[str, float]
 
 
 def measure(stores: Stores, calls: int, results: Results) -> dict[str, dict[str, dict[str, Any]]]:
@@ -65,16 +67,11 @@ def measure(stores: Stores, calls: int, results: Results) -> dict[str, dict[str,
 def _on_postgres(stores: Stores, contestant: str, calls: int) -> dict[str, Cost]:
     _tally(stores, contestant, "fresh", 0)  # the first to come creates tables; that is nobody's call
     idle = _tally(stores, contestant, "fresh", 0)
-    return {do: _difference(_tally(stores, contestant, do, calls), idle, calls * BURSTS) for do in KINDS}
-
-
-def _difference(busy: _Tally, idle: _Tally, made: int) -> Cost:
-    return Cost(
-        statements=(busy.statements - idle.statements) / made,
-        round_trips=(busy.round_trips - idle.round_trips) / made,
-        fsyncs=(busy.fsyncs - idle.fsyncs) / made,
-        wal_bytes=busy.wal_bytes_per_call,
-    )
+    costs = {}
+    for do in KINDS:
+        busy = _tally(stores, contestant, do, calls)
+        costs[do] = Cost(fsyncs=(busy.fsyncs - idle.fsyncs) / (calls * BURSTS), **busy.per_call)
+    return costs
 
 
 def _tally(stores: Stores, contestant: str, do: str, calls: int) -> _Tally:
@@ -82,32 +79,33 @@ def _tally(stores: Stores, contestant: str, do: str, calls: int) -> _Tally:
     with stores.connect() as look, CountingProxy(stores.server.port) as proxy:
         fsyncs = _number(look, FSYNCS)
         worker = Process(contestant, stores.postgres_by_tcp(database, proxy.port))
-        logged = [0.0]
+        bursts: list[dict[str, float]] = []
         try:
             _warm_up(worker)
             if calls:
-                logged = [_logged(look, worker, do, calls) for _ in range(BURSTS)]
+                bursts = [_burst(look, proxy, worker, do, calls) for _ in range(BURSTS)]
         finally:
             worker.close()
         while _number(look, SESSIONS.format(database)):
             time.sleep(0.02)
-        return _Tally(
-            statements=proxy.statements,
-            round_trips=proxy.round_trips,
-            fsyncs=_number(look, FSYNCS) - fsyncs,
-            wal_bytes_per_call=statistics.median(logged),
-        )
+        middle = {kind: statistics.median(burst[kind] for burst in bursts) for kind in (bursts[0] if bursts else ())}
+        return _Tally(fsyncs=_number(look, FSYNCS) - fsyncs, per_call=middle)
+
+
+def _burst(look: Any, proxy: CountingProxy, worker: Process, do: str, calls: int) -> dict[str, float]:
+    """Counts one burst, from silence to silence, so that what trails behind a call is counted with it."""
+    time.sleep(SILENCE)
+    before = (proxy.statements, proxy.round_trips, _number(look, POSITION))
+    worker.measure(do, callers=1, size=SMALL, calls=calls)
+    time.sleep(SILENCE)
+    after = (proxy.statements, proxy.round_trips, _number(look, POSITION))
+    each = [(late - early) / calls for early, late in zip(before, after, strict=True)]
+    return dict(zip(("statements", "round_trips", "wal_bytes"), each, strict=True))
 
 
 def _warm_up(worker: Process) -> None:
     for do in KINDS:
         worker.measure(do, callers=1, size=SMALL, calls=WARM_UP)
-
-
-def _logged(look: Any, worker: Process, do: str, calls: int) -> float:
-    before = _number(look, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
-    worker.measure(do, callers=1, size=SMALL, calls=calls)
-    return (_number(look, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn") - before) / calls
 
 
 def _number(look: Any, query: str) -> int:
