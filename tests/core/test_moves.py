@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -21,6 +22,7 @@ from indelible.core.commands import (
     Late,
     LooksRepeated,
     Moved,
+    Open,
     Relinquish,
     Reopen,
     Settle,
@@ -117,17 +119,41 @@ class Lives(RuleBasedStateMachine):
     def time_passes(self, step: timedelta) -> None:
         self.shelf.now += step
 
-    @rule(data=st.data())
-    def write_several_at_once(self, data: st.DataObject) -> None:
-        """Sends a few commands about any effects as one batch, and each of them again as a lost answer would."""
-        picked = data.draw(st.lists(st.sampled_from(REFS), min_size=2, max_size=5))
+    @rule(claim=claims, status=st.sampled_from(["succeeded", "failed"]))
+    def a_stranger_reports(self, claim: Claim, status: Any) -> None:
+        """Knows everything about the newest attempt but its secret."""
+        now = self.shelf.effects[claim.effect.ref]
+        forged = Claim(replace(now, token="ee" * 16))
+        answer = self.send(Finish(claim=forged, stamp=self.stamp(), status=status, detail_json=b'"forged"'))
+        assert isinstance(answer, Late)
+
+    @rule(
+        words=st.lists(
+            st.tuples(
+                st.sampled_from(REFS[:2]), st.sampled_from(["open", "ask", "expire", "approve", "reopen", "cancel"])
+            ),
+            min_size=2,
+            max_size=6,
+        )
+    )
+    def write_several_at_once(self, words: list[tuple[Ref, str]]) -> None:
+        """Sends commands as one batch, and every opening twice, as when its answer gets lost."""
         commands: list[Command] = []
-        for ref in picked:
+        for ref, word in words:
             self.count += 1
-            opening = open_command(
-                ref=ref, token=f"{self.count:032x}", effect_id=f"eff_{self.count:04d}", stamp=self.stamp()
-            )
-            commands += [opening, opening, Expire(ref=ref, stamp=self.stamp())]
+            told: Any = {"ref": ref, "stamp": self.stamp()}
+            if word in ("open", "ask"):
+                unique = {"token": f"{self.count:032x}", "effect_id": f"eff_{self.count:04d}"}
+                opening = open_command(**told, **unique, needs_approval=word == "ask")
+                commands += [opening, opening]
+            elif word == "expire":
+                commands.append(Expire(**told))
+            elif word == "approve":
+                commands.append(Decide(**told, digest=DIGEST, is_approval=True, detail_json=b'"ok"'))
+            elif word == "reopen":
+                commands.append(Reopen(**told, detail_json=b'"again"'))
+            else:
+                commands.append(Cancel(**told, detail_json=b'"no"'))
         self.apply(commands)
 
     # What is remembered and checked on every write
@@ -146,17 +172,20 @@ class Lives(RuleBasedStateMachine):
         for command, answer in zip(commands, batch.answers, strict=True):
             self.remember(command, answer)
         for effect in batch.changed():
-            self.check_move(before.get(effect.ref), effect)
+            self.check_move(before.get(effect.ref), effect, {type(command) for command in commands})
         return batch.answers
 
     def remember(self, command: Command, answer: Any) -> None:
         ref = command.ref
+        if isinstance(answer, Claimed):
+            assert isinstance(command, Open)
+            assert answer.claim.token == command.token, "a claim is for whoever asked"
         if isinstance(answer, Claimed) and (answer.claim.token, answer.claim.attempt) not in self.entries[ref]:
             self.check_entry(ref, answer.claim)
         if isinstance(answer, Late):
             assert isinstance(command, Finish | Relinquish)
-        is_said_by_hand = isinstance(command, Reopen) or (isinstance(command, Relinquish) and command.status == "ready")
-        if isinstance(answer, Moved) and is_said_by_hand and answer.effect.status == "ready":
+        is_word = isinstance(command, Reopen) or (isinstance(command, Relinquish) and command.status == "ready")
+        if isinstance(answer, Moved) and is_word and answer.effect.status == "ready":
             self.may_enter[ref] = True
         if isinstance(answer, Moved) and not isinstance(command, Expire):
             self.live.pop(ref, None)
@@ -176,7 +205,7 @@ class Lives(RuleBasedStateMachine):
         self.live[ref] = (claim.token, effect.lease_until)
         self.may_enter[ref] = False
 
-    def check_move(self, before: Effect | None, after: Effect) -> None:
+    def check_move(self, before: Effect | None, after: Effect, commands: set[type]) -> None:
         if before is not None:
             fixed = (
                 "id",
@@ -193,7 +222,7 @@ class Lives(RuleBasedStateMachine):
             assert after.version > before.version
             assert after.attempt >= before.attempt
             assert before.status not in ("succeeded", "denied", "canceled"), "what has ended stays as it is"
-            assert before.status != "failed" or after.version > before.version
+            assert before.status != "failed" or Reopen in commands, "a failure is final unless somebody reopens it"
         if after.status == "processing":
             assert after.lease_until is not None
         else:
