@@ -61,7 +61,7 @@ class Engine:
             try:
                 request = walk.send(answer) if error is None else walk.throw(error)
             except StopIteration as end:
-                return end.value
+                return _value_or_raise(end.value)
             answer, error = None, None
             try:
                 answer = self._perform(request, errand)
@@ -143,7 +143,7 @@ class Engine:
             try:
                 request = walk.send(answer) if error is None else walk.throw(error)
             except StopIteration as end:
-                return end.value
+                return _value_or_raise(end.value)
             answer, error = None, None
             try:
                 answer = await self._perform_async(request, errand)
@@ -306,6 +306,12 @@ def _refuse_inside_transaction(store: Store) -> None:
             f"{running.tool} is inside effect.transaction(): the ledger cannot be called until it has ended; make the "
             "other call before it, or in a handler of its own"
         )
+
+
+def _value_or_raise(end: Any) -> Any:
+    if isinstance(end, Raised):
+        raise end.error
+    return end
 
 
 def _set_once(future: asyncio.Future[Effect], effect: Effect) -> None:

@@ -29,7 +29,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, RootModel, SecretStr
 
 from indelible.core import canonical
-from indelible.core.canonical import MAX_DEPTH, MAX_INT_DIGITS, decode, encode, parse_strict
+from indelible.core.canonical import MAX_DEPTH, decode, encode, parse_strict
+from indelible.core.tags import MAX_INT_DIGITS
 from indelible.errors import BadCall, NotRecordable, TooLarge
 
 HERE = Path(__file__).parent
@@ -608,7 +609,9 @@ def test_a_model_that_dumps_itself_is_too_large() -> None:
 def test_size_is_counted_in_bytes_and_the_refusal_names_limit_size_and_next_step(value: object) -> None:
     size = len(encode(value))
     assert len(encode(value, max_bytes=size)) == size
-    with pytest.raises(TooLarge, match=rf"{size} bytes, the limit is {size - 1}; .* or raise max_bytes") as refusal:
+    with pytest.raises(
+        TooLarge, match=rf"{size} bytes, the limit is {size - 1}; .* or raise the ledger.s limit for it"
+    ) as refusal:
         encode(value, max_bytes=size - 1)
     assert (refusal.value.limit, refusal.value.size) == (size - 1, size)
 
@@ -780,7 +783,7 @@ plain_values = st.recursive(
 @given(plain_values.filter(lambda value: isinstance(value, list | dict)))
 def test_the_quick_way_the_long_way_and_two_references_agree(value: Any) -> None:
     quick = canonical._encode_plain(value, MAX_DEPTH, sys.maxsize)
-    long = rfc8785.dumps(canonical._Recording("$", MAX_DEPTH, sys.maxsize).form(value))
+    long = rfc8785.dumps(canonical.Recording("$", MAX_DEPTH, sys.maxsize).form(value))
     assert quick == long == rfc8785.dumps(value) == jcs(value).encode() == encode(value)
 
 

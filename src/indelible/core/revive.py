@@ -48,16 +48,42 @@ def _revive_items(items: list[Any], origin: Any, inner: tuple[Any, ...]) -> Any:
 
 def _revive_class(value: Any, hint: type) -> Any:
     if issubclass(hint, enum.Enum):
-        return hint(value)
+        return hint(tuple(value) if isinstance(value, list) else value)
     if hint is float and type(value) is int:
         return float(value)
-    if hint is tuple and isinstance(value, list):
-        return tuple(value)
+    if issubclass(hint, tuple) and isinstance(value, list):
+        return _revive_tuple(value, hint)
     if isinstance(value, dict):
         if dataclasses.is_dataclass(hint):
-            hints = get_type_hints(hint)
-            return hint(**{name: revive(item, hints.get(name, Any)) for name, item in value.items()})
-        validate = getattr(hint, "model_validate", None)
-        if validate is not None:
-            return validate(value)
+            return _revive_dataclass(value, hint)
+        if hasattr(hint, "model_validate"):
+            return _revive_model(value, hint)
     return value
+
+
+def _revive_tuple(items: list[Any], hint: type[tuple[Any, ...]]) -> Any:
+    names = getattr(hint, "_fields", None)
+    if names is None:
+        return tuple(items)
+    hints = _hints_of(hint)
+    return hint(*(revive(item, hints.get(name, Any)) for name, item in zip(names, items, strict=True)))
+
+
+def _revive_dataclass(members: dict[str, Any], hint: type) -> Any:
+    hints = _hints_of(hint)
+    taken = {field.name for field in dataclasses.fields(hint) if field.init}
+    return hint(**{name: revive(item, hints.get(name, Any)) for name, item in members.items() if name in taken})
+
+
+def _revive_model(members: dict[str, Any], hint: Any) -> Any:
+    try:
+        return hint.model_validate(members, by_name=True, by_alias=True)  # it was recorded by the fields' own names
+    except TypeError:
+        return hint.model_validate(members)  # an older pydantic
+
+
+def _hints_of(hint: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(hint)
+    except NameError:  # a hint that names something only a type checker knows
+        return {}

@@ -128,6 +128,7 @@ class Raised:
 
 
 Walk = Generator[Request, Any, Any]
+"""Ends with a value, or with `Raised` when the handler's own exception is to be raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +233,6 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint) -> Walk:
             return (yield from finish_with_value(claim, value, prepared.max_result_bytes, mint))
         case Raised(NothingHappened() as error):
             yield from _give_up(claim, "ready", error, mint)
-            raise error
         case Raised(error) if _may_repeat(error, claim, prepared.handling):
             yield from _give_up(claim, "ready", error, mint)
             retry = prepared.handling.retry
@@ -241,10 +241,10 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint) -> Walk:
             return _AGAIN
         case Raised(error, is_interruption) if is_interruption or _leaves_doubt(error, prepared.handling):
             yield from _give_up(claim, "in_doubt", error, mint)
-            raise error
-        case Raised(error):
-            yield from _finish(claim, Failed(str(error), type(error).__qualname__), error_json(error), mint, error)
-            raise error
+        case _:
+            error = report.error
+            yield from _finish(claim, Failed(_said_by(error)), error_json(error), mint, error)
+    return report  # the driver raises it as itself: a generator cannot raise every exception there is
 
 
 def _may_repeat(error: BaseException, claim: Claim, handling: Handling) -> bool:
@@ -299,7 +299,7 @@ def _finish(
 
 def _give_up(claim: Claim, status: Any, error: BaseException, mint: Mint) -> Generator[Request, Any, None]:
     """Relinquishes the claim; when even that cannot be written, the lease says the same a little later."""
-    reason = encode(_safe_text(f"{type(error).__qualname__}: {error}"))
+    reason = encode(_safe_text(f"{type(error).__qualname__}: {_said_by(error)}"))
     command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason)
     try:
         yield Submit(command, claim.effect)
@@ -311,6 +311,8 @@ def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Gen
     """Asks the tool's probe about an effect in doubt, and settles it if the probe knows."""
     report: Returned | Raised = yield Probe(effect, reconcile)
     if isinstance(report, Raised):
+        if report.is_interruption:
+            raise report.error
         raise EffectInDoubt(
             f"{effect.tool}: {effect.id} is in doubt and its probe raised {report.error!r}; mend it, or settle by hand",
             effect=effect,
@@ -320,9 +322,13 @@ def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Gen
         return effect
     if not isinstance(outcome, Succeeded | Failed):
         raise BadCall(f"{effect.tool}: reconcile must return Succeeded(value), Failed(error) or None, not {outcome!r}")
-    return (
-        yield from settle(effect, outcome, mint, actor=Actor(f"probe of {effect.tool}", "system"), evidence="probe")
-    )
+    try:
+        actor = Actor(f"probe of {effect.tool}", "system")
+        return (yield from settle(effect, outcome, mint, actor=actor, evidence="probe"))
+    except IllegalMove as illegal:
+        if illegal.effect is None or not illegal.effect.is_settled:
+            raise
+        return illegal.effect  # somebody else found out first
 
 
 def settle(
@@ -362,11 +368,19 @@ def outcome_json(outcome: Outcome) -> bytes:
 
 def error_json(error: BaseException) -> bytes:
     """Gives the bytes by which an exception is recorded: its class, its message, and the last place it came from."""
-    content = {"message": _safe_text(str(error)), "type": _safe_text(type(error).__qualname__)}
+    content = {"message": _safe_text(_said_by(error)), "type": _safe_text(type(error).__qualname__)}
     frames = traceback.extract_tb(error.__traceback__)
     if frames:
         content["at"] = _safe_text(f"{frames[-1].name}:{frames[-1].lineno}")
     return encode(content)
+
+
+def _said_by(error: BaseException) -> str:
+    """Gives an exception's message, even if its own code cannot."""
+    try:
+        return str(error)
+    except Exception as problem:  # what the handler did must be recorded, whatever its exception is like
+        return f"(its message could not be read: {type(problem).__qualname__})"
 
 
 def _safe_text(text: str, most: int = 10_000) -> str:

@@ -1,6 +1,6 @@
 """PostgreSQL's binary parameter and result formats, for the few types the ledger's tables have.
 
-The driver's own adaptation is general and costs several times as much as these; on the way of every tool call that shows.
+The driver's own adaptation is general and costs several times as much; on the way of every tool call that shows.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from struct import Struct
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-NO_TIME = timedelta(0)
 _MICROSECOND = timedelta(microseconds=1)
 
 _TEXT, _BYTEA, _BIGINT, _TIMESTAMPTZ, _INTERVAL = 25, 17, 20, 1184, 1186
 _NULL = b"\xff\xff\xff\xff"
 _SIZES = [size.to_bytes(4, "big") for size in range(4096)]
 _EIGHT = _SIZES[8]
-_LOWER_BOUND = _SIZES[1]
+_FIELD = Struct(">Ii")
 
 
 def bigint(number: int) -> bytes:
@@ -44,6 +44,21 @@ def read_bigint(raw: bytes) -> int:
 def read_timestamptz(raw: bytes) -> datetime:
     """Reads a moment."""
     return EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
+
+
+def read_record(raw: bytes) -> list[bytes | None]:
+    """Reads the fields of a row that came as one value; each has its type and its size in front."""
+    fields: list[bytes | None] = []
+    at = 4
+    while at < len(raw):
+        _, size = _FIELD.unpack_from(raw, at)
+        at += 8
+        if size < 0:
+            fields.append(None)
+        else:
+            fields.append(raw[at : at + size])
+            at += size
+    return fields
 
 
 # Arrays: each column of a batch is one parameter. What repeats is encoded once, what has one size is joined by it.
@@ -88,9 +103,9 @@ def _array(kind: int, elements: list[bytes]) -> bytes:
     """Writes an array of one dimension; every element comes with its size in front."""
     if not elements:
         return bytes(8) + kind.to_bytes(4, "big")
-    has_nulls = 1 if _NULL in elements else 0
-    header = b"".join((_SIZES[1], _SIZES[has_nulls], _SIZES[kind], _size(len(elements)), _LOWER_BOUND))
-    return header + b"".join(elements)
+    # Dimensions, a flag for nulls that the server works out itself, the type, the length, the lower bound.
+    header = (_SIZES[1], _SIZES[0], _SIZES[kind], _size(len(elements)), _SIZES[1])
+    return b"".join((*header, *elements))
 
 
 def _size(size: int) -> bytes:

@@ -69,6 +69,9 @@ CREATE TABLE payloads (
     PRIMARY KEY (tenant, run_id, seq, field)
 );
 
+-- Not compressed: that takes the server longer than all the rest of a call (20 KB of arguments: 0.8 ms against 0.35).
+ALTER TABLE payloads ALTER COLUMN value SET STORAGE EXTERNAL;
+
 -- Events that the journal has not taken in yet; only appended to and emptied, so it needs no key.
 CREATE TABLE pending (
     tenant text COLLATE "C" NOT NULL,

@@ -1,0 +1,36 @@
+"""The `indelible` command."""
+
+from __future__ import annotations
+
+import sys
+
+NEEDS_CLICK = "indelible: this command needs click; run: pip install 'indelible[cli]'"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command and gives its exit code: 0 done, 1 the ledger says no, 2 wrong usage or cannot tell."""
+    arguments = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character gets its number
+    try:
+        import click  # noqa: F401
+    except ModuleNotFoundError:
+        return _without_click(arguments)
+    from indelible.cli.main import root
+
+    return root.run(arguments)
+
+
+def _without_click(arguments: list[str]) -> int:
+    """Serves what a first look needs, so that a bare `pip install indelible` can show itself."""
+    if arguments in (["version"], ["--version"]):
+        from indelible.cli.version import say_version
+
+        return say_version(is_json=False)
+    if arguments in (["demo"], ["demo", "--json"]):
+        from indelible.cli.demo import show_demo
+
+        return show_demo(is_json="--json" in arguments)
+    sys.stderr.write(NEEDS_CLICK + "\n")
+    return 2

@@ -1,0 +1,66 @@
+"""The commands that need no module of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from indelible.cli.opening import about_ledger, where
+
+
+@click.command()
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+@click.option("--keep", is_flag=True, help="Leave the demo's ledger behind, to look around in it.")
+@click.pass_obj
+def demo(given: dict[str, object] | None, is_json: bool, keep: bool) -> int:
+    """Kill an agent mid-refund; see nothing happen twice.
+
+    A scripted agent is killed inside its refund handler and before it, and started again. Needs no key, no network and
+    no server. Exits with 0 only if every claim held.
+    """
+    from indelible.cli.demo import show_demo
+
+    return show_demo(is_json=is_json or bool((given or {}).get("is_json")), keep=keep)
+
+
+@click.command()
+@about_ledger
+def version() -> int:
+    """Print the version of the library."""
+    from indelible.cli.version import say_version
+
+    return say_version(is_json=where().is_json)
+
+
+@click.command()
+@about_ledger
+def migrate() -> int:
+    """Bring the ledger's schema up to date.
+
+    A ledger that is not there yet is made.
+    """
+    from indelible import migrate as apply
+    from indelible.cli.opening import holds_ledger, without_password
+    from indelible.cli.show import say_json
+    from indelible.errors import Misconfigured
+    from indelible.stores import is_postgres, sqlite_path
+
+    place = where()
+    is_new = False
+    if not is_postgres(place.address):
+        path = sqlite_path(place.address)
+        is_new = path != ":memory:" and not Path(path).exists()
+        if not is_new and path != ":memory:" and holds_ledger(path) is False:
+            raise Misconfigured(f"{path} is a database, but no Indelible ledger; name another with --url")
+    applied = apply(place.address)
+    address = without_password(place.address)
+    if place.is_json:
+        say_json({"store": address, "is_new": is_new, "applied": applied})
+    elif applied:
+        print(f"{address}: applied {', '.join(applied)}")
+    elif is_new:
+        print(f"{address}: made, with the newest schema")
+    else:
+        print(f"{address}: up to date")
+    return 0

@@ -1,0 +1,109 @@
+"""The root command: which commands there are, and what becomes of errors."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from indelible.cli.opening import about_ledger
+from indelible.cli.show import escape_unseen
+
+EFFECTS, EVENTS = "indelible.cli.effects", "indelible.cli.events"
+# Each command's module is imported when the command is asked for.
+COMMANDS = {
+    "demo": ("indelible.cli.commands", "demo"),
+    "effects": (EFFECTS, "effects"),
+    "events": (EVENTS, "events"),
+    "doctor": ("indelible.cli.doctor", "doctor"),
+    "migrate": ("indelible.cli.commands", "migrate"),
+    "version": ("indelible.cli.commands", "version"),
+}
+
+
+class Root(click.Group):
+    """Loads commands when they are asked for, and turns errors into a line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Lists the commands in the order a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports a command's module and gives the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
+        """Runs and leaves the process, as click expects of a root command."""
+        sys.exit(self.run(list(sys.argv[1:] if args is None else args)))
+
+    def run(self, arguments: list[str]) -> int:
+        """Runs one command line and gives its exit code."""
+        try:
+            code = super().main(arguments or ["--help"], prog_name="indelible", standalone_mode=False)
+        except Exception as error:
+            told = explain(error)
+            if told is None:
+                raise
+            return complain(*told, is_json="--json" in arguments)
+        return code if isinstance(code, int) else 0
+
+
+def explain(error: Exception) -> tuple[str, str, int] | None:
+    """Gives an error's kind, its message with the next step, and the exit code; None for one that nobody foresaw."""
+    from indelible.errors import BadCall, IndelibleError, StoreError
+
+    kind = type(error).__name__
+    match error:
+        case click.UsageError():
+            path = "indelible" if error.ctx is None else error.ctx.command_path
+            return "Usage", f"{' '.join(error.format_message().split())}\nsee: {path} --help", 2
+        case click.ClickException():
+            return kind, error.format_message(), 2
+        case click.Abort():
+            return "Interrupted", "interrupted", 2
+        case BadCall() | StoreError():
+            return kind, str(error), 2
+        case IndelibleError():
+            return kind, str(error), 1
+        case UnicodeEncodeError():
+            return "Usage", "an argument is not valid UTF-8; type it again", 2
+        case ModuleNotFoundError(name=str() as name) if name.partition(".")[0] == "psycopg":
+            return "Misconfigured", "a PostgreSQL ledger needs its driver; run: pip install 'indelible[postgres]'", 2
+        case OSError():
+            return kind, f"{error}; are the ledger's folder and files yours to write? Another ledger: --url", 2
+        case _:
+            return None
+
+
+def complain(kind: str, message: str, code: int, *, is_json: bool) -> int:
+    """Tells an error on stderr: as a line, or as JSON for programs."""
+    if is_json:
+        line = json.dumps({"error": {"type": kind, "message": message, "exit_code": code}})
+    else:
+        line = "indelible: " + escape_unseen(message, keep=" \n")
+    click.echo(line, err=True)
+    return code
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="indelible", prog_name="indelible", message="%(prog)s %(version)s")
+@about_ledger
+def root() -> None:
+    """Every tool call an AI agent makes: at most once, with permission, on a record nobody can quietly change.
+
+    \b
+    First:            indelible demo
+    Is all well here: indelible doctor
+    What is stuck:    indelible effects list --status in_doubt
+
+    Exit codes: 0 done, 1 the ledger says no, 2 wrong usage or cannot tell.
+    """

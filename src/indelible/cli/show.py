@@ -1,0 +1,187 @@
+"""Prints: tables, records, and text that may hold anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from indelible import Effect
+
+# Characters that draw nothing though their category does not say so: joiners, fillers, selectors, blank braille.
+_DRAWS_NOTHING = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
+    map(chr, [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+)
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+_COLOURS = {  # of statuses, as a terminal names them
+    "succeeded": "32",
+    "failed": "31",
+    "denied": "31",
+    "canceled": "2",
+    "in_doubt": "1;33",
+    "requires_approval": "1;36",
+    "processing": "34",
+    "ready": "36",
+}
+
+
+def visible(text: str) -> str:
+    r"""Shows a text on one line, so that two different texts never look alike: what draws nothing becomes `\u202e`."""
+    return escape_unseen(text.replace("\\", "\\\\"))
+
+
+def escape_unseen(text: str, keep: str = " ") -> str:
+    """Writes control, bidi, zero-width and other unseen characters as escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in keep or not _is_unseen(c) else _escaped(c) for c in text)
+
+
+def _is_unseen(character: str) -> bool:
+    return unicodedata.category(character) in _UNSEEN or character in _DRAWS_NOTHING
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    if number > 0xFFFF:  # as JSON does, so that escaped JSON stays JSON
+        number -= 0x10000
+        return f"\\u{0xD800 + (number >> 10):04x}\\u{0xDC00 + (number & 0x3FF):04x}"
+    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character, f"\\u{number:04x}")
+
+
+def pretty_json(recorded: bytes, indent: str = "") -> str:
+    """Shows recorded bytes as indented JSON in which nothing hides; still JSON that says the same."""
+    try:
+        text = json.dumps(json.loads(recorded), indent=2, ensure_ascii=False)
+    except ValueError:  # altered behind the ledger's back
+        text = visible(recorded.decode("utf-8", "backslashreplace"))
+    return "\n".join(indent + line for line in escape_unseen(text, keep=" \n").split("\n"))
+
+
+def one_line_json(recorded: bytes, most: int = 2000) -> str:
+    """Shows recorded bytes on one line, cut when it is very long."""
+    text = escape_unseen(recorded.decode("utf-8", "backslashreplace"))
+    return text if len(text) <= most else f"{text[:most]}… ({len(recorded)} bytes)"
+
+
+def say_json(content: object) -> None:
+    """Prints JSON for programs: plain ASCII, so that no terminal is fooled by it."""
+    print(json.dumps(content, indent=2))
+
+
+def age(since: datetime, now: datetime) -> str:
+    """Says how long ago something was, in its largest unit."""
+    seconds = max(0, int((now - since) / timedelta(seconds=1)))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def count(number: int, noun: str) -> str:
+    """Says how many: `1 event`, `2 events`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def timestamp(at: datetime) -> str:
+    """Writes a moment in UTC for people."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a table; on a terminal with colours, and in as many lines to a row as the terminal needs."""
+    listed = [tuple(map(visible, row)) for row in rows]
+    widths = [max(map(_width, column)) for column in zip(columns, *listed, strict=True)]
+    is_terminal = sys.stdout.isatty()
+    lines = _lines_of_columns(widths, shutil.get_terminal_size().columns if is_terminal else None)
+    is_coloured = is_terminal and not os.environ.get("NO_COLOR")
+    for number, row in enumerate((tuple(columns), *listed)):
+        for indent, line in zip(("", *["    "] * len(lines)), lines, strict=False):
+            cells = [_cell(row[at], widths[at], is_coloured, is_heading=number == 0) for at in line]
+            print((indent + "  ".join(cells)).rstrip())
+
+
+def _lines_of_columns(widths: list[int], room: int | None) -> list[list[int]]:
+    """Says which columns share a line; where there is room, all of them do."""
+    lines: list[list[int]] = [[]]
+    used = 0
+    for column, width in enumerate(widths):
+        if room is not None and lines[-1] and used + 2 + width > room:
+            lines.append([])
+            used = 4
+        used += width + (2 if lines[-1] else 0)
+        lines[-1].append(column)
+    return lines
+
+
+def _cell(text: str, width: int, is_coloured: bool, *, is_heading: bool) -> str:
+    colour = "1" if is_heading else _COLOURS.get(text)
+    gap = " " * (width - _width(text))
+    return f"\x1b[{colour}m{text}\x1b[0m{gap}" if is_coloured and colour else text + gap
+
+
+def _width(text: str) -> int:
+    """Gives the columns a text takes on a terminal: East Asian letters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in ("W", "F") else 1 for c in text
+    )
+
+
+def fields(pairs: Iterable[tuple[str, str | None]]) -> None:
+    """Prints names and values under each other; a value that is absent is left out."""
+    listed = [(name, value) for name, value in pairs if value is not None]
+    width = max(len(name) for name, _ in listed)
+    for name, value in listed:
+        print(f"  {name.ljust(width)}  {value}")
+
+
+def effect_json(effect: Effect) -> dict[str, Any]:
+    """Gives an effect for programs: arguments and detail as they are recorded, and no claim's secret."""
+    return {
+        "id": effect.id,
+        "tenant": effect.tenant,
+        "scope": effect.scope,
+        "key": effect.key,
+        "digest": effect.digest,
+        "run": effect.run_id,
+        "tool": effect.tool,
+        "side_effect": effect.side_effect,
+        "on_crash": effect.on_crash,
+        "call_id": effect.call_id,
+        "status": effect.status,
+        "attempt": effect.attempt,
+        "lease_until": _instant(effect.lease_until),
+        "created_at": _instant(effect.created_at),
+        "updated_at": _instant(effect.updated_at),
+        "args": recorded_json(effect.args_json),
+        detail_name(effect): recorded_json(effect.detail_json),
+    }
+
+
+def detail_name(effect: Effect) -> str:
+    """Says what an effect's detail is in its status."""
+    return {"succeeded": "result", "failed": "error"}.get(effect.status, "reason")
+
+
+def recorded_json(recorded: bytes | None) -> Any:
+    """Gives recorded bytes as JSON; None when they were erased or are none."""
+    if recorded is None:
+        return None
+    try:
+        return json.loads(recorded)
+    except ValueError:
+        return {"unreadable": recorded.hex()}
+
+
+def _instant(at: datetime | None) -> str | None:
+    from indelible.core.events import instant
+
+    return None if at is None else instant(at)

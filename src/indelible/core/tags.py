@@ -1,0 +1,141 @@
+"""The texts that stand for what JSON cannot say: one tag and one text per value, and back."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, TypeAlias
+from uuid import UUID
+
+MAX_INT_DIGITS = 4300
+"""How long an integer may be: what any Python reads back with its default settings."""
+
+JSONish: TypeAlias = (
+    "bool | int | float | str | bytes | Decimal | datetime | date | time | timedelta | UUID"
+    " | list[JSONish] | dict[str, JSONish] | None"
+)
+"""What `decode` gives back."""
+
+SAFE_INTEGER = 2**53 - 1  # the largest integer below which every integer is a double of its own
+_LONG_INTEGER = re.compile(rf"-?[1-9][0-9]{{15,{MAX_INT_DIGITS - 1}}}")
+_MAX_PADDING_ZEROS = 20
+
+
+class NoForm(Exception):
+    """Says why a value cannot be recorded; the recording adds the path."""
+
+
+def _integer_text(value: int) -> str:
+    return str(Decimal(value))  # str(int) obeys a limit that any program may lower; Decimal is exact and has none
+
+
+def _integer_of(text: str) -> int:
+    if not _LONG_INTEGER.fullmatch(text):  # also keeps 1E+999999999 from being expanded
+        raise ValueError
+    value = int(Decimal(text))
+    if abs(value) <= SAFE_INTEGER:  # encode writes these without a tag
+        raise ValueError
+    return value
+
+
+def _decimal_text(value: Decimal) -> str:
+    """Writes equal decimals alike: no trailing zeros, and an exponent only to save more than 20 zeros."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise NoForm(f"Decimal {value} is not a number; pass None or a string that says what is meant")
+    significant = "".join(map(str, digits)).rstrip("0")
+    if not significant:
+        return "0"
+    trailing_zeros = exponent + len(digits) - len(significant)
+    return "-" * sign + _positional(significant, trailing_zeros)
+
+
+def _positional(digits: str, trailing_zeros: int) -> str:
+    point = len(digits) + trailing_zeros
+    if 0 <= trailing_zeros <= _MAX_PADDING_ZEROS:
+        return digits + "0" * trailing_zeros
+    if trailing_zeros < 0 < point:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -_MAX_PADDING_ZEROS <= point <= 0:
+        return "0." + "0" * -point + digits
+    fraction = "." + digits[1:] if len(digits) > 1 else ""
+    return f"{digits[0]}{fraction}E{point - 1:+d}"
+
+
+def _datetime_text(value: datetime) -> str:
+    if value.tzinfo is None:
+        return value.isoformat()
+    if value.utcoffset() is None:
+        raise NoForm("the datetime's tzinfo knows no offset; pass an aware datetime, or one without tzinfo")
+    try:
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+    except OverflowError:
+        raise NoForm("the datetime lies outside the years 1 to 9999 in UTC; pass it as a string") from None
+
+
+def _datetime_of(text: str) -> datetime:
+    if text.endswith("Z"):
+        return datetime.fromisoformat(text[:-1]).replace(tzinfo=UTC)
+    return datetime.fromisoformat(text)
+
+
+def _time_text(value: time) -> str:
+    if value.tzinfo is not None:
+        raise NoForm("a time with a zone but without a date is no instant; pass a datetime, or time and zone apart")
+    return value.isoformat()
+
+
+def _duration_text(value: timedelta) -> str:
+    return str((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds)
+
+
+def _duration_of(text: str) -> timedelta:
+    return timedelta(microseconds=int(text))
+
+
+def _bytes_text(value: bytes | bytearray | memoryview) -> str:
+    if isinstance(value, memoryview) and (value.format != "B" or value.ndim != 1):
+        raise NoForm("the memoryview has a shape or item type that bytes do not keep; pass bytes")
+    return base64.b64encode(value).decode()
+
+
+def _bytes_of(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+TAG_OF_TYPE: dict[type, str] = {
+    Decimal: "$decimal",
+    datetime: "$datetime",
+    date: "$date",
+    time: "$time",
+    timedelta: "$duration",
+    UUID: "$uuid",
+    bytes: "$bytes",
+    bytearray: "$bytes",
+    memoryview: "$bytes",
+}
+
+WRITE: dict[str, Callable[[Any], str]] = {
+    "$int": _integer_text,
+    "$decimal": _decimal_text,
+    "$datetime": _datetime_text,
+    "$date": date.isoformat,
+    "$time": _time_text,
+    "$duration": _duration_text,
+    "$uuid": str,
+    "$bytes": _bytes_text,
+}
+
+READ: dict[str, Callable[[str], JSONish]] = {
+    "$int": _integer_of,
+    "$decimal": Decimal,
+    "$datetime": _datetime_of,
+    "$date": date.fromisoformat,
+    "$time": time.fromisoformat,
+    "$duration": _duration_of,
+    "$uuid": UUID,
+    "$bytes": _bytes_of,
+}

@@ -1,0 +1,71 @@
+"""Where a PostgreSQL ledger is: its URL, what may be shown of it, and whether a pooler stands before the server."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from indelible.errors import Misconfigured
+from indelible.stores.postgres.driver import conninfo, psycopg
+
+_POOLERS = ("transaction", "session", "none")
+# What libpq is told unless the URL or the environment says otherwise.
+_DEFAULTS = {
+    "target_session_attrs": ("read-write", "PGTARGETSESSIONATTRS"),  # after a failover, find the server that can write
+    "connect_timeout": ("5", "PGCONNECT_TIMEOUT"),
+    "application_name": ("indelible", "PGAPPNAME"),
+}
+
+
+class Target:
+    """Names one database; all connections of a store share it, and with it what they learn about the way there."""
+
+    def __init__(self, url: str) -> None:
+        plain, pooler = _without_pooler(url)
+        self.conninfo, self.address, self._password = _read(plain)
+        self.is_pooled = pooler == "transaction"
+        """Is another server's session behind every transaction? Then nothing of a session may be relied upon."""
+        self.may_be_pooled = pooler is None
+        """May that be found out by looking?"""
+        self.synchronous_commit = "on"
+        """Is the server's own setting."""
+        self.is_away = False
+        """Did the last call give up because nobody answered?"""
+
+    def without_password(self, text: str) -> str:
+        """Gives a message of the driver's with the password struck out."""
+        return text.replace(self._password, "***") if self._password else text
+
+
+def _without_pooler(url: str) -> tuple[str, str | None]:
+    """Takes `pooler=…`, which libpq does not know, out of a URL."""
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    found = [value for name, value in options if name == "pooler"]
+    if not found:
+        return url, None
+    if found[-1] not in _POOLERS:
+        raise Misconfigured(f"pooler={found[-1]}: choose one of {', '.join(_POOLERS)}")
+    query = urlencode([option for option in options if option[0] != "pooler"], quote_via=quote)
+    return urlunsplit(parts._replace(query=query)), found[-1]
+
+
+def _read(url: str) -> tuple[str, str, str]:
+    """Gives libpq's form of a URL, the form that may be shown, and the password."""
+    try:
+        settings = conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # The driver's own words may quote a part of the password.
+        raise Misconfigured(
+            "the PostgreSQL URL cannot be read; write postgresql://user:password@host:port/database and percent-encode "
+            "special characters in the password"
+        ) from None
+    settings["client_encoding"] = "UTF8"
+    for name, (value, variable) in _DEFAULTS.items():
+        if variable not in os.environ:
+            settings.setdefault(name, value)
+    shown = {name: str(settings.get(name) or "") for name in ("user", "host", "port", "dbname")}
+    user = f"{shown['user']}@" if shown["user"] else ""
+    port = f":{shown['port']}" if shown["port"] else ""
+    address = f"postgresql://{user}{shown['host']}{port}/{shown['dbname']}"
+    return conninfo.make_conninfo("", **settings), address, str(settings.get("password") or "")

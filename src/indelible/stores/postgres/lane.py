@@ -1,0 +1,259 @@
+"""The one way in which commands are written: on what is known, else on a look, else under locks.
+
+Each try is guarded, so that a wrong assumption costs a round trip and nothing else. A try whose fate got lost with the
+connection is remembered: before anything is decided again, its first event is looked for under locks that the lost try,
+if it is still under way, holds or would have to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NoReturn, TypeVar
+
+from indelible.core.batch import Batch, decide
+from indelible.core.commands import Answer, Command
+from indelible.core.effects import Effect
+from indelible.core.events import Provenance
+from indelible.core.identity import Ref
+from indelible.core.ports import Clock
+from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
+from indelible.stores.postgres.statements import SQL
+from indelible.stores.postgres.transitions import View, has_event, lock, look, write
+from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try, needs_new_connection
+from indelible.stores.postgres.work import Heads, Work
+
+Result = TypeVar("Result")
+
+# Should we vanish in the middle, our locks must not stay for as long as the network takes to notice.
+BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '20s'"
+COMMIT, ROLLBACK = b"COMMIT", b"ROLLBACK"
+_QUERY_CANCELED = "57014"
+# A call that turns out to be a repeat is cheaper to look up than to try. After two in a row the next one is looked up
+# first, and a batch that met one makes so many batches do so.
+_REPEATS_IN_A_ROW = 2
+_WARY_FOR = 16
+
+
+class _Unsure(Exception):
+    """A commit came back with a warning: the standbys may not have it."""
+
+
+class Lane:
+    """Writes through one connection, one batch at a time."""
+
+    def __init__(
+        self, line: Line, provenance: Callable[[str], Provenance], clock: Clock | None, seconds: float
+    ) -> None:
+        self._line = line
+        self.provenance = provenance
+        self._clock = clock
+        self._seconds = seconds
+        self._wary = 0
+        self.heads = Heads()
+
+    def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
+        """Decides and writes commands as one durable transaction, and answers each."""
+        if not commands:
+            return []
+        with self._line.lock:
+            work = self._work(tenant, commands)
+            work.assume(known)
+            ways = [self._on_what_is_known, self._on_a_look, self._under_lock]
+            return self._persist(work, ways[1:] if self._looks_first(work) else ways)
+
+    def find_out(self, tenant: str, command: Command, batch: Batch) -> bool:
+        """Says whether a batch whose commit was sent through another connection took place."""
+        with self._line.lock:
+            work = self._work(tenant, [command])
+            work.sent.append(batch)
+            work.runs.update(batch.heads)
+            return self._persist(work, [self._was_committed])
+
+    def _work(self, tenant: str, commands: Sequence[Command]) -> Work:
+        return Work(tenant, commands, Patience(self._seconds, self._line.target), self.provenance(tenant))
+
+    def _looks_first(self, work: Work) -> bool:
+        if not work.is_guessable:
+            return True
+        is_wary = self._wary >= (_REPEATS_IN_A_ROW if len(work.commands) == 1 else 1)
+        return is_wary and any(state is None for state in work.assumed.values())
+
+    def _note(self, work: Work, effects: Mapping[Ref, Effect | None]) -> None:
+        """Learns from what was found where something new was expected."""
+        guessed = [ref for ref, state in work.assumed.items() if state is None]
+        if not guessed:
+            return
+        is_single = len(work.commands) == 1
+        if any(effects.get(ref) is not None for ref in guessed):
+            self._wary = self._wary + 1 if is_single else _WARY_FOR
+        else:
+            self._wary = 0 if is_single else max(0, self._wary - 1)
+
+    def _persist(self, work: Work, ways: Sequence[Callable[[Work], Result | None]]) -> Result:
+        """Goes from way to way until one gives a result, and tries the last one again while there is time."""
+        way = 0
+        problem: Lost | Rejected = Lost("others changed the same effects all the time", may_have_run=False)
+        while True:
+            is_last = way == len(ways) - 1
+            try:
+                result = ways[way](work)
+                if result is not None:
+                    self._line.target.is_away = False
+                    return result
+                way = min(way + 1, len(ways) - 1)
+                if not is_last:
+                    continue
+            except _Unsure as unsure:
+                way = len(ways) - 1
+                problem = Lost(str(unsure), may_have_run=True)
+            except (Lost, Rejected) as trouble:
+                problem = trouble
+                self._clear_up(work, trouble)
+                if not is_worth_another_try(trouble):
+                    self._give_up(work, trouble)
+                if work.sent or isinstance(trouble, Rejected):
+                    way = len(ways) - 1
+            except BaseException:
+                self._line.drop()
+                self.heads.correct(work.tenant, work.runs, {})
+                raise
+            if work.patience.is_over:
+                self._give_up(work, problem)
+            work.patience.pause()
+
+    def _clear_up(self, work: Work, trouble: Lost | Rejected) -> None:
+        """Leaves no transaction open, and nothing remembered that may be wrong."""
+        self.heads.correct(work.tenant, work.runs, {})
+        if needs_new_connection(trouble):
+            self._line.drop()
+            return
+        try:
+            self._line.roll_back(work.patience.until)
+        except (Lost, Rejected):
+            self._line.drop()
+
+    def _give_up(self, work: Work, problem: Lost | Rejected) -> NoReturn:
+        if isinstance(problem, Lost) and not problem.may_have_run:
+            self._line.target.is_away = True
+        raise explained(self._line.target, problem, is_outcome_unknown=bool(work.sent)) from problem
+
+    def _session(self, work: Work) -> Session:
+        return self._line.session(work.patience.until)
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) if self._clock is None else self._clock.now()
+
+    def test_time(self) -> datetime | None:
+        """Gives the time to use instead of the database's, which only tests do."""
+        return None if self._clock is None else self._clock.now()
+
+    # The three ways. Each gives the answers, or None when its assumptions did not hold.
+
+    def _on_what_is_known(self, work: Work) -> list[Answer] | None:
+        """Decides without having looked; one statement in the common case."""
+        for _ in range(2):
+            now = self._now()
+            batch = decide(work.commands, work.assumed, self.heads.of(work.tenant, work.runs), now, work.by)
+            if not work.is_guarded(batch):
+                return None
+            instead = self._write(work, batch, now)
+            if not isinstance(instead, View):
+                self._note(work, {})
+                return instead
+            if any(effect is not None for effect in instead.effects.values()):
+                self._note(work, instead.effects)
+                return self._answer_from(work, instead)
+            # Only the run's head was not what we took it for, and now it is known: decide again.
+        return None
+
+    def _answer_from(self, work: Work, seen: View) -> list[Answer] | None:
+        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by)
+        return batch.answers if batch.is_empty else None
+
+    def _on_a_look(self, work: Work) -> list[Answer] | None:
+        """Decides on what is there now, without locking it: whoever only wants to know waits for nobody."""
+        seen = look(self._session(work), work.commands, self.test_time(), work.patience.until)
+        self._note(work, seen.effects)
+        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by)
+        if not batch.is_empty and work.needs_lock(batch):
+            return None
+        answers = self._write(work, batch, seen.now)
+        return None if isinstance(answers, View) else answers
+
+    def _under_lock(self, work: Work) -> list[Answer] | None:
+        """Decides on what nobody else can change until it is written."""
+        session, until = self._session(work), work.patience.until
+        session.command(BEGIN, until)
+        lock(session, work.tenant, work.commands, until)
+        committed = self._find_sent(work, session, until)
+        if committed is not None:
+            return committed.answers
+        seen = look(session, work.commands, self.test_time(), until)
+        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by)
+        if batch.is_empty:
+            session.command(ROLLBACK, until)
+            return batch.answers
+        if write(session, work.tenant, batch, seen.now, self.test_time(), until) is not None:
+            session.command(ROLLBACK, until)
+            return None
+        self._send(work, batch, lambda: session.command(COMMIT, until))
+        self._settle(work, batch, session)
+        return batch.answers
+
+    def _was_committed(self, work: Work) -> bool:
+        session, until = self._session(work), work.patience.until
+        session.command(BEGIN, until)
+        lock(session, work.tenant, work.commands, until)
+        if self._find_sent(work, session, until) is not None:
+            return True
+        session.command(ROLLBACK, until)
+        return False
+
+    def _find_sent(self, work: Work, session: Session, until: float) -> Batch | None:
+        """Finds the batch that was committed although we did not hear of it, and makes sure that it stays.
+
+        That it is there does not say that the standbys have it. A commit after it that came through without a warning
+        does.
+        """
+        for batch in work.sent:
+            if has_event(session, work.tenant, batch, until):
+                session.run(SQL["touch"], (), until)
+                session.command(COMMIT, until)
+                self._settle(work, batch, session)
+                return batch
+        return None
+
+    def _write(self, work: Work, batch: Batch, now: datetime) -> list[Answer] | View | None:
+        """Writes in one statement that is its own transaction; gives the answers, or why it was refused."""
+        if batch.is_empty:
+            return batch.answers
+        session, until = self._session(work), work.patience.until
+        refusal = self._send(work, batch, lambda: write(session, work.tenant, batch, now, self.test_time(), until))
+        if refusal is not None:
+            work.sent.pop()
+            self.heads.correct(work.tenant, work.runs, {} if refusal.instead is None else refusal.instead.heads)
+            return refusal.instead
+        self._settle(work, batch, session)
+        return batch.answers
+
+    def _send(self, work: Work, batch: Batch, send: Callable[[], Result]) -> Result:
+        """Sends what makes a batch true, and remembers it until its fate is known."""
+        work.sent.append(batch)
+        try:
+            return send()
+        except Rejected as rejected:
+            if rejected.sqlstate != _QUERY_CANCELED:
+                work.sent.pop()
+            raise
+        except Lost as lost:
+            if not lost.may_have_run:
+                work.sent.pop()
+            raise
+
+    def _settle(self, work: Work, batch: Batch, session: Session) -> None:
+        """Takes a batch for written, unless the commit came with a warning."""
+        if session.is_warned:
+            raise _Unsure("the wait for the standbys was cut short")
+        work.sent.clear()
+        self.heads.remember(work.tenant, batch)

@@ -1,0 +1,220 @@
+"""The shared store: one PostgreSQL database, any number of processes on any number of machines."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from indelible.core.commands import Answer, Command
+from indelible.core.effects import Claim, Effect
+from indelible.core.events import Event, Payload, Provenance
+from indelible.core.identity import Ref
+from indelible.core.ports import Alarm, Clock, Filter, Seen
+from indelible.errors import BadCall, StoreUnavailable
+from indelible.stores.postgres import rows, wire
+from indelible.stores.postgres.address import Target
+from indelible.stores.postgres.alarm import NotifyAlarm, Ringer
+from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
+from indelible.stores.postgres.driver import pq
+from indelible.stores.postgres.lane import Lane
+from indelible.stores.postgres.schema import check_schema
+from indelible.stores.postgres.statements import SQL
+from indelible.stores.postgres.transaction import PostgresTransaction
+from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try
+
+PATIENCE = timedelta(seconds=10)
+
+
+class PostgresStore:
+    """Keeps a ledger in a PostgreSQL database, durable when a call returns.
+
+    It holds three connections at most: one writes, one reads, one tells others what changed. `patience` is how long a
+    call goes on trying while the server is away, busy or failing over.
+    """
+
+    is_cheap_to_read = False
+
+    def __init__(
+        self, url: str, *, wakeups: bool = True, clock: Clock | None = None, patience: timedelta = PATIENCE
+    ) -> None:
+        self._target = Target(url)
+        self.address = self._target.address
+        self._clock = clock
+        self._seconds = patience.total_seconds()
+        self._wakeups = wakeups
+        self._is_closed = False
+        self._writing, self._reading = Line(self._target), Line(self._target)
+        self._ringer = Ringer(self._target)
+        self._lane = Lane(self._writing, self._provenance, clock, self._seconds)
+        self._writer_id, self._writer_pid = uuid.uuid4().hex, os.getpid()
+        self.ledger_name = self._open()
+
+    def _open(self) -> str:
+        """Connects, checks the schema and gives the ledger's name; a server that is away is told at once."""
+        until = Patience(self._seconds, self._target).until
+        try:
+            with self._writing.lock:
+                session = self._writing.session(until)
+                check_schema(session, self._target, until)
+                name = session.run(SQL["ledger_name"], (), until).get_value(0, 0)
+        except (Lost, Rejected) as problem:
+            self.close()
+            raise explained(self._target, problem) from problem
+        except BaseException:
+            self.close()
+            raise
+        assert name is not None
+        return name.decode()
+
+    def _provenance(self, tenant: str) -> Provenance:
+        """Says whose events these are; a forked child is a writer of its own."""
+        if os.getpid() != self._writer_pid:
+            self._writer_id, self._writer_pid = uuid.uuid4().hex, os.getpid()
+        return Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
+
+    # Writing
+
+    def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
+        """Decides on what is known and writes guarded: one statement in the common case."""
+        self._check_open()
+        return self._lane.apply(tenant, commands, known)
+
+    def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
+        """Extends the lease while the claim holds."""
+        effect = claim.effect
+        values = {
+            "now": self._moment(),
+            "lease": wire.interval(lease),
+            "tenant": effect.tenant.encode(),
+            "scope": effect.scope.encode(),
+            "key": bytes.fromhex(effect.key),
+            "token": bytes.fromhex(effect.token),
+            "attempt": wire.bigint(effect.attempt),
+        }
+        return self._run("heartbeat", values).ntuples == 1
+
+    @contextmanager
+    def transaction(self, tenant: str) -> Iterator[PostgresTransaction]:
+        """Opens a transaction for a handler, on a connection of its own."""
+        self._check_open()
+        transaction = PostgresTransaction(self._target, self._lane, tenant, self._seconds)
+        try:
+            yield transaction
+        finally:
+            transaction.close()
+
+    # Reading
+
+    def look(self, refs: Sequence[Ref]) -> Seen:
+        """Reads the committed state of some effects, and the database's time."""
+        if not refs:
+            return Seen(datetime.now(UTC) if self._clock is None else self._clock.now(), [])
+        values = rows.place_values(refs, [None] * len(refs), self._moment())
+        found = self._run("look", values)
+        return Seen(rows.time_from(found, 0), [rows.effect_from(found, row) for row in range(len(refs))])
+
+    def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
+        """Finds an effect by its id or the beginning of it."""
+        values = {"tenant": tenant, "first": effect_id, "last": effect_id + "\U0010ffff"}
+        found = rows.effects_from(self._run("find_ids", _texts(values)))
+        if len(found) > 1 and found[0].id != effect_id:
+            raise BadCall(f"{effect_id}… is the beginning of more than one id; give more of it")
+        return found[0] if found else None
+
+    def find_by_key(self, tenant: str, key: str, scope: str | None) -> Effect | None:
+        """Finds an effect by its key."""
+        if scope is not None:
+            return self.look([Ref(tenant, scope, key)]).effects[0]
+        found = rows.effects_from(self._run("find_key", {"tenant": tenant.encode(), "key": bytes.fromhex(key)}))
+        return found[0] if found else None
+
+    def effects(self, tenant: str, selected: Filter) -> list[Effect]:
+        """Lists effects, newest first."""
+        values = {
+            "tenant": tenant,
+            "before": selected.before,
+            "status": selected.status,
+            "tool": selected.tool,
+            "run_id": selected.run_id,
+            "side_effect": selected.side_effect,
+        }
+        return rows.effects_from(self._run("list_effects", _texts(values) | {"limit": wire.bigint(selected.limit)}))
+
+    def abandoned(self, tenant: str, limit: int) -> list[Effect]:
+        """Lists effects in doubt and effects whose lease ran out."""
+        values = {"tenant": tenant.encode(), "now": self._moment(), "limit": wire.bigint(limit)}
+        return rows.effects_from(self._run("list_abandoned", values))
+
+    def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
+        """Lists a run's events."""
+        place = _texts({"tenant": tenant, "run_id": run_id})
+        found = self._run("list_events", place | {"after": wire.bigint(after), "limit": wire.bigint(limit)})
+        return rows.events_from(found)
+
+    def payloads(self, tenant: str, run_id: str, seqs: Iterable[int]) -> list[Payload]:
+        """Lists what events commit to."""
+        place = _texts({"tenant": tenant, "run_id": run_id})
+        return rows.payloads_from(self._run("list_payloads", place | {"seqs": wire.bigints(seqs)}))
+
+    def _run(self, name: str, values: rows.Named) -> pq.abc.PGresult:
+        """Carries out a statement that may be repeated, and repeats it while the server is away."""
+        self._check_open()
+        statement = SQL[name]
+        ordered = statement.ordered(values)
+        return self._patiently(lambda session, until: session.run(statement, ordered, until))
+
+    def _patiently(self, work: Callable[[Session, float], pq.abc.PGresult]) -> pq.abc.PGresult:
+        with self._reading.lock:
+            patience = Patience(self._seconds, self._target)
+            while True:
+                try:
+                    found = work(self._reading.session(patience.until), patience.until)
+                except (Lost, Rejected) as problem:
+                    self._reading.drop()
+                    if patience.is_over or not is_worth_another_try(problem):
+                        self._target.is_away = isinstance(problem, Lost)
+                        raise explained(self._target, problem) from problem
+                    patience.pause()
+                else:
+                    self._target.is_away = False
+                    return found
+
+    def _moment(self) -> bytes | None:
+        """Gives the time to use instead of the database's, which only tests do."""
+        return None if self._clock is None else wire.timestamptz(self._clock.now())
+
+    # Waking
+
+    def alarm(self) -> Alarm | None:
+        """Gives an alarm for writes by other processes; behind a pooler there is none."""
+        self._check_open()
+        if not self._wakeups or self._target.is_pooled:
+            return None
+        try:
+            return NotifyAlarm(self._target, lambda: self._ringer.backend_pid)
+        except (Lost, Rejected) as problem:
+            raise explained(self._target, problem) from problem
+
+    def ring(self, effects: Sequence[Effect]) -> None:
+        """Tells other processes, soon and in one go."""
+        if self._wakeups and not self._is_closed:
+            self._ringer.ring(effects)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable(f"{self.address} is closed here; open it again")
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._is_closed = True
+        self._ringer.close()
+        for line in (self._writing, self._reading):
+            with line.lock:
+                line.drop()
+
+
+def _texts(values: Mapping[str, str | None]) -> rows.Named:
+    return {name: None if text is None else text.encode() for name, text in values.items()}

@@ -1,0 +1,116 @@
+"""The few things a session does for a batch: look, lock, write. Whoever calls them decides about transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from indelible.core.batch import Batch
+from indelible.core.commands import Command, Open
+from indelible.core.effects import Effect
+from indelible.core.events import Head
+from indelible.core.identity import Ref
+from indelible.stores.postgres import rows, wire
+from indelible.stores.postgres.connections import Rejected, Session
+from indelible.stores.postgres.driver import pq
+from indelible.stores.postgres.statements import SQL
+
+_NOT_NULL_VIOLATION = "23502"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Is what was found at one moment of the database's clock; a run that is not among `heads` has no events."""
+
+    now: datetime
+    effects: dict[Ref, Effect | None]
+    heads: dict[str, Head]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing was written, for the guard did not hold; `instead` is what is there, if the statement told."""
+
+    instead: View | None = None
+
+
+def look(session: Session, commands: Sequence[Command], clock: datetime | None, until: float) -> View:
+    """Reads the effects of commands and the heads of their runs, all at one moment."""
+    runs = {command.ref: command.run_id if isinstance(command, Open) else None for command in commands}
+    refs = list(runs)
+    values = rows.place_values(refs, runs.values(), None if clock is None else wire.timestamptz(clock))
+    found = session.run(SQL["look"], SQL["look"].ordered(values), until)
+    effects: dict[Ref, Effect | None] = {}
+    heads: dict[str, Head] = {}
+    for row, ref in enumerate(refs):
+        effect = effects[ref] = rows.effect_from(found, row)
+        head = rows.head_from(found, row)
+        run_id = runs[ref] if effect is None else effect.run_id
+        if head is not None and run_id is not None:
+            heads[run_id] = head
+    return View(rows.time_from(found, 0), effects, heads)
+
+
+def lock(session: Session, tenant: str, commands: Sequence[Command], until: float) -> None:
+    """Locks the effects of commands, then their runs, each in order; what is not there yet cannot be locked."""
+    refs = sorted({command.ref for command in commands})
+    values = {
+        "tenant": tenant.encode(),
+        "scopes": wire.words([ref.scope for ref in refs]),
+        "keys": wire.hexes([ref.key for ref in refs]),
+    }
+    found = session.run(SQL["lock_effects"], SQL["lock_effects"].ordered(values), until)
+    runs = {raw.decode() for row in range(found.ntuples) if (raw := found.get_value(row, 0)) is not None}
+    runs.update(command.run_id for command in commands if isinstance(command, Open))
+    session.run(SQL["lock_runs"], [tenant.encode(), wire.words(sorted(runs))], until)
+
+
+def write(
+    session: Session, tenant: str, batch: Batch, now: datetime, clock: datetime | None, until: float
+) -> Refusal | None:
+    """Writes a batch in one statement, all or nothing; `now` is the moment it was decided at."""
+    moment = None if clock is None else wire.timestamptz(clock)
+    if len(batch.events) == 1:
+        if batch.opened and len(batch.payloads) == 2:
+            return _open_one(session, batch, rows.open_values(tenant, batch, now, moment), until)
+        if batch.moved and len(batch.payloads) == 1:
+            found = _send(session, "move_one", rows.move_values(tenant, batch, now, moment), until)
+            return None if found is not None and found.ntuples == 1 else Refusal()
+    found = _send(session, "write_batch", rows.batch_values(tenant, batch, now, moment), until)
+    return Refusal() if found is None else None
+
+
+def _open_one(session: Session, batch: Batch, values: rows.Named, until: float) -> Refusal | None:
+    found = _send(session, "open_one", values, until)
+    if found is None:
+        return Refusal()
+    if found.ntuples == 0:
+        return None
+    ((ref, opened),) = batch.opened.items()
+    effect, head = rows.effect_from(found, 0), rows.head_from(found, 0)
+    heads = {} if head is None else {opened.run_id: head}
+    return Refusal(View(rows.time_from(found, 0), {ref: effect}, heads))
+
+
+def _send(session: Session, name: str, values: rows.Named, until: float) -> pq.abc.PGresult | None:
+    """Sends a guarded statement; None when its guard made the number of an event null."""
+    statement = SQL[name]
+    try:
+        return session.run(statement, statement.ordered(values), until)
+    except Rejected as rejected:
+        if rejected.sqlstate == _NOT_NULL_VIOLATION and rejected.column == "events.seq":
+            return None
+        raise
+
+
+def has_event(session: Session, tenant: str, batch: Batch, until: float) -> bool:
+    """Was this batch written? Its first event tells, for a batch is written whole."""
+    event = batch.events[0]
+    values = {
+        "tenant": tenant.encode(),
+        "run_id": event.run_id.encode(),
+        "seq": wire.bigint(event.seq),
+        "hash": bytes.fromhex(event.hash),
+    }
+    return session.run(SQL["has_event"], SQL["has_event"].ordered(values), until).ntuples == 1

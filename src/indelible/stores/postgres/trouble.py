@@ -1,0 +1,77 @@
+"""When the server is away, busy or refuses: how long to go on trying, and what to tell the caller in the end."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from indelible.errors import BadCall, IndelibleError, Misconfigured, OutcomeUnknown, SchemaOutdated, StoreUnavailable
+from indelible.stores.postgres.address import Target
+from indelible.stores.postgres.connections import Lost, Rejected
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
+# Whoever comes while the server is known to be away gets this much instead of the full time.
+_SECONDS_WHILE_AWAY = 0.5
+
+# Serialisation failure, deadlock; a lock or a resource that may be free again soon; a server that starts or stops; a
+# statement that was cancelled; a prepared statement that a pooler sent elsewhere, or whose plan is out of date.
+_WORTH_ANOTHER_TRY = ("40001", "40P01", "55P03", "57", "53", "25006", "26000", "42P05", "0A000")
+# A server that became a standby, and plans that belong to an older schema: both need a new connection.
+_NEEDS_NEW_CONNECTION = ("25006", "0A000")
+
+
+class Patience:
+    """Is the time one call has, and how much of it one statement may take."""
+
+    def __init__(self, seconds: float, target: Target) -> None:
+        self._seconds = min(seconds, _SECONDS_WHILE_AWAY) if target.is_away else seconds
+        self._ends = time.monotonic() + self._seconds
+        self._pause = _FIRST_PAUSE
+
+    @property
+    def is_over(self) -> bool:
+        """Is the time up?"""
+        return time.monotonic() >= self._ends
+
+    @property
+    def until(self) -> float:
+        """Is when the next statement has to be answered: half the time is kept to find out what became of it."""
+        return time.monotonic() + self._seconds / 2
+
+    def pause(self) -> None:
+        """Waits a moment, longer each time, and never the same for two who got in each other's way."""
+        time.sleep(min(self._pause * random.uniform(0.5, 1.0), max(0.0, self._ends - time.monotonic())))  # noqa: S311
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+def is_worth_another_try(problem: Lost | Rejected) -> bool:
+    """May the same succeed in a moment?"""
+    return isinstance(problem, Lost) or problem.sqlstate.startswith(_WORTH_ANOTHER_TRY)
+
+
+def needs_new_connection(problem: Lost | Rejected) -> bool:
+    """Is this connection of no more use?"""
+    return isinstance(problem, Lost) or problem.sqlstate in _NEEDS_NEW_CONNECTION
+
+
+def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: bool = False) -> IndelibleError:
+    """Gives what the caller is told: the store, what happened, the next step."""
+    if is_outcome_unknown:
+        return OutcomeUnknown(
+            f"{target.address}: a commit was sent, and whether it took place could not be learnt ({problem}); look at "
+            "the effect when the server answers again, or make the same call again, which is safe"
+        )
+    if isinstance(problem, Lost):
+        return StoreUnavailable(
+            f"{target.address} cannot be reached ({problem}); nothing was written. See to the server, then call again"
+        )
+    if problem.sqlstate in ("42P01", "42703", "3F000"):
+        return SchemaOutdated(
+            f"{target.address} does not have the tables of this version ({problem}); run: indelible migrate --url "
+            f"{target.address}"
+        )
+    if problem.sqlstate == "42501":
+        return Misconfigured(f"{target.address}: the user lacks a right ({problem}); GRANT it, then call again")
+    if problem.sqlstate.startswith("22"):
+        return BadCall(f"{target.address} cannot keep this value ({problem}); nothing was written")
+    return StoreUnavailable(f"{target.address}: {problem}; nothing was written. See to it, then call again")
