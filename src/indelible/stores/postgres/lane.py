@@ -17,6 +17,7 @@ from indelible.core.effects import Effect
 from indelible.core.events import Provenance
 from indelible.core.identity import Ref
 from indelible.core.ports import Clock
+from indelible.errors import StoreUnavailable
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
 from indelible.stores.postgres.statements import SQL
 from indelible.stores.postgres.transitions import View, has_event, lock, look, write
@@ -50,7 +51,7 @@ class Lane:
         self._clock = clock
         self._seconds = seconds
         self._wary = 0
-        self.heads = Heads()
+        self._heads = Heads()
 
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides and writes commands as one durable transaction, and answers each."""
@@ -69,6 +70,11 @@ class Lane:
             work.sent.append(batch)
             work.runs.update(batch.heads)
             return self._persist(work, [self._was_committed])
+
+    def note_commit(self, tenant: str, batch: Batch) -> None:
+        """Learns of heads that were moved through another connection."""
+        with self._line.lock:
+            self._heads.remember(tenant, batch)
 
     def _work(self, tenant: str, commands: Sequence[Command]) -> Work:
         return Work(tenant, commands, Patience(self._seconds, self._line.target), self.provenance(tenant))
@@ -92,31 +98,29 @@ class Lane:
 
     def _persist(self, work: Work, ways: Sequence[Callable[[Work], Result | None]]) -> Result:
         """Goes from way to way until one gives a result, and tries the last one again while there is time."""
-        way = 0
-        problem: Lost | Rejected = Lost("others changed the same effects all the time", may_have_run=False)
+        way, last = 0, len(ways) - 1
         while True:
-            is_last = way == len(ways) - 1
+            problem: Lost | Rejected | None = None
             try:
                 result = ways[way](work)
                 if result is not None:
                     self._line.target.is_away = False
                     return result
-                way = min(way + 1, len(ways) - 1)
-                if not is_last:
+                if way < last:
+                    way += 1
                     continue
-            except _Unsure as unsure:
-                way = len(ways) - 1
-                problem = Lost(str(unsure), may_have_run=True)
+            except _Unsure:
+                way, problem = last, Lost("the wait for the standbys was cut short", may_have_run=True)
             except (Lost, Rejected) as trouble:
                 problem = trouble
                 self._clear_up(work, trouble)
                 if not is_worth_another_try(trouble):
                     self._give_up(work, trouble)
                 if work.sent or isinstance(trouble, Rejected):
-                    way = len(ways) - 1
+                    way = last
             except BaseException:
                 self._line.drop()
-                self.heads.correct(work.tenant, work.runs, {})
+                self._heads.correct(work.tenant, work.runs, {})
                 raise
             if work.patience.is_over:
                 self._give_up(work, problem)
@@ -124,7 +128,7 @@ class Lane:
 
     def _clear_up(self, work: Work, trouble: Lost | Rejected) -> None:
         """Leaves no transaction open, and nothing remembered that may be wrong."""
-        self.heads.correct(work.tenant, work.runs, {})
+        self._heads.correct(work.tenant, work.runs, {})
         if needs_new_connection(trouble):
             self._line.drop()
             return
@@ -133,10 +137,14 @@ class Lane:
         except (Lost, Rejected):
             self._line.drop()
 
-    def _give_up(self, work: Work, problem: Lost | Rejected) -> NoReturn:
-        if isinstance(problem, Lost) and not problem.may_have_run:
-            self._line.target.is_away = True
-        raise explained(self._line.target, problem, is_outcome_unknown=bool(work.sent)) from problem
+    def _give_up(self, work: Work, problem: Lost | Rejected | None) -> NoReturn:
+        target = self._line.target
+        if problem is None:
+            raise StoreUnavailable(
+                f"{target.address}: others changed the same effects all the time; nothing was written, call again"
+            )
+        target.is_away = isinstance(problem, Lost) and not problem.may_have_run
+        raise explained(target, problem, is_outcome_unknown=bool(work.sent)) from problem
 
     def _session(self, work: Work) -> Session:
         return self._line.session(work.patience.until)
@@ -154,7 +162,7 @@ class Lane:
         """Decides without having looked; one statement in the common case."""
         for _ in range(2):
             now = self._now()
-            batch = decide(work.commands, work.assumed, self.heads.of(work.tenant, work.runs), now, work.by)
+            batch = decide(work.commands, work.assumed, self._heads.of(work.tenant, work.runs), now, work.by)
             if not work.is_guarded(batch):
                 return None
             instead = self._write(work, batch, now)
@@ -232,7 +240,7 @@ class Lane:
         refusal = self._send(work, batch, lambda: write(session, work.tenant, batch, now, self.test_time(), until))
         if refusal is not None:
             work.sent.pop()
-            self.heads.correct(work.tenant, work.runs, {} if refusal.instead is None else refusal.instead.heads)
+            self._heads.correct(work.tenant, work.runs, {} if refusal.instead is None else refusal.instead.heads)
             return refusal.instead
         self._settle(work, batch, session)
         return batch.answers
@@ -254,6 +262,6 @@ class Lane:
     def _settle(self, work: Work, batch: Batch, session: Session) -> None:
         """Takes a batch for written, unless the commit came with a warning."""
         if session.is_warned:
-            raise _Unsure("the wait for the standbys was cut short")
+            raise _Unsure
         work.sent.clear()
-        self.heads.remember(work.tenant, batch)
+        self._heads.remember(work.tenant, batch)

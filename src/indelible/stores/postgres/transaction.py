@@ -102,7 +102,7 @@ class PostgresTransaction:
                 raise explained(self._target, lost, is_outcome_unknown=True) from lost
             if not self._lane.find_out(self._tenant, command, batch):
                 raise explained(self._target, lost) from lost
-        self._lane.heads.remember(self._tenant, batch)
+        self._lane.note_commit(self._tenant, batch)
 
     def rollback(self) -> None:
         """Undoes what the handler wrote; when even that cannot be said, closing the connection does it."""

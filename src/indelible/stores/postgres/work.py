@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +21,6 @@ class Heads:
     """Remembers where the chains of runs ended when this process wrote to them last. Being wrong is only slow."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._heads: dict[tuple[str, str], Head] = {}
 
     def of(self, tenant: str, runs: set[str]) -> dict[str, Head]:
@@ -37,13 +35,12 @@ class Heads:
     def correct(self, tenant: str, runs: set[str] | Mapping[str, object], found: Mapping[str, Head]) -> None:
         """Notes what is true of these runs and forgets the others among them, and the least recently noted of all."""
         heads = self._heads
-        with self._lock:
-            for run in runs:
-                heads.pop((tenant, run), None)
-                if run in found:
-                    heads[tenant, run] = found[run]
-            while len(heads) > _MOST_HEADS:
-                del heads[next(iter(heads))]
+        for run in runs:
+            heads.pop((tenant, run), None)
+            if run in found:
+                heads[tenant, run] = found[run]
+        while len(heads) > _MOST_HEADS:
+            del heads[next(iter(heads))]
 
 
 @dataclass(slots=True)
