@@ -12,6 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 
 from indelible.core.commands import Answer, Command, Finish, InDoubt, Moved, Open, Relinquish
 from indelible.core.effects import Effect
@@ -70,7 +71,7 @@ class Writer:
         self._pid = os.getpid()
         self._queue: deque[Slot] = deque()
         self._busy = threading.Lock()
-        self._work = threading.Semaphore(0)
+        self._work: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._is_closed = False
@@ -97,7 +98,8 @@ class Writer:
         slot.loop = asyncio.get_running_loop()
         slot.future = slot.loop.create_future()
         self._append(slot)
-        self._wake_thread()
+        if not self._busy.locked():  # whoever writes now looks at the queue again before leaving
+            self._wake_thread()
         return slot
 
     def try_without_writing(self, command: Command, known: Effect | None) -> Answer | None:
@@ -193,11 +195,11 @@ class Writer:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name="indelible-writer", daemon=True)
                     self._thread.start()
-        self._work.release()
+        self._work.put(None)
 
     def _run(self) -> None:
         while True:
-            self._work.acquire()
+            self._work.get()
             if self._busy.acquire(blocking=False):
                 self._lead(None)
             if self._is_closed and not self._queue:
@@ -208,7 +210,7 @@ class Writer:
         self._is_closed = True
         thread = self._thread
         if thread is not None and os.getpid() == self._pid:
-            self._work.release()
+            self._work.put(None)
             thread.join()
 
 
