@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -20,8 +21,8 @@ def shell(request: pytest.FixtureRequest, store_url: str) -> Iterator[Shell]:
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """The store's clock, which stands still until a scenario moves it."""
-    return FakeClock()
+    """The store's clock: it stands still until a scenario moves it, and agrees with ledgers that go by the real one."""
+    return FakeClock(datetime.now(UTC))
 
 
 @pytest.fixture

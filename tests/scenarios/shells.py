@@ -51,6 +51,7 @@ class Driver:
 
     ledger: Any
     kind: str
+    url: str
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.ledger, name)
@@ -79,6 +80,7 @@ class BlockingDriver(Driver):
     kind = "blocking"
 
     def __init__(self, url: str, options: dict[str, Any]) -> None:
+        self.url = url
         self.ledger = Ledger.open(url, **options)
 
     def spawn(self, verb: str, *args: Any, **words: Any) -> Future[Any]:
@@ -101,6 +103,7 @@ class AsyncDriver(Driver):
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
+        self.url = url
         self.ledger = AsyncLedger.open(url, **options)
 
     def __getattr__(self, name: str) -> Any:
