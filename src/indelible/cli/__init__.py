@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
         import click  # noqa: F401
     except ModuleNotFoundError:
         return _without_click(arguments)
-    from indelible.cli.main import root
+    from indelible.cli.root import root
 
     return root.run(arguments)
 

@@ -125,6 +125,12 @@ def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
         yield Check("approvals", "warn", f"{_at_least(waiting)} for a person to decide", fix)
 
 
+def told(name: str, error: Exception, fix: str | None = None) -> Check:
+    """Gives the check that an error ended: our errors say what happened and then, after a semicolon, the next step."""
+    what, _, step = " ".join(str(error).split()).partition("; ")
+    return Check(name, "bad", what, fix or step or "mend that, then run indelible doctor again")
+
+
 def _at_least(number: int) -> str:
     return f"{COUNT_TO} or more" if number >= COUNT_TO else count(number, "effect")
 

@@ -16,7 +16,7 @@ import apsw
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
-from indelible.cli.doctor import Check, Verdict, check_effects, check_newest
+from indelible.cli.doctor import Check, Verdict, check_effects, check_newest, told
 from indelible.cli.opening import MAKE_ONE, Where, holds_ledger
 from indelible.errors import IndelibleError
 from indelible.stores import sqlite_path
@@ -25,6 +25,7 @@ from indelible.stores import sqlite_path
 SAFE_FOR_WAL = (3, 51, 3)
 LITTLE_ROOM, TOO_LITTLE_ROOM = 1024**3, 64 * 1024**2
 LOCK_PATIENCE = 2.0
+NOT_YOURS = "run this as the user whose programs use the ledger"
 
 
 def examine(place: Where) -> Iterator[Check]:
@@ -34,13 +35,22 @@ def examine(place: Where) -> Iterator[Check]:
     if name == ":memory:":
         yield Check("ledger", "ok", "in memory: gone with the program that opens it, so there is nothing to look at")
         return
-    path = Path(name)
+    try:
+        yield from examine_file(Path(name), place)
+    except OSError as error:
+        yield Check("permissions", "bad", str(error), NOT_YOURS)
+
+
+def examine_file(path: Path, place: Where) -> Iterator[Check]:
+    """Looks at the file, from the outside to the inside; stops where looking further makes no sense."""
     yield from check_disk(path)
     if not path.exists():
         yield check_absent(path)
         return
-    yield from check_permissions(path)
-    if holds_ledger(name) is False:
+    yield check_permissions(path)
+    if not os.access(path, os.R_OK | os.W_OK):
+        return
+    if holds_ledger(str(path)) is False:
         fix = "name another with --url or INDELIBLE_URL"
         yield Check("ledger", "bad", f"{path} is a database, but no Indelible ledger", fix)
         return
@@ -84,21 +94,16 @@ def check_absent(path: Path) -> Check:
     )
 
 
-def check_permissions(path: Path) -> Iterator[Check]:
+def check_permissions(path: Path) -> Check:
     """Is the file ours to write, and nobody else's to read?"""
-    mode = stat.S_IMODE(path.stat().st_mode)
+    mode, name = stat.S_IMODE(path.stat().st_mode), "permissions"
     if not os.access(path, os.R_OK | os.W_OK):
-        yield Check(
-            "permissions", "bad", f"{mode:04o}: this user cannot write {path}", f"sudo chown $USER {quoted(path)}*"
-        )
-    elif others := who_may(path, stat.S_IWGRP, stat.S_IWOTH):
-        yield Check("permissions", "bad", f"{mode:04o}: {others} can change the record", f"chmod 600 {quoted(path)}*")
-    elif others := who_may(path, stat.S_IRGRP, stat.S_IROTH):
-        yield Check(
-            "permissions", "warn", f"{mode:04o}: {others} can read arguments and results", f"chmod 600 {quoted(path)}*"
-        )
-    else:
-        yield Check("permissions", "ok", f"{mode:04o}, for nobody else")
+        return Check(name, "bad", f"{mode:04o}: this user cannot write {path}", NOT_YOURS)
+    if others := who_may(path, stat.S_IWGRP, stat.S_IWOTH):
+        return Check(name, "bad", f"{mode:04o}: {others} can change the record", f"chmod 600 {quoted(path)}*")
+    if others := who_may(path, stat.S_IRGRP, stat.S_IROTH):
+        return Check(name, "warn", f"{mode:04o}: {others} can read arguments and results", f"chmod 600 {quoted(path)}*")
+    return Check(name, "ok", f"{mode:04o}, for nobody else")
 
 
 def who_may(path: Path, group_bit: int, other_bit: int) -> str:
@@ -147,7 +152,7 @@ def check_ledger(place: Where) -> Iterator[Check]:
             yield from check_newest(ledger, now)
             yield from check_effects(ledger, place, now)
     except (IndelibleError, OSError) as error:
-        yield Check("ledger", "bad", str(error), "mend that, then run indelible doctor again")
+        yield told("ledger", error)
 
 
 def check_durability(ledger: Ledger) -> Iterator[Check]:

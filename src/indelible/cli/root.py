@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from indelible import __version__
 from indelible.cli.opening import about_ledger
 from indelible.cli.show import escape_unseen
 
@@ -95,7 +96,7 @@ def complain(kind: str, message: str, code: int, *, is_json: bool) -> int:
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.version_option(package_name="indelible", prog_name="indelible", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 @about_ledger
 def root() -> None:
     """Every tool call an AI agent makes: at most once, with permission, on a record nobody can quietly change.

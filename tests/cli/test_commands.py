@@ -1,0 +1,234 @@
+"""The command as a whole: light to start, honest exit codes, errors that name the next step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+import indelible
+from indelible import Ledger
+from indelible.cli.opening import without_password
+from tests.cli.conftest import Cli, call
+
+READING = [
+    ["effects", "list"],
+    ["effects", "show", "eff_1"],
+    ["effects", "settle", "eff_1", "--as", "succeeded", "--evidence", "x"],
+    ["effects", "retry", "eff_1"],
+    ["effects", "cancel", "eff_1"],
+    ["effects", "approve", "eff_1", "--digest", "d"],
+    ["effects", "deny", "eff_1", "--digest", "d", "--reason", "x"],
+    ["events", "r"],
+]
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("version").out == f"indelible {indelible.__version__}\n" == cli("--version").out
+    assert cli("version", "--json").json == {"version": indelible.__version__}
+
+
+def test_help_names_every_command_in_a_whole_line(cli: Cli) -> None:
+    said = cli("--help").out
+    assert "demo" in said
+    assert "..." not in said.partition("Commands:")[2]
+    assert "..." not in cli("effects", "--help").out.partition("Commands:")[2]
+    assert cli().out == said
+
+
+def test_the_entry_point_stays_a_function_after_use(cli: Cli) -> None:
+    cli("version")
+    from indelible.cli import main
+
+    assert main(["version"]) == 0
+
+
+def test_starting_loads_no_store_and_no_table_library() -> None:
+    code = """if True:
+        import sys
+        from indelible.cli import main
+        main(["version"])
+        print(sorted({"apsw", "psycopg", "rich", "indelible.stores.sqlite"} & set(sys.modules)))"""
+    assert python(code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("words", READING, ids=lambda words: words[1] if words[0] == "effects" else words[0])
+def test_a_ledger_that_is_not_there_is_not_made(cli: Cli, tmp_path: Path, words: list[str]) -> None:
+    said = cli(*words, code=2)
+    assert "there is no ledger at sqlite:///.indelible/ledger.db" in said.err
+    assert "Ledger.open()" in said.err
+    assert said.out == ""
+    assert list(tmp_path.iterdir()) == []
+    assert cli(*words, "--json", code=2).error["type"] == "Misconfigured"
+
+
+def test_a_memory_ledger_cannot_be_seen_from_outside(cli: Cli) -> None:
+    assert "lives in the program that opened it" in cli("effects", "list", "--url", ":memory:", code=2).err
+
+
+@pytest.mark.parametrize("words", [["effects", "list"], ["migrate"], ["doctor"]])
+def test_somebody_elses_database_is_not_touched(cli: Cli, tmp_path: Path, words: list[str]) -> None:
+    path = tmp_path / "shop.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE orders (id)")
+    connection.close()
+    before = path.read_bytes()
+    said = cli(*words, "--url", f"sqlite:///{path}", code=None)
+    assert said.code != 0
+    assert "no Indelible ledger" in said.out + said.err
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_no_database_is_told_without_a_traceback(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello, this is not a database at all\n" * 100)
+    said = cli("effects", "list", "--url", "notes.txt", code=2)
+    assert "is not a sound SQLite database" in said.err
+
+
+def test_a_ledger_whose_files_cannot_be_used_is_told_without_a_traceback(cli: Cli, tmp_path: Path) -> None:
+    Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}").close()
+    (tmp_path / "ledger.db-lock").unlink()
+    (tmp_path / "ledger.db-lock").mkdir()
+    for words in (["effects", "list"], ["events", "r"]):
+        assert "ledger.db-lock" in cli(*words, "--url", "ledger.db", code=2).err
+    assert "ledger.db-lock" in cli("doctor", "--url", "ledger.db", code=1).out
+
+
+def test_a_store_that_is_none(cli: Cli) -> None:
+    assert "mysql:// is no store" in cli("effects", "list", "--url", "mysql://x", code=2).err
+
+
+def test_a_server_that_is_away_is_named_and_its_password_is_not(cli: Cli) -> None:
+    url = "postgresql://ana:s3cret@127.0.0.1:1/db"
+    for words in (["effects", "list"], ["events", "r"], ["migrate"]):
+        said = cli(*words, "--url", url, code=2)
+        assert "127.0.0.1" in said.err
+        assert "s3cret" not in said.err
+    assert cli("effects", "list", "--url", url, "--json", code=2).error["type"] == "StoreUnavailable"
+
+
+def test_a_server_without_a_schema_is_told_to_migrate(cli: Cli, postgres_url: str) -> None:
+    assert "run: indelible migrate" in cli("effects", "list", "--url", postgres_url, code=2).err
+
+
+def test_migrate_says_what_it_did(cli: Cli, store_url: str) -> None:
+    first = cli("migrate", "--url", store_url).out
+    assert "effects" in first if store_url.startswith("postgres") else "made, with the newest schema" in first
+    assert "up to date" in cli("migrate", "--url", store_url).out
+    assert cli("migrate", "--url", store_url, "--json").json["applied"] == []
+
+
+@pytest.mark.parametrize("words", [["nope"], ["effects", "nope"], ["effects", "list", "--limit", "0"], ["events"]])
+def test_wrong_usage_is_two_lines_and_exit_code_2(cli: Cli, words: list[str]) -> None:
+    said = cli(*words, code=2)
+    assert len(said.err.splitlines()) == 2
+    assert "--help" in said.err.splitlines()[1]
+    assert cli(*words, "--json", code=2).error["type"] == "Usage"
+
+
+def test_options_hold_before_and_after_the_command(cli: Cli, sqlite_url: str) -> None:
+    with Ledger.open(sqlite_url, tenant="acme") as ledger:
+        ledger.run(call("t"), lambda effect: None)
+    for words in (
+        ["--url", sqlite_url, "--tenant", "acme", "--json", "effects", "list"],
+        ["effects", "list", "--url", sqlite_url, "--tenant", "acme", "--json"],
+        ["--url", "nope", "effects", "list", "--url", sqlite_url, "--tenant", "acme", "--json"],
+    ):
+        assert cli(*words).json["shown"] == 1
+
+
+def test_an_argument_that_is_no_text_is_told(cli: Cli, sqlite_url: str) -> None:
+    Ledger.open(sqlite_url).close()
+    said = subprocess.run(
+        [
+            sys.executable.encode(),
+            b"-m",
+            b"indelible.cli",
+            b"effects",
+            b"show",
+            b"\xff\xfe",
+            b"--url",
+            sqlite_url.encode(),
+        ],
+        capture_output=True,
+        check=False,
+    )
+    assert said.returncode == 2
+    assert b"Traceback" not in said.stderr
+
+
+def test_a_pipe_that_closes_early_is_no_error_message(cli: Cli, sqlite_url: str) -> None:
+    with Ledger.open(sqlite_url) as ledger:
+        for number in range(300):
+            ledger.run(call("t", n=number), lambda effect: None)
+    command = f"{sys.executable} -m indelible.cli effects list --limit 300 --json --url {sqlite_url} | head -1"
+    said = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (said.stdout, said.stderr) == ("{\n", "")
+
+
+def test_a_terminal_that_cannot_show_a_character_still_gets_everything(cli: Cli, sqlite_url: str) -> None:
+    Ledger.open(sqlite_url).close()
+    said = subprocess.run(
+        [sys.executable, "-m", "indelible.cli", "doctor", "--url", sqlite_url],
+        capture_output=True,
+        env={"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert said.returncode == 0
+    assert b"Traceback" not in said.stderr
+
+
+WITHOUT = """if True:
+    import sys
+    {blocked}
+    from indelible.cli import main
+    sys.exit(main(sys.argv[1:]))"""
+NO_CLICK = WITHOUT.format(blocked="sys.modules['click'] = sys.modules['rich'] = None")
+NO_PSYCOPG = WITHOUT.format(blocked="sys.modules['psycopg'] = None")
+
+
+def test_without_click_one_line_says_how_to_get_it() -> None:
+    said = python(NO_CLICK, "effects", "list")
+    assert said.returncode == 2
+    assert said.stderr == "indelible: this command needs click; run: pip install 'indelible[cli]'\n"
+
+
+def test_without_click_version_and_demo_work() -> None:
+    assert python(NO_CLICK, "version").stdout == f"indelible {indelible.__version__}\n"
+    said = python(NO_CLICK, "demo", "--json")
+    assert said.returncode == 0
+    assert json.loads(said.stdout)["ok"] is True
+
+
+def test_without_psycopg_one_line_says_how_to_get_it() -> None:
+    said = python(NO_PSYCOPG, "effects", "list", "--url", "postgresql://x/y")
+    assert said.returncode == 2
+    assert "pip install 'indelible[postgres]'" in said.stderr
+    assert len(said.stderr.splitlines()) == 1
+    said = python(NO_PSYCOPG, "doctor", "--url", "postgresql://x/y")
+    assert said.returncode == 1
+    assert "→ pip install 'indelible[postgres]'" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ana:s3cret@host:5432/db", "postgresql://ana:…@host:5432/db"),
+        ("postgresql://ana:s3@cret@host/db", "postgresql://ana:…@host/db"),
+        ("postgresql://:s3cret@host/db", "postgresql://:…@host/db"),
+        ("postgresql://host/db?user=ana&password=s3cret&x=1", "postgresql://host/db?user=ana&password=…&x=1"),
+        ("postgresql://ana@host:5432/db", "postgresql://ana@host:5432/db"),
+        ("sqlite:///a@b:c.db", "sqlite:///a@b:c.db"),
+    ],
+)
+def test_no_password_is_printed(url: str, shown: str) -> None:
+    assert without_password(url) == shown
