@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 
 from tests.chaos.jobs import JOBS, Toothless, bite, run_job
 from tests.chaos.mutants import MUTANTS
+from tests.chaos.procs import ChildDied, ChildHangs, ChildRaised
 from tests.chaos.report import Report
 
 STORES = ("sqlite", "postgres")
-SHOWN = 20
+SHOWN = 8
+WIDTH = 300
 
 
 def main() -> int:
@@ -28,8 +31,8 @@ def main() -> int:
                     for report in bite(job, store, seed=options.seed):
                         print(f"  planted {report.order.mutant}: {_bitten(report)}", flush=True)
                 report = run_job(job, store, points=options.points, seed=options.seed, mutant=options.mutant)
-            except Toothless as error:
-                print(error)
+            except (Toothless, ChildDied, ChildHangs, ChildRaised) as error:
+                print(f"{name} on {store}: {type(error).__name__}: {error}", flush=True)
                 is_good = False
                 continue
             _show(report)
@@ -45,7 +48,7 @@ def _bitten(report: Report) -> str:
 def _show(report: Report) -> None:
     print(report, flush=True)
     for violation in report.violations[:SHOWN]:
-        print(f"  {violation}")
+        print(f"  {textwrap.shorten(str(violation), WIDTH, placeholder=' …')}")
     if len(report.violations) > SHOWN:
         print(f"  … and {len(report.violations) - SHOWN} more")
 

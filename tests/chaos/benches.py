@@ -12,8 +12,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from tests.chaos import procs
-from tests.chaos.subject import sqlite_url
-from tests.chaos.worker import open_store
+from tests.chaos.subject import prepare, sqlite_url
 from tests.postgres import PostgresServer, fresh_database
 
 DATABASE = "ledger.db"
@@ -81,12 +80,12 @@ def open_bench(name: str, where: Path) -> Iterator[Bench]:
     if name == "sqlite":
         template = where / "template"
         template.mkdir(parents=True)
-        procs.ask(open_store, sqlite_url(template / DATABASE))
+        procs.ask(prepare, sqlite_url(template / DATABASE))
         yield SqliteBench(template)
         return
     # The jobs kill processes, never the machine: what the kernel has is safe, and waiting for a disk proves nothing.
     with PostgresServer(directory=memory_disk(), fsync=False) as server, fresh_database(server.url) as url:
-        procs.ask(open_store, url)
+        procs.ask(prepare, url)
         yield PostgresBench(server, url, server.url_of(urlsplit(url).path[1:], tcp=True))
         server.start()  # a job may have killed it, and the database is to be dropped
 

@@ -6,7 +6,6 @@ written, and the store is usable once the disk is.
 
 from __future__ import annotations
 
-import random
 import resource
 import shutil
 import subprocess
@@ -23,9 +22,10 @@ from tests.chaos.kill_points import SHAPES, Shape
 from tests.chaos.oracle import Violation
 from tests.chaos.procs import Child, let_anybody_trace_me
 from tests.chaos.report import Job, Order, Report
+from tests.chaos.sampling import draw
 from tests.chaos.strace import Strace
 from tests.chaos.subject import STORE_TROUBLE, Answer, Call, Session, Terms, sqlite_url
-from tests.chaos.worker import Work, call_all, recover
+from tests.chaos.worker import Work, call_all, open_session, recover
 from tests.chaos.world import EFFECTS, World
 
 # A short lease: every point waits for one to run out, and losing it early would be safe.
@@ -39,7 +39,7 @@ FAULTS = (
     ("pread64", "EIO"),
 )
 # With the last of these a healthy answer may come, for a fault that passes may pass unnoticed.
-HONEST = STORE_TROUBLE | {"value", "failed", "in_doubt", "running", "lease_lost"}
+HONEST = STORE_TROUBLE | {"unusable", "value", "failed", "in_doubt", "running", "lease_lost"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def fail_disk(order: Order) -> Report:
     if strace.is_available():
         found = [fault for shape in SHAPES for fault in _faults_of(order, shape)]
         report.notes["faults found"] = len(found)
-        chosen = random.Random(order.seed).sample(found, min(order.points - full_disks, len(found)))
+        chosen = draw(found, order.points - full_disks, order.seed, lambda fault: replace(fault, number=0))
         for number, fault in enumerate(chosen):
             _visit(order, report, fault, f"{order.label}-fault-{number}")
             if report.is_done:
@@ -113,7 +113,7 @@ def _visit(order: Order, report: Report, fault: Fault, prefix: str) -> None:
 def _about(work: Work) -> tuple[str, ...]:
     """Looks at the store's files and at the effects file alone: what Python itself opens and reads is not at issue."""
     database = work.world.parent / DATABASE
-    paths = [str(database) + end for end in ("", "-wal", "-journal", "-shm")]
+    paths = [str(database) + end for end in ("", "-wal", "-journal", "-shm", "-lock", "-wake")]
     return tuple(part for path in (*paths, str(work.world / EFFECTS)) for part in ("-P", path))
 
 
@@ -125,9 +125,11 @@ def _endure(line: Connection, work: Work) -> list[Answer]:
         line.send("ready")
         line.recv()
         try:
-            session = Session(work.url, world, work.terms)
+            session = open_session(work, world)
         except IndelibleError as error:
             return [Answer(call="open", kind="unavailable", words=str(error))]
+        except Exception as error:
+            return [Answer(call="open", kind="foreign", words=f"{type(error).__name__}: {error}")]
         answers = call_all(session, work)
         if any(answer.kind in STORE_TROUBLE for answer in answers):
             answers += call_all(session, work)

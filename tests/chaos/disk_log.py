@@ -147,8 +147,9 @@ def _world_line(path: str, data: bytes) -> Deed:
 
 
 def _is_in(path: str, folder: Path) -> bool:
-    # The -shm file is an index in memory: SQLite throws it away when the first connection opens. Locks hold no data.
-    return path.startswith(str(folder)) and not path.endswith(("-shm", "(deleted)", ".lock"))
+    # The -shm file is an index in memory: SQLite throws it away when the first connection opens. Lock and wake-up files
+    # hold no data.
+    return path.startswith(str(folder)) and not path.endswith(("-shm", "(deleted)", "-lock", "-wake"))
 
 
 def _plain(text: bytes) -> bytes:

@@ -6,7 +6,6 @@ without repetition, so every one counted is distinct.
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ from tests.chaos import procs, strace
 from tests.chaos.oracle import Violation
 from tests.chaos.procs import Child
 from tests.chaos.report import Job, Order, Report
+from tests.chaos.sampling import draw
 from tests.chaos.strace import Strace
 from tests.chaos.subject import Answer, Call, Terms
 from tests.chaos.worker import Manner, Work, perform_gated, perform_until_line, recover
@@ -133,7 +133,7 @@ def _syscalls_of(order: Order, shape: Shape) -> Iterator[Point]:
 
 
 def _draw(found: Sequence[Point], order: Order) -> list[Point]:
-    return random.Random(order.seed).sample(found, min(order.points, len(found)))
+    return draw(found, order.points, order.seed, lambda point: (point.shape.name, point.what))
 
 
 def _die_at_line(work: Work, point: Point) -> Death:

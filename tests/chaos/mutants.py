@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from indelible.errors import IndelibleError, ResultNotRecorded, StoreUnavailable
-from tests.chaos import standin
+from indelible import AsyncLedger, Effect, Ledger
+from indelible.core import batch, events, steps
+from indelible.core.commands import Answer, Command, Finish, Late
+from indelible.core.events import Head, event_hash
+from indelible.core.identity import Ref, identify
+from indelible.core.steps import Step, next_step
+from indelible.errors import IndelibleError, ResultNotRecorded, StoreError, StoreUnavailable
+from indelible.stores.postgres.connections import Session
+from indelible.stores.postgres.trouble import Patience
+from indelible.stores.sqlite import connections
+from indelible.stores.sqlite import store as sqlite_store
+from indelible.writer import Writer
 from tests.chaos.oracle import Kind
-from tests.chaos.standin import Ledger, PostgresStore, SqliteStore
+
+Handler = Callable[[Any], Any]
 
 
 def plant(name: str | None) -> None:
@@ -23,142 +33,175 @@ def plant(name: str | None) -> None:
 
 def effect_before_claim() -> None:
     """The handler runs first and the claim is written afterwards, with the result."""
-    run = Ledger.run
+    run, run_async = Ledger.run, AsyncLedger.run
 
-    def broken(self: Ledger, call: Any, handler: Callable[[Any], Any], *, on_crash: str = "hold") -> Any:
-        if any(effect.args == call.args for effect in self.effects()):
-            return run(self, call, handler, on_crash=on_crash)
-        value = handler(SimpleNamespace(key=standin.key_of(call), attempt=1))
-        return run(self, call, lambda _: value, on_crash=on_crash)
+    def broken(self: Ledger, call: Any, handler: Handler, **options: Any) -> Any:
+        if _is_known(self, call):
+            return run(self, call, handler, **options)
+        value = handler(_made_up(self, call))
+        return run(self, call, lambda _: value, **options)
+
+    async def broken_async(self: AsyncLedger, call: Any, handler: Handler, **options: Any) -> Any:
+        if _is_known(self, call):
+            return await run_async(self, call, handler, **options)
+        value = await handler(_made_up(self, call))
+        return await run_async(self, call, lambda _: value, **options)
 
     _replace(Ledger, "run", broken)
+    _replace(AsyncLedger, "run", broken_async)
 
 
 def ack_before_settle() -> None:
-    """The caller gets its value at once; the result is written before the next call or at the end."""
-    run, execute, close = Ledger.run, Ledger._execute, Ledger.close
-    owed: list[Callable[[], Any]] = []
+    """A blocking caller gets its value at once; the result is written before the next command or at the end."""
+    do, close = Writer.do, Writer.close
+    owed: list[Finish] = []
 
-    def paid(self: Ledger) -> Ledger:
+    def paid(self: Writer) -> Writer:
         while owed:
             with contextlib.suppress(IndelibleError):
-                owed.pop()()
+                do(self, owed.pop())
         return self
 
-    def broken(self: Ledger, effect: Any, handler: Callable[[Any], Any]) -> Any:
-        value = handler(effect)
-        owed.append(lambda: execute(self, effect, lambda _: value))
-        return value
+    def broken(self: Writer, command: Command, known: Effect | None = None) -> Answer:
+        if not isinstance(command, Finish):
+            return do(paid(self), command, known)
+        owed.append(command)
+        return next_step(command, command.claim.effect, command.stamp.at, 0).answer
 
-    _replace(Ledger, "_execute", broken)
-    _replace(Ledger, "run", lambda self, *args, **options: run(paid(self), *args, **options))
-    _replace(Ledger, "close", lambda self: close(paid(self)))
+    _replace(Writer, "do", broken)
+    _replace(Writer, "close", lambda self: close(paid(self)))
 
 
 def retry_in_doubt() -> None:
     """An abandoned effect is taken over and run again, whatever its class."""
-    take_over = Ledger._take_over
+    opened = steps._open
 
-    def broken(self: Ledger, query: Any, found: Any, token: str, now: float) -> None:
-        fields = {name: getattr(found, name) for name in ("key", "run_id")}
-        take_over(self, query, SimpleNamespace(**fields, on_crash="retry"), token, now)  # type: ignore[arg-type]
+    def broken(command: Any, effect: Effect | None, now: Any, seq: int) -> Step:
+        if effect is not None and (effect.status == "in_doubt" or effect.is_abandoned(now)):
+            effect = replace(effect, on_crash="retry")
+        return opened(command, effect, now, seq)
 
-    _replace(Ledger, "_take_over", broken)
+    _replace(steps, "_open", broken)
 
 
 def no_fence() -> None:
     """A result is written whoever holds the claim by now."""
+    reported = steps._report
 
-    def broken(self: Ledger, effect: Any, status: str, detail: str) -> bool:
-        with self.store.transaction() as query:
-            query("UPDATE effects SET status = ?, detail = ? WHERE key = ?", status, detail, effect.key)
-            self._append(query, effect.run_id, status)
-        return True
+    def broken(command: Any, effect: Effect, seq: int) -> Step:
+        claim = command.claim
+        return reported(command, replace(effect, token=claim.token, attempt=claim.attempt, status="processing"), seq)
 
-    _replace(Ledger, "_settle", broken)
+    _replace(steps, "_report", broken)
 
 
 def late_result_dropped() -> None:
     """A late result is refused and forgotten."""
-    append = Ledger._append
+    reported = steps._report
 
-    def broken(self: Ledger, query: Any, run_id: str, kind: str) -> None:
-        if kind != "late_result":
-            append(self, query, run_id, kind)
+    def broken(command: Any, effect: Effect, seq: int) -> Step:
+        step = reported(command, effect, seq)
+        return Step(step.answer) if isinstance(step.answer, Late) else step
 
-    _replace(Ledger, "_append", broken)
+    _replace(steps, "_report", broken)
 
 
 def naive_retry() -> None:
-    """When the store blinks while a result is written, the whole call is made again."""
-    execute = Ledger._execute
+    """When the store blinks while a result is written, nobody asks what became of it: the tool is called again."""
+    run = Ledger.run
 
-    def broken(self: Ledger, effect: Any, handler: Callable[[Any], Any]) -> Any:
-        for _ in range(20):
-            try:
-                return execute(self, effect, handler)
-            except ResultNotRecorded:
-                continue
-        return execute(self, effect, handler)
+    def broken(self: Ledger, call: Any, handler: Handler, **options: Any) -> Any:
+        entered: list[Any] = []
 
-    _replace(Ledger, "_persist", lambda self, change: change())
-    _replace(Ledger, "_execute", broken)
+        def noted(effect: Any) -> Any:
+            entered.append(effect)
+            return handler(effect)
+
+        try:
+            return run(self, call, noted, **options)
+        except (ResultNotRecorded, StoreError):
+            if not entered:
+                raise
+            return handler(entered[-1])
+
+    _replace(Ledger, "run", broken)
+    _replace(Patience, "is_over", property(lambda self: True))
 
 
 def warning_ignored() -> None:
     """A COMMIT that did not wait for its replica counts as durable."""
-    PostgresStore.heeds_warnings = False
+    _replace(Session, "_notice", lambda self, diagnostic: None)
 
 
 def fail_open() -> None:
     """When the claim cannot be written, the handler runs all the same."""
-    claim = Ledger._claim
+    run = Ledger.run
 
-    def broken(self: Ledger, key: str, call: Any, token: str, on_crash: str) -> Any:
+    def broken(self: Ledger, call: Any, handler: Handler, **options: Any) -> Any:
         try:
-            return claim(self, key, call, token, on_crash)
+            return run(self, call, handler, **options)
         except StoreUnavailable:
-            return SimpleNamespace(key=key, run_id=call.run_id, status="processing", attempt=1, token=token)
+            return handler(_made_up(self, call))
 
-    _replace(Ledger, "_claim", broken)
+    _replace(Ledger, "run", broken)
 
 
 def sync_normal() -> None:
     """SQLite does not wait for the disk at each commit."""
-    SqliteStore.synchronous = "NORMAL"
+    connect = connections.connect
+
+    def broken(path: str, *, is_memory: bool) -> Any:
+        connection = connect(path, is_memory=is_memory)
+        connection.execute("PRAGMA synchronous=NORMAL").fetchall()
+        return connection
+
+    _replace(sqlite_store, "connect", broken)
 
 
 def check_then_act() -> None:
-    """Whether the key is free is asked in one transaction and acted upon in another."""
-    claim = Ledger._claim
+    """Whoever once saw a key free takes it, though somebody else has claimed it since."""
+    opened, run_async = steps._open, AsyncLedger.run
+    free: set[Ref] = set()
 
-    def broken(self: Ledger, key: str, call: Any, token: str, on_crash: str) -> Any:
-        with self.store.transaction() as query:
-            is_free = self._find(query, key) is None
-        threading.Event().wait(0.001)  # as long as a policy hook or a slow disk would take
-        if is_free:
-            with self.store.transaction() as query:
-                query("DELETE FROM effects WHERE key = ?", key)
-        return claim(self, key, call, token, on_crash)
+    async def looked(self: AsyncLedger, call: Any, handler: Handler, **options: Any) -> Any:
+        if not _is_known(self, call):
+            free.add(identify(call, self.tenant).ref)
+        return await run_async(self, call, handler, **options)
 
-    _replace(Ledger, "_claim", broken)
+    def broken(command: Any, effect: Effect | None, now: Any, seq: int) -> Step:
+        is_anothers = effect is not None and effect.status == "processing" and effect.token != command.token
+        if effect is not None and is_anothers and command.ref in free:
+            free.discard(command.ref)
+            return steps._claimed(command, effect, now)
+        return opened(command, effect, now, seq)
+
+    _replace(AsyncLedger, "run", looked)
+    _replace(steps, "_open", broken)
 
 
 def stale_head() -> None:
-    """A process trusts the head it wrote last, without comparing."""
-    append = Ledger._append
-    heads: dict[str, tuple[int, str]] = {}
+    """A process links its events to the one it wrote last itself, whatever others wrote since."""
+    write = events.effect_event
+    last: dict[str, str] = {}
 
-    def broken(self: Ledger, query: Any, run_id: str, kind: str) -> None:
-        _, head = heads.get(run_id, query("SELECT count, head FROM runs WHERE run_id = ?", run_id)[0])
-        query("UPDATE runs SET head = ? WHERE run_id = ?", head, run_id)
-        append(self, query, run_id, kind)
-        heads[run_id] = query("SELECT count, head FROM runs WHERE run_id = ?", run_id)[0]
+    def broken(*, effect: Effect, head: Head, **rest: Any) -> bytes:
+        body = write(effect=effect, head=Head(head.length, last.get(effect.run_id, head.hash)), **rest)
+        last[effect.run_id] = event_hash(body)
+        return body
 
-    _replace(Ledger, "_append", broken)
+    _replace(batch, "effect_event", broken)
 
 
-def _replace(owner: type, name: str, broken: Callable[..., Any]) -> None:
+def _is_known(ledger: Ledger | AsyncLedger, call: Any) -> bool:
+    return ledger._engine.store.look([identify(call, ledger.tenant).ref]).effects[0] is not None
+
+
+def _made_up(ledger: Ledger | AsyncLedger, call: Any) -> Any:
+    """Makes an effect that the store knows nothing of."""
+    return SimpleNamespace(key=identify(call, ledger.tenant).ref.key, attempt=1)
+
+
+def _replace(owner: Any, name: str, broken: Any) -> None:
     setattr(owner, name, broken)
 
 

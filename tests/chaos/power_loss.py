@@ -27,6 +27,8 @@ from tests.chaos.subject import Call, dump, sqlite_url
 from tests.chaos.worker import Work, perform, perform_gated
 from tests.chaos.world import Ack, Seen, Touch
 
+# What part of the disks comes from which workload. Those of a file that was just made are larger and slower.
+SHARES = {"serial": 0.45, "threads": 0.3, "checkpoints": 0.23, "open": 0.02}
 # How many different disks to try for at one moment before going on to the next.
 PER_MOMENT = 24
 
@@ -46,7 +48,7 @@ def lose_power(order: Order) -> Report:
     report = Report("power-loss", order)
     if not strace.is_available():
         raise FileNotFoundError("strace is missing or may not attach; power loss cannot be explored without it")
-    for name, share in (("serial", 0.6), ("threads", 0.35), ("large", 0.05)):
+    for name, share in SHARES.items():
         recording = record(order, name)
         wanted = max(1, int(order.points * share))
         half = (wanted + 1) // 2
@@ -66,7 +68,7 @@ def record(order: Order, name: str) -> Recording:
     """Runs one workload under strace."""
     where = order.where / f"{order.label}-power-{name}"
     folder = where / "disk"
-    url = order.bench.lay_out(folder)
+    url = order.bench.lay_out_bare(folder) if name == "open" else order.bench.lay_out(folder)
     database = folder / "ledger.db"
     before = {str(file): file.read_bytes() for file in folder.iterdir()}
     recording = Recording(folder=folder, database=database, before=before, log=where / "strace.log")
@@ -84,10 +86,11 @@ def _perform_workload(line: object, work: Work, name: str) -> None:
     if name == "threads":
         calls = tuple(Call(name=f"t{number}", run_id=f"run-{number % 3}") for number in range(12))
         perform_gated(line, replace(work, calls=calls, manner="threads"), is_traced_from_open=True)  # type: ignore[arg-type]
-    elif name == "large":
-        # Enough to fill the write-ahead log past its checkpoint while calls go on.
-        calls = tuple(Call(name=f"l{number}", run_id="run", padding=600_000) for number in range(8))
-        perform_gated(line, replace(work, calls=calls), is_traced_from_open=True)  # type: ignore[arg-type]
+    elif name == "checkpoints":
+        # The write-ahead log is copied into the database and begun anew while calls go on.
+        calls = tuple(Call(name=f"c{number}", run_id="run", padding=2000) for number in range(12))
+        terms = replace(work.terms, checkpoint_pages=10)
+        perform_gated(line, replace(work, calls=calls, terms=terms), is_traced_from_open=True)  # type: ignore[arg-type]
     else:
         # Closed and opened again in the middle: the last connection checkpoints and removes the log.
         calls = tuple(Call(name=f"s{number}", run_id=f"run-{number % 2}", fails=number == 2) for number in range(6))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import functools
 import multiprocessing
 import os
@@ -30,6 +31,10 @@ class ChildDied(Exception):
     def __init__(self, code: int | None) -> None:
         super().__init__(f"the child ended with {code}")
         self.code = code
+
+
+class ChildHangs(Exception):
+    """The child said nothing for longer than anything here may take."""
 
 
 class ChildRaised(Exception):
@@ -56,12 +61,15 @@ class Child:
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
-    def hear(self) -> Any:
-        """Waits for the next thing the child says over its line."""
+    def hear(self, patience: float = PATIENCE) -> Any:
+        """Waits for the next thing the child says over its line; raises `ChildHangs` when nothing comes."""
         try:
-            if not self.line.poll(PATIENCE):
+            if not self.line.poll(patience):
+                # Where it hangs is the finding: its threads' stacks go to standard error.
+                self.signal(signal.SIGUSR1)
+                self._process.join(1)
                 self.kill()
-                raise TimeoutError(f"child {self.pid} said nothing for {PATIENCE} s")
+                raise ChildHangs(f"child {self.pid} said nothing for {patience} s; its stacks are above")
             return self.line.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(PATIENCE)
@@ -72,9 +80,9 @@ class Child:
         with contextlib.suppress(BrokenPipeError):
             self.line.send(word)
 
-    def result(self) -> Any:
+    def result(self, patience: float = PATIENCE) -> Any:
         """Waits for what the function returned; raises `ChildDied` if the child was killed before."""
-        is_good, value = self.hear()
+        is_good, value = self.hear(patience)
         self.join()
         if not is_good:
             raise ChildRaised(value)
@@ -86,7 +94,7 @@ class Child:
         code = self._process.exitcode
         if code is None:
             self.kill()
-            raise TimeoutError(f"child {self.pid} does not end")
+            raise ChildHangs(f"child {self.pid} does not end")
         self._process.close()
         self.line.close()
         return code
@@ -142,6 +150,7 @@ def _without_line(line: Connection, function: Callable[..., Any], args: tuple[An
 
 
 def _child_main(line: Connection, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
         value = function(line, *args)
     except BaseException:

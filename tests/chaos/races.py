@@ -19,6 +19,8 @@ from tests.chaos.world import World, result_bytes
 
 PROCESSES = 8
 TASKS = 64
+# A slow machine is no violation, a hang is.
+PATIENCE = 240.0
 # Nobody crashes here, so no lease may run out, however busy the machine is.
 TERMS = Terms(lease=120.0, wait=120.0)
 
@@ -28,7 +30,10 @@ def race(order: Order) -> Report:
     report = Report("races", order)
     where = order.where / f"{order.label}-race"
     prefix = f"{order.label}-race"
-    calls = tuple(Call(name=f"{prefix}/{key}", run_id=f"{prefix}-{key % 10}") for key in range(order.points))
+    # Handlers take a while, so that rivals meet while one is at work and not only before or after.
+    calls = tuple(
+        Call(name=f"{prefix}/{key}", run_id=f"{prefix}-{key % 50}", takes=0.005) for key in range(order.points)
+    )
     url = order.bench.lay_out(where)
     work = Work(url=url, world=where / "world", calls=calls, terms=TERMS, mutant=order.mutant)
     children = [Child(_run_tasks, replace(work, calls=_shuffled(calls, number))) for number in range(PROCESSES)]
@@ -36,7 +41,7 @@ def race(order: Order) -> Report:
         child.hear()
     for child in children:
         child.tell("start")
-    answers = [answer for child in children for answer in child.result()]
+    answers = [answer for child in children for answer in child.result(PATIENCE)]
     report.points = len(calls)
     report.note("calls", len(answers))
     report.add(_unequal(answers))
@@ -53,7 +58,7 @@ def _shuffled(calls: tuple[Call, ...], seed: int) -> tuple[Call, ...]:
 def _run_tasks(line: Connection, work: Work) -> list[Answer]:
     mutants.plant(work.mutant)
     with World(work.world) as world:
-        session = Session(work.url, world, work.terms)
+        session = Session(work.url, world, work.terms, is_async=True)
         try:
             line.send("ready")
             line.recv()

@@ -1,15 +1,20 @@
-"""The only place that knows the library under test: how to open it, call it, and read its store."""
+"""The only place, beside the mutants, that knows the library under test: opens it, calls it, reads its store."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import apsw
+import psycopg
+
+import indelible
+from indelible import AsyncLedger, Effect, Ledger, ToolCall
 from indelible.errors import (
     EffectFailed,
     EffectInDoubt,
@@ -18,22 +23,33 @@ from indelible.errors import (
     OutcomeUnknown,
     ResultNotRecorded,
     StillRunning,
+    StoreError,
     StoreUnavailable,
 )
-from tests.chaos import standin
+from indelible.stores import is_postgres, sqlite_path
+from indelible.stores.postgres import PostgresStore
+from indelible.stores.sqlite import connections, schema
 from tests.chaos.oracle import StoredEffect, StoredEvent, StoreDump
-from tests.chaos.standin import AsyncLedger, Ledger, ToolCall
 from tests.chaos.world import Touch, World
 
-# Lines of these files count as kill points.
-SOURCES: tuple[str, ...] = (standin.__file__,)
+# Lines of files under this folder count as kill points.
+SOURCE = f"{Path(indelible.__file__).parent}{os.sep}"
 # Warm in the process that forks workers, so that a worker starts in milliseconds.
-PRELOAD = ["tests.chaos.worker", "apsw", "psycopg", "asyncio"]
+PRELOAD = ["tests.chaos.worker"]
 # What the record calls a result that came after the lease was lost.
-LATE_EVENT = "late_result"
+LATE_EVENT = "tool_call_late"
 
 Kind = Literal[
-    "value", "failed", "in_doubt", "running", "lease_lost", "not_recorded", "unavailable", "unknown", "foreign"
+    "value",
+    "failed",
+    "in_doubt",
+    "running",
+    "lease_lost",
+    "not_recorded",
+    "unavailable",
+    "unknown",
+    "unusable",
+    "foreign",
 ]
 _KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (EffectFailed, "failed"),
@@ -43,20 +59,26 @@ _KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (ResultNotRecorded, "not_recorded"),
     (StoreUnavailable, "unavailable"),
     (OutcomeUnknown, "unknown"),
+    (StoreError, "unusable"),
 )
 # The store let us down; what the call did is for the oracle to say.
 STORE_TROUBLE: frozenset[Kind] = frozenset({"not_recorded", "unavailable", "unknown"})
+_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One tool call of a workload; `name` is unique in the whole job and stands in the recorded arguments."""
+    """One tool call of a workload; `name` is unique in the whole job and stands in the recorded arguments.
+
+    `takes` is how long its handler is at work, in seconds, when called from a task.
+    """
 
     name: str
     run_id: str
     is_repeatable: bool = False
     fails: bool = False
     padding: int = 0
+    takes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,78 +97,95 @@ class HandlerFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How long a claim lasts without a sign of life, and how long a caller waits for another's result."""
+    """How long things last, in seconds: a claim without a sign of life, a caller's wait, a store's trying.
+
+    `checkpoint_pages` makes SQLite checkpoint more often than it would, so that short runs have some.
+    """
 
     lease: float = 5.0
     wait: float = 30.0
+    patience: float = 10.0
+    checkpoint_pages: int | None = None
 
 
 class Session:
     """Holds the library open and turns calls of the harness into calls of the library."""
 
-    def __init__(self, url: str, world: World, terms: Terms) -> None:
+    def __init__(self, url: str, world: World, terms: Terms, *, is_async: bool = False) -> None:
+        _apply(terms)
         self.world = world
         lease, wait = timedelta(seconds=terms.lease), timedelta(seconds=terms.wait)
-        self.ledger = Ledger.open(url, lease=lease, wait=wait)
+        shell: type[Ledger] | type[AsyncLedger] = AsyncLedger if is_async else Ledger
+        self._ledger = shell.open(url, lease=lease, wait=wait)
 
     def call(self, call: Call, inside: Callable[[], None] = lambda: None) -> Answer:
         """Makes the call and acknowledges its value; `inside` runs in the handler, before the world is touched."""
+
+        def handler(effect: Any) -> Any:
+            inside()
+            return self._act(call, effect)
+
+        assert isinstance(self._ledger, Ledger)
         try:
-            value = self.ledger.run(_tool_call(call), self._handler(call, inside), on_crash=_on_crash(call))
+            value = self._ledger.run(_tool_call(call), handler, on_crash="retry" if call.is_repeatable else "hold")
         except Exception as error:
             return _answer_of(call, error)
-        self.world.acknowledge(call.name, value)
-        return Answer(call=call.name, kind="value", value=value)
+        return self._acknowledged(call, value)
 
     async def call_async(self, call: Call) -> Answer:
         """Does the same through the asynchronous shell."""
+
+        async def handler(effect: Any) -> Any:
+            await asyncio.sleep(call.takes)
+            return self._act(call, effect)
+
+        assert isinstance(self._ledger, AsyncLedger)
+        on_crash: Literal["retry", "hold"] = "retry" if call.is_repeatable else "hold"
         try:
-            ledger = AsyncLedger(self.ledger)
-            value = await ledger.run(_tool_call(call), self._handler(call, lambda: None), on_crash=_on_crash(call))
+            value = await self._ledger.run(_tool_call(call), handler, on_crash=on_crash)
         except Exception as error:
             return _answer_of(call, error)
+        return self._acknowledged(call, value)
+
+    def _act(self, call: Call, effect: Any) -> Any:
+        self.world.touch(Touch(call=call.name, key=effect.key, attempt=effect.attempt))
+        if call.fails:
+            raise HandlerFailed(call.name)
+        # A new number each time, so that two executions can never look like one.
+        return {"call": call.name, "charge": os.urandom(8).hex()}
+
+    def _acknowledged(self, call: Call, value: Any) -> Answer:
         self.world.acknowledge(call.name, value)
         return Answer(call=call.name, kind="value", value=value)
 
-    def call_all(self, calls: Iterable[Call]) -> list[Answer]:
-        """Makes all calls at once, each in a task of one event loop."""
-
-        async def together() -> list[Answer]:
-            return list(await asyncio.gather(*(self.call_async(call) for call in calls)))
-
-        return asyncio.run(together())
-
-    def _handler(self, call: Call, inside: Callable[[], None]) -> Callable[[Any], Any]:
-        def handler(effect: Any) -> Any:
-            inside()
-            self.world.touch(Touch(call=call.name, key=effect.key, attempt=effect.attempt))
-            if call.fails:
-                raise HandlerFailed(call.name)
-            # A new number each time, so that two executions can never look like one.
-            return {"call": call.name, "charge": os.urandom(8).hex()}
-
-        return handler
-
     def close(self) -> None:
         """Closes the library."""
-        self.ledger.close()
+        if (closing := self._ledger.close()) is not None:
+            asyncio.run(_until_done(closing))
 
 
-def dump(url: str, runs: Iterable[str] | None = None) -> StoreDump:
+async def _until_done(closing: Awaitable[None]) -> None:
+    await closing
+
+
+def prepare(url: str) -> None:
+    """Makes the schema; a SQLite file stays small, for it is copied and rebuilt thousands of times."""
+    schema._PRESIZE_BYTES = 16_384
+    indelible.migrate(url)
+
+
+def dump(url: str, runs: Collection[str] | None = None) -> StoreDump:
     """Reads the whole store, or what belongs to some runs of it."""
-    ledger = Ledger.open(url, lease=timedelta(seconds=1), wait=timedelta(0))
-    try:
-        heads = {run_id: head for run_id, head in ledger.heads().items() if runs is None or run_id in runs}
-        effects = [_stored(effect) for effect in ledger.effects() if runs is None or effect.run_id in runs]
-        events = {run_id: [StoredEvent(seq=e.seq, body=e.body) for e in ledger.events(run_id)] for run_id in heads}
-        return StoreDump(effects=effects, events=events, heads=heads)
-    finally:
-        ledger.close()
+    heads = {run_id: head for run_id, head in _heads(url) if runs is None or run_id in runs}
+    with Ledger.open(url) as ledger:
+        effects = [effect for run_id in heads for effect in _effects(ledger, run_id)]
+        events = {run_id: list(_events(ledger, run_id)) for run_id in heads}
+    return StoreDump(effects=[_stored(effect) for effect in effects], events=events, heads=heads)
 
 
 def is_source(filename: str) -> bool:
     """Does this file belong to the library under test?"""
-    return filename.startswith(SOURCES)
+    return filename.startswith(SOURCE)
 
 
 def sqlite_url(path: Path) -> str:
@@ -154,15 +193,53 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def _stored(effect: Any) -> StoredEffect:
-    lives = effect.status == "processing" and effect.lease_until > datetime.now(UTC)
+def _apply(terms: Terms) -> None:
+    """Sets what the library leaves to its stores' constants."""
+    connections.BUSY_MS = int(terms.patience * 1000)
+    defaults = PostgresStore.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["patience"] = timedelta(seconds=terms.patience)
+    if terms.checkpoint_pages is not None:
+        connections.CHECKPOINT_PAGES = terms.checkpoint_pages
+
+
+def _heads(url: str) -> Iterable[tuple[str, tuple[int, str]]]:
+    """Reads where the runs' chains end. The library does not list runs, so this is SQL."""
+    sql = "SELECT run_id, count, head FROM runs"
+    if is_postgres(url):
+        with psycopg.connect(url) as server:
+            return [(run_id, (count, head.hex())) for run_id, count, head in server.execute(sql)]
+    file = apsw.Connection(sqlite_path(url))
+    try:
+        if not file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'runs'").fetchall():
+            return []
+        return [(run_id, (count, head.hex())) for run_id, count, head in file.execute(sql)]
+    finally:
+        file.close()
+
+
+def _effects(ledger: Ledger, run_id: str) -> Iterator[Effect]:
+    page = ledger.effects(run_id=run_id, limit=_PAGE)
+    while page:
+        yield from page
+        page = ledger.effects(run_id=run_id, limit=_PAGE, before=page[-1].id) if len(page) == _PAGE else []
+
+
+def _events(ledger: Ledger, run_id: str) -> Iterator[StoredEvent]:
+    page = ledger.events(run_id, limit=_PAGE)
+    while page:
+        yield from (StoredEvent(seq=event.seq, body=event.body) for event in page)
+        page = ledger.events(run_id, after=page[-1].seq, limit=_PAGE) if len(page) == _PAGE else []
+
+
+def _stored(effect: Effect) -> StoredEffect:
     return StoredEffect(
         call=effect.args["call"],
         key=effect.key,
         status=effect.status,
         attempt=effect.attempt,
         result=effect.detail_json if effect.status == "succeeded" else None,
-        has_live_lease=lives,
+        has_live_lease=effect.status == "processing" and not effect.is_abandoned(datetime.now(UTC)),
         is_repeatable=effect.on_crash == "retry",
     )
 
@@ -171,16 +248,12 @@ def _tool_call(call: Call) -> ToolCall:
     return ToolCall(run_id=call.run_id, tool="chaos.pay", args={"call": call.name, "padding": "x" * call.padding})
 
 
-def _on_crash(call: Call) -> str:
-    return "retry" if call.is_repeatable else "hold"
-
-
 def _answer_of(call: Call, error: Exception) -> Answer:
     words = f"{type(error).__name__}: {error}"
     for kind, name in _KINDS:
         if isinstance(error, kind):
             return Answer(call=call.name, kind=name, words=words)
-    if isinstance(error, RuntimeError | HandlerFailed) and call.fails:
+    if isinstance(error, HandlerFailed) and call.fails:
         return Answer(call=call.name, kind="failed", words=words)
     known = "" if isinstance(error, IndelibleError) else "not an error of the library: "
     return Answer(call=call.name, kind="foreign", words=known + words)

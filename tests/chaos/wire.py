@@ -17,7 +17,7 @@ _CONTROL = re.compile(
     r"\s*(begin|start\s+transaction|commit|end|rollback|abort|savepoint|release|discard|set|listen)\b", re.I
 )
 _COMMIT = re.compile(r"\s*(commit|end)\b", re.I)
-_WRITE = re.compile(r"\s*(insert|update|delete|merge|with)\b", re.I)
+_WRITE = re.compile(r"(?:\s|--.*\n)*(insert|update|delete|merge|with)\b", re.I)
 
 
 class Message(NamedTuple):
@@ -97,12 +97,17 @@ class Exchange:
     @property
     def is_own_transaction(self) -> bool:
         """Is it work outside of any transaction block, committed by its own end?"""
-        return self.status == "I" and not self.is_control
+        return self.status == "I" and not self.is_control and self.executes
+
+    @property
+    def executes(self) -> bool:
+        """Does it carry a statement out, and not only prepare one?"""
+        return any(message.kind in b"QE" for message in self.messages)
 
     @property
     def is_write(self) -> bool:
         """Does it change rows?"""
-        return bool(_WRITE.match(self.sql))
+        return bool(_WRITE.match(self.sql)) and self.executes
 
     def encode(self) -> bytes:
         """Gives the bytes for the wire."""

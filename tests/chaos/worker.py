@@ -5,6 +5,7 @@ By hand: `python -m tests.chaos.worker URL WORLD NAME [NAME …]`.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable
@@ -48,7 +49,7 @@ def perform(
     mutants.plant(work.mutant)
     with World(work.world) as world:
         before_open()
-        session = Session(work.url, world, work.terms)
+        session = open_session(work, world)
         try:
             when_open()
             return call_all(session, work)
@@ -56,15 +57,24 @@ def perform(
             session.close()
 
 
+def open_session(work: Work, world: World) -> Session:
+    """Opens the store, with the shell that the manner of calling needs."""
+    return Session(work.url, world, work.terms, is_async=work.manner == "tasks")
+
+
 def call_all(session: Session, work: Work) -> list[Answer]:
     """Makes the calls one after the other, each in a thread, or each in a task."""
     if work.manner == "tasks":
-        return session.call_all(work.calls)
+        return asyncio.run(_together(session, work))
     if work.manner == "threads":
         start = threading.Barrier(len(work.calls))
         with ThreadPoolExecutor(len(work.calls)) as threads:
             return list(threads.map(lambda call: (start.wait(), session.call(call))[1], work.calls))
     return [session.call(call) for call in work.calls]
+
+
+async def _together(session: Session, work: Work) -> list[Answer]:
+    return list(await asyncio.gather(*(session.call_async(call) for call in work.calls)))
 
 
 def perform_gated(line: Connection, work: Work, *, is_traced_from_open: bool) -> list[Answer]:
@@ -103,12 +113,6 @@ def judge(work: Work, leases_may_live: bool = False) -> list[Violation]:
 def read_store(work: Work) -> StoreDump:
     """Reads what the store has about the calls of this work."""
     return dump(work.url, work.runs)
-
-
-def open_store(url: str, mutant: str | None = None) -> None:
-    """Opens and closes a store, so that its schema is there."""
-    mutants.plant(mutant)
-    dump(url)
 
 
 def main() -> None:
