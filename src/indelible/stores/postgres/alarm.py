@@ -140,7 +140,7 @@ class NotifyAlarm:
         payloads: list[str] = []
         pgconn = self._session.connection.pgconn
         try:
-            pgconn.consume_input()
+            self._session.take_in()
             while (notice := pgconn.notifies()) is not None:
                 if notice.be_pid != self._own_pid():
                     payloads.append(notice.extra.decode())

@@ -82,9 +82,10 @@ class Session:
 
     def run(self, statement: Statement, values: Values, until: float) -> pq.abc.PGresult:
         """Carries out a statement; raises `Rejected` or `Lost`, and takes no longer than `until`."""
-        self.is_warned = False
         is_sent = False
         try:
+            self.take_in()
+            self.is_warned = False
             if statement.is_kept and not self._target.is_pooled:
                 if statement.name not in self._prepared:
                     self._prepare(statement, until)
@@ -105,17 +106,26 @@ class Session:
 
     def command(self, sql: bytes, until: float) -> None:
         """Carries out SQL that has no parameters; several statements are one transaction."""
-        self.is_warned = False
+        is_sent = False
         try:
+            self.take_in()
+            self.is_warned = False
             self._pg.send_query(sql)
+            is_sent = True
             self._answer(until)
         except Rejected:
             raise
         except BaseException as error:
             self.close()
             if isinstance(error, psycopg.OperationalError):
-                raise Lost(self._target.without_password(str(error)).strip(), may_have_run=True) from None
+                raise Lost(self._target.without_password(str(error)).strip(), may_have_run=is_sent) from None
             raise
+
+    def take_in(self) -> None:
+        """Reads what the server said unasked. If that was good-bye, it raises before anything can be in doubt."""
+        while self._poll.poll(0):
+            self._pg.consume_input()
+            self._pg.is_busy()
 
     def _prepare(self, statement: Statement, until: float) -> None:
         self._pg.send_prepare(statement.name, statement.sql)

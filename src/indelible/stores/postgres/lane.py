@@ -19,7 +19,6 @@ from indelible.core.identity import Ref
 from indelible.core.ports import Clock
 from indelible.errors import StoreUnavailable
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
-from indelible.stores.postgres.statements import SQL
 from indelible.stores.postgres.transitions import View, has_event, lock, look, write
 from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try, needs_new_connection
 from indelible.stores.postgres.work import Heads, Work
@@ -221,12 +220,11 @@ class Lane:
     def _find_sent(self, work: Work, session: Session, until: float) -> Batch | None:
         """Finds the batch that was committed although we did not hear of it, and makes sure that it stays.
 
-        That it is there does not say that the standbys have it. A commit after it that came through without a warning
-        does.
+        That it is there does not say that the standbys have it. A later commit that came through without a warning
+        does, and ours is one: the locks we took are in the server's log.
         """
         for batch in work.sent:
             if has_event(session, work.tenant, batch, until):
-                session.run(SQL["touch"], (), until)
                 session.command(COMMIT, until)
                 self._settle(work, batch, session)
                 return batch

@@ -185,10 +185,6 @@ FROM unnest(%(run_ids)s::text[]) AS wanted (run_id)
 SELECT FROM events
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = %(seq)s::bigint AND hash = %(hash)s::bytea
 
--- name: touch
--- Writes something that changes nothing: when its commit is safe, so are all commits before it.
-UPDATE ledger SET name = name
-
 -- name: heartbeat
 -- A longer lease, for the holder of the claim only. Gives a row if it is.
 UPDATE effects SET lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval

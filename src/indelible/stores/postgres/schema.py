@@ -15,7 +15,7 @@ from indelible.stores.postgres.trouble import explained
 MIGRATIONS = load_migrations(__package__)
 _MOST_SECONDS = 3600.0
 # Two migrators made the table of migrations at the same moment.
-_LOST_THE_RACE = ("23505", "42P07")
+_LOST_THE_RACE = ("23505", "42P07", "42710")
 
 
 def migrate(url: str) -> list[str]:

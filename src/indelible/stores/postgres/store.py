@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from indelible.core.commands import Answer, Command
+from indelible.core.commands import Answer, Command, InDoubt, Moved
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
@@ -80,7 +80,9 @@ class PostgresStore:
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides on what is known and writes guarded: one statement in the common case."""
         self._check_open()
-        return self._lane.apply(tenant, commands, known)
+        answers = self._lane.apply(tenant, commands, known)
+        self._ring([answer.effect for answer in answers if isinstance(answer, Moved | InDoubt)])
+        return answers
 
     def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
         """Extends the lease while the claim holds."""
@@ -115,6 +117,10 @@ class PostgresStore:
         values = rows.place_values(refs, [None] * len(refs), self._moment())
         found = self._run("look", values)
         return Seen(rows.time_from(found, 0), [rows.effect_from(found, row) for row in range(len(refs))])
+
+    def watch(self, refs: Sequence[Ref]) -> Seen:
+        """Reads the committed state of some effects; every move rings, so there is nothing to arrange."""
+        return self.look(refs)
 
     def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
         """Finds an effect by its id or the beginning of it."""
@@ -198,9 +204,9 @@ class PostgresStore:
         except (Lost, Rejected) as problem:
             raise explained(self._target, problem) from problem
 
-    def ring(self, effects: Sequence[Effect]) -> None:
+    def _ring(self, effects: Sequence[Effect]) -> None:
         """Tells other processes, soon and in one go."""
-        if self._wakeups and not self._is_closed:
+        if effects and self._wakeups and not self._is_closed:
             self._ringer.ring(effects)
 
     def _check_open(self) -> None:
