@@ -33,7 +33,7 @@ class AsyncLedger(Desk):
 
     async def run(self, call: ToolCall, handler: Handler, **options: Unpack[OptionWords]) -> Any:
         """Runs a call at most once and gives its recorded value; a repeat gets the same value without the handler."""
-        return await self._engine.drive_async(walk.run(self._prepare(call, options), self._mint), handler)
+        return await self._engine.drive_async(self._running(call, handler, options), handler)
 
     async def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
         """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""

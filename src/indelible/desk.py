@@ -23,8 +23,8 @@ from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen, Sta
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.identity import identify
 from indelible.core.ports import Clock, Filter
-from indelible.core.walk import Prepared, Request
-from indelible.engine import Engine
+from indelible.core.walk import Prepared, Request, Walk
+from indelible.engine import Engine, Handler
 from indelible.errors import BadCall, UnknownEffect
 from indelible.running import _current_run
 from indelible.stores import open_store
@@ -51,7 +51,6 @@ class Desk:
         max_result_bytes: int | None = 16 * MEBIBYTE,
         options: Options | None = None,
     ) -> None:
-        check_name("tenant", tenant)
         self._engine = engine
         self._mint = engine.mint
         self._actor = actor
@@ -81,11 +80,13 @@ class Desk:
         here hold for every call that its tool or the call itself does not tell otherwise.
         """
         own = Options(**options)
-        engine = Engine(open_store(url, clock=clock, wakeups=wakeups))
+        agent = Actor(actor, "agent") if isinstance(actor, str) else actor
+        check_name("tenant", tenant)
+        check_name("actor", agent.id)
         return cls(
-            engine,
+            Engine(open_store(url, clock=clock, wakeups=wakeups)),
             tenant=tenant,
-            actor=Actor(actor, "agent") if isinstance(actor, str) else actor,
+            actor=agent,
             max_args_bytes=max_args_bytes,
             max_result_bytes=max_result_bytes,
             options=own,
@@ -129,6 +130,12 @@ class Desk:
         self._tools[tool.name] = tool
         self._usual_handling.pop(tool.name, None)
 
+    def _running(self, call: ToolCall, handler: Handler, words: OptionWords) -> Walk:
+        """Gives the walk of a call; what cannot be called is refused before anything is claimed."""
+        if not callable(handler):
+            raise BadCall(f"{call.tool}: the handler is {handler!r}, which cannot be called; pass a function")
+        return walk.run(self._prepare(call, words), self._mint)
+
     def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
         return Prepared(
             call=call,
@@ -157,6 +164,8 @@ class Desk:
     # Walks that need more than one line
 
     def _commit(self, claim: Claim, outcome: Outcome) -> Generator[Request, Any, Any]:
+        if not isinstance(outcome, Succeeded | Failed):
+            raise BadCall(f"commit with Succeeded(value) or Failed(error), not {outcome!r}")
         if isinstance(outcome, Succeeded):
             return (yield from walk.finish_with_value(claim, outcome.value, self._max_result_bytes, self._mint))
         return (yield from walk._finish(claim, outcome, walk.outcome_json(outcome), self._mint))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -21,7 +21,7 @@ from indelible.core.walk import AwaitChange, Invoke, Pause, Probe, Raised, Reque
 from indelible.errors import BadCall, IndelibleError, LeaseLost
 from indelible.heartbeats import Heartbeats
 from indelible.mint import SystemMint
-from indelible.running import RunningEffect, _current
+from indelible.running import RunningEffect, _current, in_own_thread
 from indelible.waiting import Waiting
 from indelible.writer import Writer
 
@@ -35,12 +35,8 @@ class Engine:
         self.store = store
         self.mint = SystemMint()
         self.waiting = Waiting(store)
-        self.writer = Writer(store, self._publish)
+        self.writer = Writer(store, self.waiting.publish)
         self.heartbeats = Heartbeats(store.heartbeat)
-
-    def _publish(self, effects: Sequence[Effect]) -> None:
-        self.waiting.publish(effects)
-        self.store.ring(effects)
 
     def close(self) -> None:
         """Finishes what is under way and gives everything back."""
@@ -97,7 +93,7 @@ class Engine:
             else:
                 report = self._in_thread(claim, running, errand.handler, handling.timeout)
         if isinstance(report, Raised):
-            running.roll_back()
+            running.give_up()
         return report
 
     def _is_still_ours(self, claim: Claim, lease: timedelta) -> bool:
@@ -165,7 +161,7 @@ class Engine:
 
     async def _submit(self, command: Command, known: Effect | None, errand: _Errand) -> Answer:
         if errand.holds_transaction:
-            answer = await asyncio.to_thread(errand.settle_inside, command)
+            answer = await in_own_thread(errand.settle_inside, command)
             if answer is not None:
                 self._publish_settled(answer)
                 return answer
@@ -223,27 +219,29 @@ class Engine:
             finally:
                 _current.reset(token)
         if isinstance(report, Raised):
-            running.roll_back()
+            running.give_up()
         return report
 
     async def _enter_async(self, claim: Claim, running: RunningEffect, handler: Handler) -> Any:
         """Enters a handler from a task: a coroutine function here, any other function in a thread of its own."""
         if _is_coroutine_function(handler):
             return await handler(running)
-        body = asyncio.get_running_loop().run_in_executor(None, copy_context().run, _report, lambda: handler(running))
+        is_awaited = True
+
+        def body() -> Returned | Raised:
+            report = _report(lambda: handler(running))
+            if not is_awaited:
+                self.keep_late(claim, report)
+            return report
+
         try:
-            report = await asyncio.shield(body)
+            report = await in_own_thread(body)
         except asyncio.CancelledError:
-            # The thread cannot be stopped. What it still reports is kept as a late result.
-            body.add_done_callback(lambda done: self._keep_late_async(claim, done))
+            is_awaited = False  # the thread cannot be stopped; what it still reports is kept as a late result
             raise
         if isinstance(report, Raised):
             raise report.error
         return await report.value if inspect.isawaitable(report.value) else report.value
-
-    def _keep_late_async(self, claim: Claim, done: asyncio.Future[Returned | Raised]) -> None:
-        if not done.cancelled():
-            threading.Thread(target=self.keep_late, args=(claim, done.result()), daemon=True).start()
 
     # Both
 
@@ -263,7 +261,7 @@ class Engine:
 
     def _publish_settled(self, answer: Answer) -> None:
         if isinstance(answer, Moved):
-            self._publish([answer.effect])
+            self.waiting.publish([answer.effect])
 
 
 class _Errand:
@@ -281,7 +279,7 @@ class _Errand:
         return self._handler
 
     def enter(self, claim: Claim, store: Store) -> RunningEffect:
-        self._running = RunningEffect(claim, store)
+        self._running = RunningEffect(claim, store, is_async=_is_coroutine_function(self.handler))
         return self._running
 
     @property
@@ -293,7 +291,7 @@ class _Errand:
         if self._running is None or not self._running.holds_transaction:
             return None
         if not isinstance(command, Finish):
-            self._running.roll_back()
+            self._running.give_up()
             return None
         answer = self._running.settle_inside(command)
         return answer if isinstance(answer, Moved) else None
@@ -392,5 +390,5 @@ def _finish_coroutine(value: Any) -> Any:
 async def _in_own_time(function: Callable[[Effect], Any], effect: Effect) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(effect)
-    value = await asyncio.to_thread(function, effect)
+    value = await in_own_thread(function, effect)
     return await value if inspect.isawaitable(value) else value

@@ -49,8 +49,10 @@ class Heartbeats:
             self._kept.pop(claim.token, None)
 
     def _run(self) -> None:
-        while not self._is_closed:
+        while True:
             with self._changed:
+                if self._is_closed:
+                    return
                 self._wakes_at = min((due for due, _, _ in self._kept.values()), default=float("inf"))
                 pause = self._wakes_at - time.monotonic()
                 if pause > 0:

@@ -30,7 +30,7 @@ class Ledger(Desk):
 
     def run(self, call: ToolCall, handler: Handler, **options: Unpack[OptionWords]) -> Any:
         """Runs a call at most once and gives its recorded value; a repeat gets the same value without the handler."""
-        return self._engine.drive(walk.run(self._prepare(call, options), self._mint), handler)
+        return self._engine.drive(self._running(call, handler, options), handler)
 
     def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
         """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from indelible.core.commands import Answer, Command
 from indelible.core.effects import Claim, Effect
 from indelible.core.ports import Store, Transaction
 from indelible.errors import BadCall
+
+Result = TypeVar("Result")
 
 _current: ContextVar[RunningEffect | None] = ContextVar("indelible_effect", default=None)
 _current_run: ContextVar[str | None] = ContextVar("indelible_run", default=None)
@@ -25,9 +29,11 @@ def current_effect() -> RunningEffect | None:
 class RunningEffect:
     """Is the effect as its handler sees it: the recorded arguments, the key to pass on, the fence."""
 
-    __slots__ = ("_args", "_effect", "_requests", "_store", "_transaction")
+    __slots__ = ("_args", "_effect", "_is_async", "_is_over", "_requests", "_store", "_transaction")
 
-    def __init__(self, claim: Claim, store: Store) -> None:
+    def __init__(self, claim: Claim, store: Store, *, is_async: bool) -> None:
+        self._is_async = is_async
+        self._is_over = False
         self._effect = claim.effect
         self._store = store
         self._args: dict[str, Any] | None = None
@@ -94,7 +100,9 @@ class RunningEffect:
         """
         if self._transaction is not None:
             raise BadCall(f"{self.tool}: a handler has one transaction; do everything inside it")
-        self._transaction = HandlersTransaction(self._store, self.tenant)
+        if self._is_over:
+            raise BadCall(f"{self.tool}: this attempt is over; what its handler does now cannot be part of the effect")
+        self._transaction = HandlersTransaction(self._store, self.tenant, is_async=self._is_async)
         return self._transaction
 
     @property
@@ -104,13 +112,13 @@ class RunningEffect:
 
     def settle_inside(self, command: Command) -> Answer | None:
         """Settles in the handler's transaction; None when there is none, or the settlement did not hold."""
-        transaction, self._transaction = self._transaction, None
-        return None if transaction is None else transaction.settle(command)
+        return None if self._transaction is None else self._transaction.settle(command)
 
-    def roll_back(self) -> None:
-        """Undoes what the handler wrote in its transaction."""
+    def give_up(self) -> None:
+        """Ends the attempt: what the handler wrote in its transaction is undone, and it gets no other."""
+        self._is_over = True
         if self._transaction is not None:
-            self._transaction.roll_back()
+            self._transaction.give_up()
 
     def next_request_key(self) -> str:
         """Gives the idempotency key of the next request this handler sends: its key, then its key with a number.
@@ -122,11 +130,18 @@ class RunningEffect:
 
 
 class HandlersTransaction:
-    """Stays open when its block ends well, until the effect is settled in it."""
+    """Stays open when its block ends well, until the effect is settled in it.
 
-    def __init__(self, store: Store, tenant: str) -> None:
+    Beginning can take long, for others may hold the database. Whoever gives up meanwhile leaves a note, and the one who
+    waits undoes the transaction as soon as it has begun: nothing stays locked.
+    """
+
+    def __init__(self, store: Store, tenant: str, *, is_async: bool) -> None:
         self._scope: AbstractContextManager[Transaction] = store.transaction(tenant)
         self._inner: Transaction | None = None
+        self._is_async = is_async
+        self._is_given_up = False
+        self._lock = threading.Lock()
 
     @property
     def is_open(self) -> bool:
@@ -134,46 +149,99 @@ class HandlersTransaction:
         return self._inner is not None
 
     def __enter__(self) -> Any:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._begin()
-        raise BadCall("in an asynchronous handler write: async with effect.transaction() as connection")
+        if self._is_async and _is_in_loop():  # waiting here for the database would stop whoever holds it
+            raise BadCall("in an asynchronous handler write: async with effect.transaction() as connection")
+        return self._begin()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is not None:
-            self.roll_back()
+            self.give_up()
 
     async def __aenter__(self) -> Any:
-        return await asyncio.to_thread(self._begin)
+        try:
+            return await in_own_thread(self._begin)
+        except asyncio.CancelledError:
+            self.give_up()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         if error is not None:
-            self.roll_back()
+            self.give_up()
 
     def _begin(self) -> Any:
-        self._inner = self._scope.__enter__()
-        return self._inner.connection
+        inner = self._scope.__enter__()
+        with self._lock:
+            if not self._is_given_up:
+                self._inner = inner
+                return inner.connection
+        self._scope.__exit__(None, None, None)
+        raise BadCall("this attempt is over; what its handler does now cannot be part of the effect")
 
     def settle(self, command: Command) -> Answer | None:
-        """Settles the effect and commits; None when this transaction was rolled back before."""
-        if self._inner is None:
+        """Settles the effect and commits; None when this transaction was given up before."""
+        inner = self._taken()
+        if inner is None:
             return None
         try:
-            return self._inner.settle(command)
+            return inner.settle(command)
         finally:
-            self._end()
+            self._scope.__exit__(None, None, None)
 
-    def roll_back(self) -> None:
-        """Undoes everything, if it is open."""
-        if self._inner is not None:
-            try:
-                self._inner.rollback()
-            finally:
-                self._end()
+    def give_up(self) -> None:
+        """Undoes everything, now or as soon as it has begun."""
+        if self._taken() is not None:
+            self._scope.__exit__(None, None, None)
 
-    def _end(self) -> None:
-        self._inner = None
-        self._scope.__exit__(None, None, None)
+    def _taken(self) -> Transaction | None:
+        with self._lock:
+            self._is_given_up = True
+            inner, self._inner = self._inner, None
+            return inner
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def in_own_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Runs a blocking function in a thread of its own: a shared pool may be full of threads that wait for this one."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Result] = loop.create_future()
+    context = copy_context()
+
+    def body() -> None:
+        try:
+            value = context.run(function, *arguments)
+        except BaseException as error:
+            _tell(loop, _fail_unless_done, done, error)
+        else:
+            _tell(loop, _set_unless_done, done, value)
+
+    threading.Thread(target=body, name="indelible-handler", daemon=True).start()
+    return await done
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(callback, *arguments)
+    except RuntimeError:  # the loop was closed; nobody waits there any more
+        return
+
+
+def _set_unless_done(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail_unless_done(future: asyncio.Future[Any], error: BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):  # a future cannot carry it
+        error = RuntimeError(f"raised StopIteration: {error}")
+    future.set_exception(error)

@@ -139,7 +139,7 @@ class Waiting:
         if not refs:
             return pause
         try:
-            seen = self._store.look(refs)
+            seen = self._store.watch(refs)
         except StoreError:
             return LOOK_AT_LEAST_EVERY  # the store is down: whoever waits does so until its own time is up
         with self._lock:

@@ -21,9 +21,9 @@ import apsw
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
-from indelible.cli.chain import Broken, Intact, altered_payloads, check_chain
 from indelible.cli.demo_agent import AMOUNT, OTHER_AMOUNT, read_lines
 from indelible.cli.demo_proofs import BEFORE, INSIDE, Death, Proof, Seen, judge
+from indelible.core.chain import Broken, Intact, altered_payloads, check_chain
 from indelible.core.events import event_hash
 
 PATIENCE = 20.0  # seconds that one process may take; on an idle machine it takes a fifth of one

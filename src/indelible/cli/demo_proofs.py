@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from indelible import Effect, Event
-from indelible.cli.chain import Broken, Intact
+from indelible.core.chain import Broken, Intact
 
 INSIDE, BEFORE = "order-123", "order-456"  # the run whose process dies inside the handler, and the other
 REFUND, MAIL = "stripe.refund", "email.send"

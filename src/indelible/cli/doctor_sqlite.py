@@ -160,7 +160,6 @@ def check_durability(ledger: Ledger) -> Iterator[Check]:
     with store_behind(ledger).transaction(ledger.tenant) as transaction:
         mode = str(transaction.connection.pragma("journal_mode")).upper()
         level = int(transaction.connection.pragma("synchronous"))
-        transaction.rollback()
     said = f"journal mode {mode}, synchronous {['OFF', 'NORMAL', 'FULL', 'EXTRA'][level]}"
     is_safe_mode = mode in ("TRUNCATE", "PERSIST") or (
         mode == "WAL" and tuple(map(int, apsw.sqlite_lib_version().split("."))) >= SAFE_FOR_WAL

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from indelible import Effect, Event, Ledger
 from indelible.cli.behind import store_behind
-from indelible.cli.chain import altered_payloads
 from indelible.cli.events import read_run
 from indelible.cli.opening import Where
 from indelible.cli.show import (
@@ -24,6 +23,7 @@ from indelible.cli.show import (
     timestamp,
     visible,
 )
+from indelible.core.chain import altered_payloads
 from indelible.core.events import Payload
 
 # Shown above the history already, or of no use to a reader.

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from indelible import Event, Ledger
-from indelible.cli.chain import Broken, Intact, check_chain
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.show import count, say_json, table, timestamp, visible
+from indelible.core.chain import Broken, Intact, check_chain
 from indelible.core.events import NO_EVENTS, Head
 from indelible.errors import BadCall
 

@@ -64,8 +64,6 @@ class Transaction(Protocol):
         for any other answer or error.
         """
 
-    def rollback(self) -> None: ...
-
 
 class Store(Protocol):
     """Keeps effects, runs' heads, events and payloads. It holds no rules: `core.batch.decide` decides.
@@ -85,12 +83,18 @@ class Store(Protocol):
 
         MUST decide every command with `core.batch.decide`, on a state that nobody changed before the commit.
         MUST write all of it or nothing. MUST NOT return before it is durable. MUST give, after a commit whose outcome
-        got lost, the answers of what was really committed. `known` holds the states the callers saw last; a store MAY
-        decide on them first if it guards the write.
+        got lost, the answers of what was really committed. Afterwards it rings the alarms of those who watch.
+        `known` holds the states the callers saw last; a store MAY decide on them first if it guards the write.
         """
 
     def look(self, refs: Sequence[Ref]) -> Seen:
         """MUST give the committed state of each effect, None where there is none, and the store's time."""
+
+    def watch(self, refs: Sequence[Ref]) -> Seen:
+        """Does what `look` does, and sees to it that moves of these effects by other processes ring the alarm.
+
+        An alarm MAY get lost, for waiting callers also look at times.
+        """
 
     def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
         """MUST extend the lease only while the claim's token, attempt and processing status hold; says whether."""
@@ -118,9 +122,6 @@ class Store(Protocol):
 
     def alarm(self) -> Alarm | None:
         """Gives a fresh alarm for changes by other processes, or None when there is no such thing here."""
-
-    def ring(self, effects: Sequence[Effect]) -> None:
-        """Tells other processes that these effects changed; may lose some, for waiting callers also look at times."""
 
     def close(self) -> None:
         """Gives everything back; MAY be called twice."""

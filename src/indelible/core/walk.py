@@ -33,6 +33,7 @@ from indelible.core.commands import (
     NoSuchEffect,
     Open,
     Relinquish,
+    Reopen,
     Replayed,
     ReplayedFailure,
     Settle,
@@ -310,9 +311,13 @@ def _give_up(claim: Claim, status: Any, error: BaseException, mint: Mint) -> Gen
 def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Generator[Request, Any, Effect]:
     """Asks the tool's probe about an effect in doubt, and settles it if the probe knows."""
     report: Returned | Raised = yield Probe(effect, reconcile)
+    actor = Actor(f"probe of {effect.tool}", "system")
     if isinstance(report, Raised):
         if report.is_interruption:
             raise report.error
+        if isinstance(report.error, NothingHappened):
+            reason = encode(_safe_text(f"the probe says that nothing happened: {_said_by(report.error)}"))
+            return (yield from _take(Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason), effect))
         raise EffectInDoubt(
             f"{effect.tool}: {effect.id} is in doubt and its probe raised {report.error!r}; mend it, or settle by hand",
             effect=effect,
@@ -322,27 +327,34 @@ def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Gen
         return effect
     if not isinstance(outcome, Succeeded | Failed):
         raise BadCall(f"{effect.tool}: reconcile must return Succeeded(value), Failed(error) or None, not {outcome!r}")
+    return (yield from _take(_settling(effect, outcome, mint.stamp(actor), "probe"), effect))
+
+
+def _take(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
+    """Carries out what a probe found; when somebody else settled the effect first, that is as good."""
     try:
-        actor = Actor(f"probe of {effect.tool}", "system")
-        return (yield from settle(effect, outcome, mint, actor=actor, evidence="probe"))
+        return (yield from carry_out(command, effect))
     except IllegalMove as illegal:
         if illegal.effect is None or not illegal.effect.is_settled:
             raise
-        return illegal.effect  # somebody else found out first
+        return illegal.effect
 
 
 def settle(
     effect: Effect, outcome: Outcome, mint: Mint, *, actor: Actor, evidence: str
 ) -> Generator[Request, Any, Effect]:
-    """Settles an effect in doubt on the word of a person or a probe."""
-    command = Settle(
+    """Settles an effect in doubt on a person's word."""
+    return (yield from carry_out(_settling(effect, outcome, mint.stamp(actor), evidence), effect))
+
+
+def _settling(effect: Effect, outcome: Outcome, stamp: Stamp, evidence: str) -> Settle:
+    return Settle(
         ref=effect.ref,
-        stamp=mint.stamp(actor),
+        stamp=stamp,
         status="succeeded" if isinstance(outcome, Succeeded) else "failed",
         detail_json=outcome_json(outcome),
         evidence_json=encode(evidence, root="evidence"),
     )
-    return (yield from carry_out(command, effect))
 
 
 def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:

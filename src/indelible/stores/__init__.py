@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from indelible.core.ports import Clock, Store
 from indelible.errors import Misconfigured
@@ -39,8 +39,19 @@ def migrate(url: str | None = None) -> list[str]:
 
         apply: Callable[[str], list[str]] = postgres.migrate
         return apply(address)
-    open_store(address).close()  # SQLite migrates itself when it is opened
-    return []
+    from indelible.stores.sqlite import SqliteStore
+
+    store = SqliteStore(sqlite_path(address))  # it migrates itself when it is opened
+    store.close()
+    return store.applied_migrations
+
+
+def durability(url: str) -> dict[str, Any]:
+    """Tells what a PostgreSQL server's commits survive, and the grade of that."""
+    from indelible.stores import postgres
+
+    report: dict[str, Any] = postgres.durability(url)
+    return report
 
 
 def is_postgres(address: str) -> bool:

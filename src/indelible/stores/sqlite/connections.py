@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +22,7 @@ SAFE_FOR_WAL = (3, 51, 3)
 BUSY_MS = 10_000
 # A page that many commits touch is copied into the database once per checkpoint, so few checkpoints are cheap.
 CHECKPOINT_PAGES = 4000
+_LOOK_AGAIN = 0.0002
 
 
 def is_safe_for_wal(version: str = "") -> bool:
@@ -30,6 +32,9 @@ def is_safe_for_wal(version: str = "") -> bool:
 
 def connect(path: str, *, is_memory: bool) -> apsw.Connection:
     """Opens a connection on which a commit is on the disk before it returns."""
+    if not is_memory:
+        # The ledger holds arguments and results: made for its owner alone. SQLite gives its other files the same mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | (apsw.SQLITE_OPEN_URI if is_memory else 0)
     connection = apsw.Connection(path, flags=flags)
     connection.set_busy_timeout(BUSY_MS)
@@ -44,22 +49,42 @@ def connect(path: str, *, is_memory: bool) -> apsw.Connection:
 
 
 class WriteLock:
-    """Lets one writer in at a time: threads by a lock, processes by a file, where waiting is fair and costs nothing."""
+    """Lets one writer in at a time: threads by a lock, processes by a file."""
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, path: str | None, address: str) -> None:
         self._threads = threading.Lock()
+        self._address = address
         self._file: int | None = None
         if path is not None and fcntl is not None:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def __enter__(self) -> None:
-        self._threads.acquire()
-        if self._file is not None:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX)
-            except BaseException:
-                self._threads.release()
-                raise
+        ends = time.monotonic() + BUSY_MS / 1000
+        if not self._threads.acquire(timeout=BUSY_MS / 1000):
+            raise self._too_long()
+        try:
+            while not self._has_file_lock():
+                if time.monotonic() > ends:
+                    raise self._too_long()
+                time.sleep(_LOOK_AGAIN)
+        except BaseException:
+            self._threads.release()
+            raise
+
+    def _has_file_lock(self) -> bool:
+        if self._file is None:
+            return True
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _too_long(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self._address} has been locked for {BUSY_MS // 1000} s, perhaps by a handler inside "
+            "effect.transaction() or by a process that was stopped; let it end, then call again"
+        )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._file is not None:
@@ -87,6 +112,10 @@ class Explained:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, apsw.Error):
             raise _in_our_words(self._address, error) from error
+        if isinstance(error, OSError):
+            raise StoreUnavailable(
+                f"{self._address}: {error}; check that the folder exists and is yours to write"
+            ) from error
 
 
 def _in_our_words(address: str, error: apsw.Error) -> StoreError:

@@ -7,6 +7,7 @@ from typing import Any
 
 from indelible.core.effects import Effect
 from indelible.core.events import Event, Payload
+from indelible.core.identity import Ref
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -22,6 +23,11 @@ def micros(at: datetime) -> int:
 def moment(number: int) -> datetime:
     """Gives the moment so many microseconds after 1970."""
     return _EPOCH + timedelta(microseconds=number)
+
+
+def place(ref: Ref) -> tuple[str, str, bytes]:
+    """Gives the columns that locate an effect."""
+    return (ref.tenant, ref.scope, bytes.fromhex(ref.key))
 
 
 def effect_from(row: Row) -> Effect:

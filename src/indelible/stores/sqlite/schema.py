@@ -20,10 +20,13 @@ CREATE TABLE IF NOT EXISTS migrations (
 _PRESIZE_BYTES = 4 * 1024 * 1024
 
 
-def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> None:
-    """Applies what is missing, in one transaction; a file from a newer version is left alone."""
-    if _applied(connection) == len(MIGRATIONS):
-        return
+def is_current(connection: apsw.Connection) -> bool:
+    """Has this file every migration? Raises when it has more than we know."""
+    return _applied(connection) == len(MIGRATIONS)
+
+
+def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> list[str]:
+    """Applies what is missing, in one transaction, and gives its names; a file from a newer version is left alone."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(_MIGRATIONS_TABLE)
@@ -41,6 +44,7 @@ def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> N
         raise
     if done == 0 and not is_memory:
         _presize(connection)
+    return [f"{migration.number:04}_{migration.name}" for migration in MIGRATIONS[done:]]
 
 
 def _applied(connection: apsw.Connection) -> int:

@@ -13,23 +13,19 @@ from typing import Any
 
 import apsw
 
-from indelible.core.batch import Batch, decide
-from indelible.core.commands import Answer, Command, Moved, Open
+from indelible.core.batch import Batch
+from indelible.core.commands import Answer, Command
 from indelible.core.effects import Claim, Effect
-from indelible.core.events import Event, Head, Payload, Provenance
+from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
 from indelible.core.ports import Alarm, Clock, Filter, Seen
 from indelible.errors import BadCall
-from indelible.stores.named_sql import load_queries
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
-from indelible.stores.sqlite.bulk import execute_rows, select_rows
 from indelible.stores.sqlite.connections import Explained, WriteLock, connect, folder_of
-from indelible.stores.sqlite.schema import migrate
-
-SQL = load_queries(__package__)
-_MOST_HEADS = 10_000
-DETAIL_FIELDS = {"succeeded": "result", "failed": "error"}
+from indelible.stores.sqlite.pen import SQL, Pen, Refused, guessed, read_effect, read_effects
+from indelible.stores.sqlite.schema import is_current, migrate
+from indelible.stores.sqlite.transaction import SqliteTransaction
 
 
 class SystemClock:
@@ -38,10 +34,6 @@ class SystemClock:
     def now(self) -> datetime:
         """Gives the moment, aware and in UTC."""
         return datetime.now(UTC)
-
-
-class _Refused(Exception):
-    """An effect was not as it was thought to be; look, and decide again."""
 
 
 class SqliteStore:
@@ -67,17 +59,21 @@ class SqliteStore:
         """Opens everything that belongs to this process."""
         self._pid = os.getpid()
         self._reading = threading.Lock()
-        self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock")
         with self._explained:
-            self._writer = connect(self._path, is_memory=self._is_memory)
-            with self._writing:
-                migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
-            self._reader = connect(self._path, is_memory=self._is_memory)
+            self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock", self.address)
+            self._writer = self._connection()
+            self.applied_migrations: list[str] = []
+            if not is_current(self._writer):
+                with self._writing:
+                    self.applied_migrations = migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
+            self._pen = Pen(self._writer, self._clock)
+            self._reader = self._connection()
             self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
-        self._heads: dict[tuple[str, str], Head] = {}
-        self._heads_version: object = None
-        self._wake_file = self._open_wake_file() if self._wakeups else None
+            self._wake_file = self._open_wake_file() if self._wakeups else None
         self._writer_id = uuid.uuid4().hex
+
+    def _connection(self) -> apsw.Connection:
+        return connect(self._path, is_memory=self._is_memory)
 
     def _open_wake_file(self) -> int:
         return os.open(f"{self._path}-wake", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -98,85 +94,38 @@ class SqliteStore:
         self._check_process()
         with self._explained, self._writing:
             try:
-                return self._transact(tenant, commands, lambda: _guessed(commands, known)).answers
-            except (_Refused, apsw.ConstraintError):
-                return self._transact(tenant, commands, lambda: self._read_effects(commands)).answers
+                batch = self._transact(tenant, commands, lambda: guessed(commands, known))
+            except (Refused, apsw.ConstraintError):
+                batch = self._transact(tenant, commands, lambda: read_effects(self._writer, commands))
+        self._ring(batch)
+        return batch.answers
 
     def _transact(
         self, tenant: str, commands: Sequence[Command], effects: Callable[[], dict[Ref, Effect | None]]
     ) -> Batch:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            batch = self._decide_and_write(tenant, commands, effects())
+            batch = self._pen.write(tenant, commands, effects(), self._provenance(tenant))
             self._writer.execute("ROLLBACK" if batch.is_empty else "COMMIT")
         except BaseException:
             self._abandon()
             raise
-        self._remember(tenant, batch)
+        self._pen.remember(tenant, batch)
         return batch
 
     def _abandon(self) -> None:
         """Ends a transaction that went wrong; a connection that cannot even do that is replaced."""
-        self._heads.clear()
+        self._pen.forget()
         try:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
         except apsw.Error:
             self._writer.close(True)
-            self._writer = connect(self._path, is_memory=self._is_memory)
+            self._writer = self._connection()
+            self._pen = Pen(self._writer, self._clock)
 
-    def _read_effects(self, commands: Sequence[Command]) -> dict[Ref, Effect | None]:
-        return {ref: _effect(self._writer, ref) for ref in {command.ref for command in commands}}
-
-    def _decide_and_write(self, tenant: str, commands: Sequence[Command], effects: dict[Ref, Effect | None]) -> Batch:
-        runs = {effect.run_id for effect in effects.values() if effect is not None}
-        runs.update(command.run_id for command in commands if isinstance(command, Open))
-        by = Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
-        batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by)
-        self._write(tenant, batch)
-        return batch
-
-    def _heads_of(self, tenant: str, runs: set[str]) -> dict[str, Head]:
-        """Gives the ends of runs' chains: as we wrote them last, if no other connection has written since."""
-        version = self._writer.execute(SQL["data_version"]).get
-        if version != self._heads_version or len(self._heads) > _MOST_HEADS:
-            self._heads.clear()
-            self._heads_version = version
-        heads = {run: head for run in runs if (head := self._heads.get((tenant, run))) is not None}
-        unknown = [(tenant, run) for run in runs if run not in heads]
-        for run, count, head in select_rows(self._writer, SQL["heads_of"], unknown):
-            heads[run] = Head(count, head.hex())
-        return heads
-
-    def _remember(self, tenant: str, batch: Batch) -> None:
-        for run, (_, head) in batch.heads.items():
-            self._heads[tenant, run] = head
-
-    def _write(self, tenant: str, batch: Batch) -> None:
-        """Writes a batch's rows; raises `_Refused` when an effect was not as it was thought to be."""
-        events = [(event, bytes.fromhex(event.hash)) for event in batch.events]
-        if batch.moved:
-            moves = [rows.move_row(before, after) for before, after in batch.moved.values()]
-            if execute_rows(self._writer, SQL["update_effects"], moves) != len(moves):
-                raise _Refused
-        execute_rows(self._writer, SQL["insert_effects"], [rows.effect_row(effect) for effect in batch.opened.values()])
-        execute_rows(
-            self._writer,
-            SQL["put_heads"],
-            [(tenant, run, head.length, bytes.fromhex(head.hash)) for run, (_, head) in batch.heads.items()],
-        )
-        execute_rows(
-            self._writer,
-            SQL["insert_events"],
-            [
-                (tenant, event.run_id, event.seq, event.effect_id, event.type, hash_, event.body)
-                for event, hash_ in events
-            ],
-        )
-        execute_rows(self._writer, SQL["insert_payloads"], [(tenant, *payload) for payload in batch.payloads])
-        execute_rows(
-            self._writer, SQL["insert_pending"], [(tenant, event.run_id, event.seq, hash_) for event, hash_ in events]
-        )
+    def _provenance(self, tenant: str) -> Provenance:
+        return Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
 
     def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
         """Extends the lease while the claim holds."""
@@ -185,7 +134,7 @@ class SqliteStore:
         until = rows.micros(self._clock.now() + lease)
         with self._explained, self._writing:
             self._writer.execute(
-                SQL["heartbeat"], (until, *_place(effect.ref), bytes.fromhex(effect.token), effect.attempt)
+                SQL["heartbeat"], (until, *rows.place(effect.ref), bytes.fromhex(effect.token), effect.attempt)
             )
             return self._writer.changes() == 1
 
@@ -193,21 +142,30 @@ class SqliteStore:
     def transaction(self, tenant: str) -> Iterator[SqliteTransaction]:
         """Opens a transaction for a handler; while it is open, nobody else can write to this file."""
         self._check_process()
-        with self._explained, self._writing:
-            self._writer.execute("BEGIN IMMEDIATE")
-            transaction = SqliteTransaction(self, self._writer, tenant)
-            try:
-                yield transaction
-            finally:
-                self._abandon()
+        transaction = SqliteTransaction(
+            self._writing,
+            self._connection,
+            lambda connection: Pen(connection, self._clock),
+            self._explained,
+            self._provenance(tenant),
+            tenant,
+        )
+        try:
+            yield transaction
+        finally:
+            transaction.close()
 
     # Reading
+
+    def watch(self, refs: Sequence[Ref]) -> Seen:
+        """Reads the committed state of some effects; every write rings here, so there is nothing to arrange."""
+        return self.look(refs)
 
     def look(self, refs: Sequence[Ref]) -> Seen:
         """Reads the committed state of some effects."""
         self._check_process()
         with self._explained, self._reading:
-            return Seen(self._clock.now(), [_effect(self._reader, ref) for ref in refs])
+            return Seen(self._clock.now(), [read_effect(self._reader, ref) for ref in refs])
 
     def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
         """Finds an effect by its id or the beginning of it."""
@@ -234,7 +192,7 @@ class SqliteStore:
         with self._explained, self._reading:
             places: list[Any] = self._reader.execute(SQL[query], parameters).fetchall()
             tenant = parameters["tenant"] if isinstance(parameters, dict) else parameters[0]
-            effects = [_effect(self._reader, Ref(str(tenant), scope, key.hex())) for scope, key in places]
+            effects = [read_effect(self._reader, Ref(str(tenant), scope, key.hex())) for scope, key in places]
         return [effect for effect in effects if effect is not None]
 
     def effects(self, tenant: str, selected: Filter) -> list[Effect]:
@@ -276,9 +234,9 @@ class SqliteStore:
         self._check_process()
         return None if self._wake_file is None else open_alarm(f"{self._path}-wake")
 
-    def ring(self, effects: Sequence[Effect]) -> None:
-        """Touches the wake file."""
-        if self._wake_file is not None and effects:
+    def _ring(self, batch: Batch) -> None:
+        """Touches the wake file, if anybody can have waited for what was written."""
+        if self._wake_file is not None and batch.moved:
             os.pwrite(self._wake_file, b"!", 0)
 
     def close(self) -> None:
@@ -295,56 +253,3 @@ class SqliteStore:
 
 
 _INHERITED: list[object] = []
-
-
-class SqliteTransaction:
-    """Is a handler's own transaction: `connection` is an `apsw.Connection`."""
-
-    def __init__(self, store: SqliteStore, connection: apsw.Connection, tenant: str) -> None:
-        self.connection = connection
-        self._store = store
-        self._tenant = tenant
-
-    def settle(self, command: Command) -> Answer:
-        """Settles the effect and commits both, or rolls both back."""
-        with self._store._explained:
-            batch = self._store._decide_and_write(self._tenant, [command], self._store._read_effects([command]))
-            answer = batch.answers[0]
-            if isinstance(answer, Moved):
-                self.connection.execute("COMMIT")
-                self._store._remember(self._tenant, batch)
-            else:
-                self.rollback()
-        return answer
-
-    def rollback(self) -> None:
-        """Undoes what the handler wrote."""
-        self._store._abandon()
-
-
-def _guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict[Ref, Effect | None]:
-    """Gives the likely states: as their callers saw them last, and new where nobody has seen any.
-
-    The write checks it: a key that is taken and a state that has moved on are both refused.
-    """
-    effects: dict[Ref, Effect | None] = {}
-    for command, seen in zip(commands, known, strict=True):
-        if seen is None and not isinstance(command, Open):
-            raise _Refused
-        effects.setdefault(command.ref, seen)
-    return effects
-
-
-def _place(ref: Ref) -> tuple[str, str, bytes]:
-    return (ref.tenant, ref.scope, bytes.fromhex(ref.key))
-
-
-def _effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
-    """Reads an effect, and its payloads only if there is one: a new call is the common case."""
-    row = connection.execute(SQL["effect_at"], _place(ref)).fetchone()
-    if row is None:
-        return None
-    found = connection.execute(SQL["payloads_of"], (ref.tenant, row[4], row[15], row[16])).fetchall()
-    values = {(seq, field): value for seq, field, value in found}
-    detail = values.get((row[16], DETAIL_FIELDS.get(row[10], "reason")))
-    return rows.effect_from((*row, values.get((row[15], "args")), detail))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indelible import Event, Ledger, ToolCall
-from indelible.cli.chain import Broken, Intact, check_chain
+from indelible.core.chain import Broken, Intact, check_chain
 from indelible.core.events import NO_EVENTS, Head, event_hash
 
 

@@ -1,0 +1,118 @@
+"""Writes decided batches on one SQLite connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from indelible.core.batch import Batch, decide
+from indelible.core.commands import Command, Open
+from indelible.core.effects import Effect
+from indelible.core.events import Head, Provenance
+from indelible.core.identity import Ref
+from indelible.core.ports import Clock
+from indelible.stores.named_sql import load_queries
+from indelible.stores.sqlite import rows
+from indelible.stores.sqlite.bulk import execute_rows, select_rows
+
+SQL = load_queries(__package__)
+_DETAIL_FIELDS = {"succeeded": "result", "failed": "error"}
+_MOST_HEADS = 10_000
+
+
+class Refused(Exception):
+    """An effect was not as it was thought to be; look, and decide again."""
+
+
+class Pen:
+    """Decides and writes inside a transaction that its caller began, and remembers the heads it wrote last."""
+
+    def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._heads: dict[tuple[str, str], Head] = {}
+        self._heads_version: object = None
+
+    def write(
+        self, tenant: str, commands: Sequence[Command], effects: dict[Ref, Effect | None], by: Provenance
+    ) -> Batch:
+        """Decides commands on these states and writes what follows; raises `Refused` when a state was another."""
+        runs = {effect.run_id for effect in effects.values() if effect is not None}
+        runs.update(command.run_id for command in commands if isinstance(command, Open))
+        batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by)
+        if not batch.is_empty:
+            self._write(tenant, batch)
+        return batch
+
+    def remember(self, tenant: str, batch: Batch) -> None:
+        """Notes the heads that a committed batch left."""
+        for run, (_, head) in batch.heads.items():
+            self._heads[tenant, run] = head
+
+    def forget(self) -> None:
+        """Notes that what was written did not stay."""
+        self._heads.clear()
+
+    def _heads_of(self, tenant: str, runs: set[str]) -> dict[str, Head]:
+        """Gives the ends of runs' chains: as we wrote them last, if no other connection has written since."""
+        version = self._connection.execute(SQL["data_version"]).get
+        if version != self._heads_version or len(self._heads) > _MOST_HEADS:
+            self._heads.clear()
+            self._heads_version = version
+        heads = {run: head for run in runs if (head := self._heads.get((tenant, run))) is not None}
+        unknown = [(tenant, run) for run in runs if run not in heads]
+        for run, count, head in select_rows(self._connection, SQL["heads_of"], unknown):
+            heads[run] = Head(count, head.hex())
+        return heads
+
+    def _write(self, tenant: str, batch: Batch) -> None:
+        connection = self._connection
+        if batch.moved:
+            moves = [rows.move_row(before, after) for before, after in batch.moved.values()]
+            if execute_rows(connection, SQL["update_effects"], moves) != len(moves):
+                raise Refused
+        execute_rows(connection, SQL["insert_effects"], [rows.effect_row(effect) for effect in batch.opened.values()])
+        heads = [(tenant, run, head.length, bytes.fromhex(head.hash)) for run, (_, head) in batch.heads.items()]
+        execute_rows(connection, SQL["put_heads"], heads)
+        events = [(event, bytes.fromhex(event.hash)) for event in batch.events]
+        execute_rows(
+            connection,
+            SQL["insert_events"],
+            [
+                (tenant, event.run_id, event.seq, event.effect_id, event.type, hash_, event.body)
+                for event, hash_ in events
+            ],
+        )
+        execute_rows(connection, SQL["insert_payloads"], [(tenant, *payload) for payload in batch.payloads])
+        pending = [(tenant, event.run_id, event.seq, hash_) for event, hash_ in events]
+        execute_rows(connection, SQL["insert_pending"], pending)
+
+
+def guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict[Ref, Effect | None]:
+    """Gives the likely states: as their callers saw them last, and new where nobody has seen any.
+
+    The write checks it: a key that is taken and a state that has moved on are both refused.
+    """
+    effects: dict[Ref, Effect | None] = {}
+    for command, seen in zip(commands, known, strict=True):
+        if seen is None and not isinstance(command, Open):
+            raise Refused
+        effects.setdefault(command.ref, seen)
+    return effects
+
+
+def read_effects(connection: apsw.Connection, commands: Sequence[Command]) -> dict[Ref, Effect | None]:
+    """Gives the states as they are."""
+    return {ref: read_effect(connection, ref) for ref in {command.ref for command in commands}}
+
+
+def read_effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
+    """Reads an effect, and its payloads only if there is one: a new call is the common case."""
+    row = connection.execute(SQL["effect_at"], rows.place(ref)).fetchone()
+    if row is None:
+        return None
+    found = connection.execute(SQL["payloads_of"], (ref.tenant, row[4], row[15], row[16])).fetchall()
+    values = {(seq, field): value for seq, field, value in found}
+    detail = values.get((row[16], _DETAIL_FIELDS.get(row[10], "reason")))
+    return rows.effect_from((*row, values.get((row[15], "args")), detail))

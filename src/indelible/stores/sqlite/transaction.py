@@ -1,0 +1,74 @@
+"""A handler's own transaction: what it writes and the settlement of its effect are one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import apsw
+
+from indelible.core.commands import Answer, Command, Moved
+from indelible.core.events import Provenance
+from indelible.errors import BadCall
+from indelible.stores.sqlite.connections import Explained, WriteLock
+from indelible.stores.sqlite.pen import Pen, read_effects
+
+# Gone when the transaction ends, so it tells whether the handler kept to this one.
+_MARK = "indelible"
+
+
+class SqliteTransaction:
+    """Is a handler's own transaction: `connection` is an `apsw.Connection`, open until the effect is settled.
+
+    It holds the file's write lock from its first moment, so nobody else can write meanwhile.
+    """
+
+    def __init__(
+        self,
+        lock: WriteLock,
+        connect: Callable[[], apsw.Connection],
+        make_pen: Callable[[apsw.Connection], Pen],
+        explained: Explained,
+        by: Provenance,
+        tenant: str,
+    ) -> None:
+        self._by = by
+        self._tenant = tenant
+        self._explained = explained
+        with ExitStack() as stack:
+            stack.enter_context(explained)
+            stack.enter_context(lock)
+            self.connection = connect()
+            stack.callback(self.connection.close, True)
+            self.connection.execute("BEGIN IMMEDIATE")
+            self.connection.execute(f"SAVEPOINT {_MARK}")
+            self._pen = make_pen(self.connection)
+            self._undo = stack.pop_all()
+
+    def settle(self, command: Command) -> Answer:
+        """Settles the effect and commits both, or rolls both back: what a lost claim wrote must not stay."""
+        with self._explained:
+            self._check_same_transaction()
+            batch = self._pen.write(self._tenant, [command], read_effects(self.connection, [command]), self._by)
+            answer = batch.answers[0]
+            self.connection.execute("COMMIT" if isinstance(answer, Moved) else "ROLLBACK")
+        return answer
+
+    def _check_same_transaction(self) -> None:
+        try:
+            self.connection.execute(f"RELEASE {_MARK}")
+        except apsw.SQLError:
+            raise BadCall(
+                "the handler ended the transaction that effect.transaction() gave it, so the effect could not be "
+                "settled in it; leave COMMIT and ROLLBACK to the ledger"
+            ) from None
+
+    def close(self) -> None:
+        """Undoes what is not committed and closes the connection, also while the handler still uses it."""
+        while True:
+            try:
+                self.connection.close(True)
+                break
+            except apsw.ThreadingViolationError:  # an abandoned handler is inside a statement: end that first
+                self.connection.interrupt()
+        self._undo.close()
