@@ -13,7 +13,7 @@ from indelible.core.effects import Actor, Claim, Effect, Outcome, Status
 from indelible.core.events import Event
 from indelible.desk import Desk
 from indelible.engine import Handler
-from indelible.errors import EffectInDoubt, LeaseLost
+from indelible.errors import BadCall, EffectInDoubt, LeaseLost
 
 
 class AsyncLedger(Desk):
@@ -84,17 +84,17 @@ class AsyncLedger(Desk):
         for effect in await asyncio.to_thread(self._engine.store.abandoned, self.tenant, limit):
             try:
                 seen.append(await self._engine.drive_async(self._reconcile_one(effect)))
-            except EffectInDoubt:  # its probe raised; the others still get theirs
+            except (BadCall, EffectInDoubt):  # its probe raised or talked nonsense; the others still get theirs
                 seen.append(await self._found(effect.id))
         return seen
 
     async def get_effect(self, effect_id: str) -> Effect | None:
         """Gives the effect with this id, or the only one whose id begins so."""
-        return await asyncio.to_thread(self._engine.store.get_effect, self.tenant, effect_id)
+        return await asyncio.to_thread(self._get_effect, effect_id)
 
     async def find_by_key(self, key: str, *, scope: str | None = None) -> Effect | None:
         """Gives the effect with this key; naming its scope (usually the run) spares reading all effects."""
-        return await asyncio.to_thread(self._engine.store.find_by_key, self.tenant, key, scope)
+        return await asyncio.to_thread(self._find_by_key, key, scope)
 
     async def effects(
         self,
@@ -112,7 +112,7 @@ class AsyncLedger(Desk):
 
     async def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
         """Lists a run's events in their order; pass the last one's number as `after` for the next page."""
-        return await asyncio.to_thread(self._engine.store.events, self.tenant, run_id, after, limit)
+        return await asyncio.to_thread(self._events, run_id, after, limit)
 
     async def _found(self, effect: str | Effect) -> Effect:
         return await asyncio.to_thread(self._find, effect)

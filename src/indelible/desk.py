@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Unpack, get_args
 from indelible.core import walk
 from indelible.core.calls import (
     DEFAULT_TENANT,
+    SIDE_EFFECTS,
     Handling,
     Options,
     OptionWords,
@@ -21,6 +22,7 @@ from indelible.core.calls import (
 from indelible.core.canonical import encode
 from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen, Stamp
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
+from indelible.core.events import Event
 from indelible.core.identity import identify
 from indelible.core.ports import Clock, Filter
 from indelible.core.walk import Prepared, Request, Walk
@@ -82,7 +84,6 @@ class Desk:
         own = Options(**options)
         agent = Actor(actor, "agent") if isinstance(actor, str) else actor
         check_name("tenant", tenant)
-        check_name("actor", agent.id)
         return cls(
             Engine(open_store(url, clock=clock, wakeups=wakeups)),
             tenant=tenant,
@@ -166,6 +167,7 @@ class Desk:
     def _commit(self, claim: Claim, outcome: Outcome) -> Generator[Request, Any, Any]:
         if not isinstance(outcome, Succeeded | Failed):
             raise BadCall(f"commit with Succeeded(value) or Failed(error), not {outcome!r}")
+        self._own(claim.effect)
         if isinstance(outcome, Succeeded):
             return (yield from walk.finish_with_value(claim, outcome.value, self._max_result_bytes, self._mint))
         return (yield from walk._finish(claim, outcome, walk.outcome_json(outcome), self._mint))
@@ -210,24 +212,43 @@ class Desk:
         if effect.status == "processing":
             effect = yield from walk.carry_out(Expire(ref=effect.ref, stamp=self._mint.stamp(SYSTEM)), effect)
         tool = self._tools.get(effect.tool)
-        reconcile = None if tool is None else tool.options.over(self._options).reconcile
+        reconcile = (self._options if tool is None else tool.options.over(self._options)).reconcile
         if effect.status != "in_doubt" or reconcile is None:
             return effect
         return (yield from walk.probe(effect, reconcile, self._mint))
 
     # Reading
 
+    def _get_effect(self, effect_id: str) -> Effect | None:
+        check_name("effect id", effect_id)
+        return self._engine.store.get_effect(self.tenant, effect_id)
+
+    def _find_by_key(self, key: str, scope: str | None) -> Effect | None:
+        if not is_key(key):
+            raise BadCall(f"{key!r} is no key; a key has {_KEY_DIGITS} hexadecimal digits")
+        return self._engine.store.find_by_key(self.tenant, key, scope)
+
+    def _events(self, run_id: str, after: int, limit: int) -> list[Event]:
+        check_name("run_id", run_id)
+        check_limit(limit)
+        return self._engine.store.events(self.tenant, run_id, after, limit)
+
     def _find(self, name: str | Effect) -> Effect:
         """Finds an effect by its id, the beginning of its id, or its key; raises when there is none."""
         if isinstance(name, Effect):
-            return name
-        store = self._engine.store
-        found = store.find_by_key(self.tenant, name, None) if is_key(name) else store.get_effect(self.tenant, name)
+            return self._own(name)
+        found = self._find_by_key(name, None) if is_key(name) else self._get_effect(name)
         if found is None:
             raise UnknownEffect(
                 f"no effect of tenant {self.tenant!r} has the id or key {name}; see: indelible effects list"
             )
         return found
+
+    def _own(self, effect: Effect) -> Effect:
+        """Gives an effect back if it is this tenant's; to all others it does not exist."""
+        if effect.tenant != self.tenant:
+            raise UnknownEffect(f"no effect of tenant {self.tenant!r} has the id {effect.id}")
+        return effect
 
     def _filter(
         self,
@@ -240,9 +261,16 @@ class Desk:
     ) -> Filter:
         if status is not None and status not in get_args(Status):
             raise BadCall(f"status={status!r}: choose one of {', '.join(get_args(Status))}")
-        if limit < 1:
-            raise BadCall(f"limit={limit}: ask for one or more")
+        if side_effect is not None and side_effect not in SIDE_EFFECTS:
+            raise BadCall(f"side_effect={side_effect!r}: choose one of {', '.join(SIDE_EFFECTS)}")
+        check_limit(limit)
         return Filter(status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit)
+
+
+def check_limit(limit: int) -> None:
+    """Raises `BadCall` unless a page of so many makes sense."""
+    if limit < 1:
+        raise BadCall(f"limit={limit}: ask for one or more")
 
 
 def is_key(name: str) -> bool:
@@ -251,6 +279,4 @@ def is_key(name: str) -> bool:
 
 
 def _person(by: Actor | str) -> Actor:
-    actor = Actor(by) if isinstance(by, str) else by
-    check_name("by", actor.id)
-    return actor
+    return Actor(by) if isinstance(by, str) else by

@@ -21,7 +21,7 @@ from indelible.core.walk import AwaitChange, Invoke, Pause, Probe, Raised, Reque
 from indelible.errors import BadCall, IndelibleError, LeaseLost
 from indelible.heartbeats import Heartbeats
 from indelible.mint import SystemMint
-from indelible.running import RunningEffect, _current, in_own_thread
+from indelible.running import RunningEffect, _current, in_own_thread, set_unless_done, tell_loop
 from indelible.waiting import Waiting
 from indelible.writer import Writer
 
@@ -173,29 +173,25 @@ class Engine:
         try:
             return await slot.future
         except asyncio.CancelledError:
-            if slot.future.cancelled():  # the answer is still to come, and needs a place to go to
-                slot.future = asyncio.get_running_loop().create_future()
             if isinstance(command, Open):
                 # The claim may still be granted to a task that is gone: give it back, nothing was entered.
-                slot.future.add_done_callback(self._return_claim)
-            else:
+                self.writer.leave(slot, self._return_claim)
+            elif slot.future.cancelled():
                 # A report of what already happened must not get lost: wait for it, then go on being cancelled.
+                slot.future = asyncio.get_running_loop().create_future()
                 await asyncio.wait([slot.future])
             raise
 
-    def _return_claim(self, future: asyncio.Future[Answer]) -> None:
-        if future.cancelled() or future.exception() is not None:
-            return
-        answer = future.result()
+    def _return_claim(self, answer: Answer) -> None:
         if isinstance(answer, Claimed):
-            self.writer.post(_nothing_entered(answer.claim, self.mint), answer.claim.effect)
+            self.writer.hand_in(_nothing_entered(answer.claim, self.mint), answer.claim.effect)
 
     async def _wait_async(self, effect: Effect, most: timedelta) -> Effect | None:
         loop = asyncio.get_running_loop()
         moved: asyncio.Future[Effect] = loop.create_future()
 
         def waker(newest: Effect) -> None:
-            loop.call_soon_threadsafe(_set_once, moved, newest)
+            tell_loop(loop, set_unless_done, moved, newest)
 
         self.waiting.add(effect, waker)
         try:
@@ -299,7 +295,7 @@ class _Errand:
 
 def _refuse_inside_transaction(store: Store) -> None:
     running = _current.get()
-    if running is not None and running.holds_transaction and running._store is store:
+    if running is not None and running.holds_transaction and running._store.address == store.address:
         raise BadCall(
             f"{running.tool} is inside effect.transaction(): the ledger cannot be called until it has ended; make the "
             "other call before it, or in a handler of its own"
@@ -310,11 +306,6 @@ def _value_or_raise(end: Any) -> Any:
     if isinstance(end, Raised):
         raise end.error
     return end
-
-
-def _set_once(future: asyncio.Future[Effect], effect: Effect) -> None:
-    if not future.done():
-        future.set_result(effect)
 
 
 def _nothing_entered(claim: Claim, mint: SystemMint) -> Relinquish:
@@ -353,7 +344,7 @@ async def _report_async(body: Awaitable[Any]) -> Returned | Raised:
 async def _report_in_time(body: Awaitable[Any], most: timedelta, claim: Claim) -> Returned | Raised:
     async with asyncio.timeout(most.total_seconds()) as limit:
         report = await _report_async(body)  # the limit's cancellation ends here, as a report
-    if limit.expired():
+    if limit.expired() and isinstance(report, Raised):  # what a handler returned in spite of its limit is known
         return Raised(TimeoutError(f"{claim.effect.tool} did not return within {most}"), is_interruption=True)
     return report
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from datetime import timedelta
 
 from indelible.core.effects import Claim
 from indelible.errors import StoreError
+from indelible.forks import after_fork
 
 # A lease outlives two lost heartbeats.
 BEATS_PER_LEASE = 3
@@ -21,9 +21,9 @@ class Heartbeats:
     def __init__(self, beat: Callable[[Claim, timedelta], bool]) -> None:
         self._beat = beat
         self._start()
+        after_fork(self._start)
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._changed = threading.Condition()
         self._kept: dict[str, tuple[float, Claim, timedelta]] = {}
         self._wakes_at = float("inf")
@@ -32,8 +32,6 @@ class Heartbeats:
 
     def keep(self, claim: Claim, lease: timedelta) -> None:
         """Begins to keep a claim alive."""
-        if os.getpid() != self._pid:
-            self._start()
         due = time.monotonic() + lease.total_seconds() / BEATS_PER_LEASE
         with self._changed:
             self._kept[claim.token] = (due, claim, lease)
@@ -81,5 +79,5 @@ class Heartbeats:
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-        if self._thread is not None and os.getpid() == self._pid:
+        if self._thread is not None:
             self._thread.join()

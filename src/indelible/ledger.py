@@ -12,7 +12,7 @@ from indelible.core.effects import Actor, Claim, Effect, Outcome, Status
 from indelible.core.events import Event
 from indelible.desk import Desk
 from indelible.engine import Handler
-from indelible.errors import EffectInDoubt, LeaseLost
+from indelible.errors import BadCall, EffectInDoubt, LeaseLost
 
 
 class Ledger(Desk):
@@ -78,17 +78,17 @@ class Ledger(Desk):
         for effect in self._engine.store.abandoned(self.tenant, limit):
             try:
                 seen.append(self._engine.drive(self._reconcile_one(effect)))
-            except EffectInDoubt:  # its probe raised; the others still get theirs
+            except (BadCall, EffectInDoubt):  # its probe raised or talked nonsense; the others still get theirs
                 seen.append(self._find(effect.id))
         return seen
 
     def get_effect(self, effect_id: str) -> Effect | None:
         """Gives the effect with this id, or the only one whose id begins so."""
-        return self._engine.store.get_effect(self.tenant, effect_id)
+        return self._get_effect(effect_id)
 
     def find_by_key(self, key: str, *, scope: str | None = None) -> Effect | None:
         """Gives the effect with this key; naming its scope (usually the run) spares reading all effects."""
-        return self._engine.store.find_by_key(self.tenant, key, scope)
+        return self._find_by_key(key, scope)
 
     def effects(
         self,
@@ -105,4 +105,4 @@ class Ledger(Desk):
 
     def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
         """Lists a run's events in their order; pass the last one's number as `after` for the next page."""
-        return self._engine.store.events(self.tenant, run_id, after, limit)
+        return self._events(run_id, after, limit)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from datetime import UTC, datetime
 
 from indelible.core.commands import Stamp
 from indelible.core.effects import Actor
+from indelible.forks import after_fork
 
 _SALTS = 96  # three committed values are the most that one event has
 _AT_ONCE = 8192
@@ -22,10 +22,10 @@ class SystemMint:
         self._lock = threading.Lock()
         self._drawn = b""
         self._used = 0
-        _MINTS.add(self)
+        after_fork(self._forget)
 
-    def forget(self) -> None:
-        """Drops what was drawn."""
+    def _forget(self) -> None:
+        """Drops what was drawn: a forked child must never use its parent's."""
         self._lock = threading.Lock()
         self._drawn = b""
 
@@ -50,15 +50,3 @@ class SystemMint:
     def token(self) -> str:
         """Gives a secret that nobody can guess."""
         return self._random(16).hex()
-
-
-_MINTS: weakref.WeakSet[SystemMint] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for mint in _MINTS:
-        mint.forget()
-
-
-# A forked child must never use what its parent has drawn.
-os.register_at_fork(after_in_child=_forget_all)

@@ -219,22 +219,24 @@ async def in_own_thread(function: Callable[..., Result], *arguments: Any) -> Res
         try:
             value = context.run(function, *arguments)
         except BaseException as error:
-            _tell(loop, _fail_unless_done, done, error)
+            tell_loop(loop, _fail_unless_done, done, error)
         else:
-            _tell(loop, _set_unless_done, done, value)
+            tell_loop(loop, set_unless_done, done, value)
 
     threading.Thread(target=body, name="indelible-handler", daemon=True).start()
     return await done
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
+def tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
+    """Calls back in a loop's own thread, if the loop still runs."""
     try:
         loop.call_soon_threadsafe(callback, *arguments)
     except RuntimeError:  # the loop was closed; nobody waits there any more
         return
 
 
-def _set_unless_done(future: asyncio.Future[Any], value: Any) -> None:
+def set_unless_done(future: asyncio.Future[Any], value: Any) -> None:
+    """Gives a future its value, if somebody still waits for it."""
     if not future.done():
         future.set_result(value)
 

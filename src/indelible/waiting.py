@@ -16,6 +16,7 @@ from indelible.core.effects import Effect
 from indelible.core.identity import Ref
 from indelible.core.ports import Alarm, Store
 from indelible.errors import StoreError
+from indelible.forks import after_fork
 
 LOOK_AT_LEAST_EVERY = timedelta(seconds=1)
 # Without an alarm we can only look: often where looking is cheap, seldom where it is a round trip.
@@ -31,9 +32,9 @@ class Waiting:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._start()
+        after_fork(self._start)
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._wakers: dict[Ref, dict[Waker, Effect]] = {}
         self._unseen: set[Ref] = set()
@@ -43,8 +44,6 @@ class Waiting:
 
     def add(self, effect: Effect, waker: Waker) -> None:
         """Calls `waker` once with the effect's newest state, when that is another than the one given."""
-        if os.getpid() != self._pid:
-            self._start()
         with self._lock:
             self._wakers.setdefault(effect.ref, {})[waker] = effect
             # It may have moved before we came; somebody has to look once.
@@ -117,12 +116,15 @@ class Waiting:
     def _sleep(self, alarm: Alarm | None, pause: timedelta) -> set[str] | None:
         """Sleeps until something may have happened; gives the keys that changed, None meaning any."""
         assert self._bell is not None
-        sources: list[int | Alarm] = [self._bell[0], *([alarm] if alarm is not None else [])]
-        timeout = pause.total_seconds() if self._wakers else None
-        ready, _, _ = select.select(sources, [], [], timeout)
+        ears = select.poll()  # not `select`, which cannot hear descriptors above 1023
+        ears.register(self._bell[0], select.POLLIN)
+        alarm_fd = -1 if alarm is None else alarm.fileno()
+        if alarm_fd >= 0:
+            ears.register(alarm_fd, select.POLLIN)
+        ready = {fd for fd, _ in ears.poll(pause.total_seconds() * 1000 if self._wakers else None)}
         if self._bell[0] in ready:
             os.read(self._bell[0], 65536)
-        if alarm is not None and alarm in ready:
+        if alarm is not None and alarm_fd in ready:
             return alarm.drain()
         return set() if ready else None
 
@@ -159,7 +161,7 @@ class Waiting:
         """Stops the thread."""
         self._is_closed = True
         thread, bell = self._thread, self._bell
-        if thread is not None and bell is not None and os.getpid() == self._pid:
+        if thread is not None and bell is not None:
             self._ring_bell()
             thread.join()
             self._bell = None

@@ -8,7 +8,6 @@ disk never blocks their loop and cancelling a task cannot cut a write in half.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from indelible.core.effects import Effect
 from indelible.core.ports import Store
 from indelible.core.steps import next_step
 from indelible.errors import StoreError, StoreUnavailable
+from indelible.forks import after_fork
 
 MOST_AT_ONCE = 256
 
@@ -26,7 +26,7 @@ MOST_AT_ONCE = 256
 class Slot:
     """Holds one caller's command until it is answered."""
 
-    __slots__ = ("_done", "answer", "command", "error", "future", "known", "loop")
+    __slots__ = ("_done", "answer", "command", "error", "future", "if_unwanted", "known", "loop")
 
     def __init__(self, command: Command, known: Effect | None) -> None:
         self.command = command
@@ -34,6 +34,7 @@ class Slot:
         is_usable = known is None or known.status != "processing" or isinstance(command, Finish | Relinquish)
         self.known = known if is_usable else None
         self.answer: Answer | None = None
+        self.if_unwanted: Callable[[Answer], None] | None = None
         self.error: BaseException | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Answer] | None = None
@@ -66,9 +67,9 @@ class Writer:
         self._store = store
         self._publish = publish
         self._start()
+        after_fork(self._start)
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._queue: deque[Slot] = deque()
         self._busy = threading.Lock()
         self._work: SimpleQueue[None] = SimpleQueue()
@@ -88,6 +89,17 @@ class Writer:
         else:
             slot.wait()
         return slot.result()
+
+    def leave(self, slot: Slot, if_unwanted: Callable[[Answer], None]) -> None:
+        """Notes that nobody waits for a slot's answer any more; `if_unwanted` gets it, perhaps twice, in any thread."""
+        slot.if_unwanted = if_unwanted
+        if slot.answer is not None:
+            if_unwanted(slot.answer)
+
+    def hand_in(self, command: Command, known: Effect | None = None) -> None:
+        """Queues a command whose answer nobody waits for."""
+        self._append(Slot(command, known))
+        self._wake_thread()
 
     def post(self, command: Command, known: Effect | None = None) -> Slot:
         """Queues a command for the writer's thread; the slot's future gets the answer, in the running loop.
@@ -116,8 +128,6 @@ class Writer:
         return step.answer if step.change is None else None
 
     def _append(self, slot: Slot) -> None:
-        if os.getpid() != self._pid:
-            self._start()  # a forked child has neither the parent's thread nor its callers
         if self._is_closed:
             raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")
         self._queue.append(slot)
@@ -181,6 +191,8 @@ class Writer:
             return
         for slot, answer in zip(slots, answers, strict=True):
             slot.answer = answer
+            if slot.if_unwanted is not None:
+                slot.if_unwanted(answer)
         ended = [
             answer.effect
             for command, answer in zip(commands, answers, strict=True)
@@ -208,10 +220,12 @@ class Writer:
     def close(self) -> None:
         """Finishes what is queued and stops the thread."""
         self._is_closed = True
-        thread = self._thread
-        if thread is not None and os.getpid() == self._pid:
+        if self._thread is not None:
             self._work.put(None)
-            thread.join()
+            self._thread.join()
+        with self._busy:  # somebody may be writing in a thread of its own
+            while self._queue:
+                self._write_batch(None)
 
 
 def _copy_of(error: StoreError) -> StoreError:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import indelible
 from indelible import AsyncLedger, Ledger, RunningEffect, ToolCall
@@ -30,10 +31,12 @@ class Shell:
     def __init__(self, kind: str, url: str) -> None:
         self.kind = kind
         self.url = url
+        self.tenant = f"tenant-{uuid4().hex[:8]}"
         self._opened: list[Driver] = []
 
     def open(self, **options: Any) -> Driver:
-        """Opens another ledger on the same store."""
+        """Opens another ledger on the same store, for the same tenant if none is named."""
+        options.setdefault("tenant", self.tenant)
         driver: Driver = (
             BlockingDriver(self.url, options) if self.kind == "blocking" else AsyncDriver(self.url, options)
         )

@@ -80,7 +80,7 @@ def test_a_handler_over_its_time_limit_leaves_doubt_at_once_and_its_result_is_ke
     if ledger.kind == "blocking":  # a coroutine is stopped, a thread cannot be
         eventually(lambda: "tool_call_late" in types_of(ledger))
         late = ledger.events("order-1")[-1]
-        (kept,) = ledger.engine.store.payloads("default", "order-1", [late.seq])
+        (kept,) = ledger.engine.store.payloads(ledger.tenant, "order-1", [late.seq])
         assert (kept.field, kept.value) == ("late_result", b'"after all"')
     assert ledger.effects()[0].status == "in_doubt", "a late result informs; it does not settle"
     assert gate.entries == 1
@@ -183,7 +183,6 @@ def test_a_time_limit_of_the_callers_own_leaves_doubt(ready_url: str) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.xfail(reason="what the handler returned is dropped", strict=True)
 def test_the_result_of_a_coroutine_that_finished_in_spite_of_its_time_limit_is_kept(ready_url: str) -> None:
     async def handler(effect: RunningEffect) -> str:
         try:
@@ -251,7 +250,6 @@ def test_a_long_handler_is_kept_alive_without_its_help(ready_url: str) -> None:
         assert call.result(PATIENCE) == "at last"
 
 
-@pytest.mark.xfail(reason="a heartbeat with the ledger's lease shortens a longer one", strict=True)
 def test_a_heartbeat_never_shortens_a_lease(ledger: Driver) -> None:
     claim = ledger.begin(charge(), lease=timedelta(hours=1)).claim
     before = ledger.get_effect(claim.effect.id).lease_until
@@ -490,7 +488,6 @@ def test_reconcile_goes_on_when_a_probe_raises(ledger: Driver, clock: FakeClock)
     assert seen == {1: "in_doubt", 2: "succeeded"}
 
 
-@pytest.mark.xfail(reason="one wrong answer of a probe ends the whole round", strict=True)
 @pytest.mark.parametrize("answer", ["yes", Succeeded(object())])
 def test_reconcile_goes_on_when_a_probe_answers_nonsense(ledger: Driver, clock: FakeClock, answer: Any) -> None:
     @ledger.tool("charge", reconcile=lambda effect: answer if effect.args["amount"] == 1 else Succeeded("found"))
@@ -503,7 +500,6 @@ def test_reconcile_goes_on_when_a_probe_answers_nonsense(ledger: Driver, clock: 
     assert seen == {1: "in_doubt", 2: "succeeded"}
 
 
-@pytest.mark.xfail(reason="the ledger's own probe is passed over", strict=True)
 def test_reconcile_asks_the_ledgers_own_probe_where_the_tool_has_none(shell: Shell, clock: FakeClock) -> None:
     ledger = shell.open(clock=clock, reconcile=lambda effect: Succeeded("found"))
     assert isinstance(ledger.begin(charge()), Claimed)
@@ -552,7 +548,7 @@ def test_a_late_success_never_overwrites_the_one_who_took_over(ledger: Driver, c
     assert ledger.run(charge(), Count()) == "second"
     late = ledger.events("order-1")[-1]
     assert (late.type, late.read()["status"]) == ("tool_call_late", "succeeded")
-    (kept,) = ledger.engine.store.payloads("default", "order-1", [late.seq])
+    (kept,) = ledger.engine.store.payloads(ledger.tenant, "order-1", [late.seq])
     assert (kept.field, kept.value) == ("late_result", b'"first"')
 
 

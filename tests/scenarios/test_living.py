@@ -155,7 +155,6 @@ def test_a_task_cancelled_while_its_claim_is_written_gives_it_back(ready_url: st
     assert handler.entries == 0
 
 
-@pytest.mark.xfail(reason="with its loop gone nobody gives the claim back", strict=True)
 def test_a_task_cancelled_at_the_end_of_its_loop_gives_its_claim_back(ready_url: str) -> None:
     ledger = AsyncLedger.open(ready_url)
     held = HeldStore(ledger)
@@ -217,7 +216,6 @@ def test_a_task_cancelled_while_it_waits_leaves_the_winner_alone(ready_url: str)
     asyncio.run(scenario())
 
 
-@pytest.mark.xfail(reason="its waker raises in the winner's thread, after the commit", strict=True)
 def test_a_loop_that_was_closed_with_a_waiting_task_harms_nobody(ready_url: str) -> None:
     ledger = Ledger.open(ready_url)
     gate = Gate("fine")
@@ -301,7 +299,6 @@ def test_a_ledger_opened_before_a_fork_works_in_parent_and_child(ready_url: str)
         assert len(writers) == 2, "parent and child are two writers"
 
 
-@pytest.mark.xfail(reason="a lock that another thread held at the fork is never released", strict=True)
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_forked_while_the_ledger_is_busy_works(ready_url: str) -> None:
     """At the moment of the fork other threads hold every lock there is; in the child nobody will release them."""
@@ -377,7 +374,6 @@ def test_a_ledger_is_closed_at_the_end_of_its_block(ready_url: str) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.xfail(reason="the heartbeats' thread may miss that it is to end", run=False)
 def test_a_ledger_closed_at_once_ends_at_once() -> None:
     """A short program runs one call and ends: the thread that keeps leases has hardly begun by then."""
 
@@ -397,7 +393,6 @@ def test_a_ledger_closed_at_once_ends_at_once() -> None:
     in_thread(many).result(PATIENCE)
 
 
-@pytest.mark.xfail(reason="sqlite: the writing connection is closed under the writer", strict=False)
 def test_closing_waits_for_what_is_being_written(ready_url: str) -> None:
     ledger = Ledger.open(ready_url)
     store: Any = ledger._engine.store

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import apsw
 import psycopg
@@ -22,10 +23,22 @@ class Table:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._execute("CREATE TABLE bookings (amount integer)")
+        self._name = f"bookings_{uuid4().hex[:8]}"
+        self._execute(f"CREATE TABLE {self._name} (amount integer)")
 
     def amounts(self) -> list[int]:
-        return sorted(row[0] for row in self._execute("SELECT amount FROM bookings"))
+        """Lists what is booked and committed."""
+        return sorted(row[0] for row in self._execute(f"SELECT amount FROM {self._name}"))
+
+    def insert(self, amount: int) -> str:
+        """Gives the statement that books an amount."""
+        return f"INSERT INTO {self._name} VALUES ({amount})"
+
+    def book(self, effect: RunningEffect, *amounts: int) -> None:
+        """Books amounts in a blocking handler."""
+        with effect.transaction() as connection:
+            for amount in amounts:
+                connection.execute(self.insert(amount))
 
     def _execute(self, sql: str) -> list[Any]:
         if self._url.startswith("sqlite"):
@@ -41,21 +54,20 @@ class Table:
 
 
 @pytest.fixture
-def table(ready_url: str) -> Table:
-    """The user's table in a store that is ready."""
-    return Table(ready_url)
+def table(scenario_url: str) -> Table:
+    """The user's own table."""
+    return Table(scenario_url)
 
 
-def book(effect: RunningEffect, *amounts: int) -> None:
-    """Books amounts in a blocking handler."""
-    with effect.transaction() as connection:
-        for amount in amounts:
-            connection.execute(f"INSERT INTO bookings VALUES ({amount})")
+@pytest.fixture
+def tenant() -> str:
+    """A tenant without effects."""
+    return f"tenant-{uuid4().hex[:8]}"
 
 
 def test_what_the_handler_wrote_is_committed_with_its_effect(ledger: Driver, table: Table) -> None:
     def handler(effect: RunningEffect) -> str:
-        book(effect, 5)
+        table.book(effect, 5)
         assert table.amounts() == [], "nothing is visible before the effect is settled"
         return "booked"
 
@@ -67,7 +79,7 @@ def test_what_the_handler_wrote_is_committed_with_its_effect(ledger: Driver, tab
 def test_an_asynchronous_handler_has_a_transaction_too(ledger: Driver, table: Table) -> None:
     async def handler(effect: RunningEffect) -> str:
         async with effect.transaction() as connection:
-            await asyncio.to_thread(connection.execute, "INSERT INTO bookings VALUES (5)")
+            await asyncio.to_thread(connection.execute, table.insert(5))
         return "booked"
 
     assert ledger.run(charge(), handler) == ledger.run(charge(), handler) == "booked"
@@ -81,7 +93,7 @@ def test_what_the_handler_wrote_is_undone_when_it_raises(
 ) -> None:
     def handler(effect: RunningEffect) -> None:
         with effect.transaction() as connection:
-            connection.execute("INSERT INTO bookings VALUES (5)")
+            connection.execute(table.insert(5))
             if place == "inside":
                 raise error
         raise error
@@ -90,13 +102,13 @@ def test_what_the_handler_wrote_is_undone_when_it_raises(
         ledger.run(charge(), handler)
     assert table.amounts() == []
     assert ledger.effects()[0].status in ("failed", "ready", "in_doubt")
-    ledger.run(charge(args={"amount": 6}), lambda effect: book(effect, 6))
+    ledger.run(charge(args={"amount": 6}), lambda effect: table.book(effect, 6))
     assert table.amounts() == [6], "the database is free again"
 
 
 def test_what_the_handler_wrote_is_undone_when_its_result_cannot_be_recorded(ledger: Driver, table: Table) -> None:
     def handler(effect: RunningEffect) -> object:
-        book(effect, 5)
+        table.book(effect, 5)
         return object()
 
     with pytest.raises(ResultNotRecorded):
@@ -114,7 +126,7 @@ def test_what_a_handler_wrote_after_its_lease_was_lost_is_undone(
         clock.advance(LEASE)
         with pytest.raises(EffectInDoubt):
             other.run(charge(), Count(), wait=False)
-        book(effect, 5)
+        table.book(effect, 5)
         return "late"
 
     with pytest.raises(LeaseLost):
@@ -130,7 +142,7 @@ def test_a_transaction_whose_error_the_handler_swallows_leaves_no_rows_and_no_lo
     def handler(effect: RunningEffect) -> str:
         try:
             with effect.transaction() as connection:
-                connection.execute("INSERT INTO bookings VALUES (5)")
+                connection.execute(table.insert(5))
                 raise ValueError("never mind")
         except ValueError:
             return "done without"
@@ -141,16 +153,16 @@ def test_a_transaction_whose_error_the_handler_swallows_leaves_no_rows_and_no_lo
 
 def test_a_handler_has_one_transaction(ledger: Driver, table: Table) -> None:
     def handler(effect: RunningEffect) -> None:
-        book(effect, 5)
-        book(effect, 6)
+        table.book(effect, 5)
+        table.book(effect, 6)
 
     with pytest.raises(BadCall, match="one transaction"):
         ledger.run(charge(), handler)
     assert table.amounts() == []
 
 
-def test_the_ledger_cannot_be_called_inside_a_transaction(ready_url: str, table: Table) -> None:
-    with Ledger.open(ready_url) as ledger:
+def test_the_ledger_cannot_be_called_inside_a_transaction(scenario_url: str, tenant: str, table: Table) -> None:
+    with Ledger.open(scenario_url, tenant=tenant) as ledger:
 
         def handler(effect: RunningEffect) -> None:
             with effect.transaction():
@@ -166,7 +178,7 @@ def test_effects_settled_in_a_transaction_wake_those_who_wait(ledger: Driver, ta
 
     def handler(effect: RunningEffect) -> str:
         gate(effect)
-        book(effect, 5)
+        table.book(effect, 5)
         return "booked"
 
     winner = ledger.spawn("run", charge(), handler)
@@ -176,10 +188,9 @@ def test_effects_settled_in_a_transaction_wake_those_who_wait(ledger: Driver, ta
     assert winner.result(PATIENCE) == waiter.result(PATIENCE) == "booked"
 
 
-@pytest.mark.xfail(reason="async: no thread is left to settle the one that holds the lock", run=False)
 def test_many_handlers_with_transactions_take_turns(ledger: Driver, table: Table) -> None:
     def booking(amount: int) -> Any:
-        return ledger.spawn("run", charge(args={"amount": amount}), lambda effect: book(effect, amount))
+        return ledger.spawn("run", charge(args={"amount": amount}), lambda effect: table.book(effect, amount))
 
     for call in [booking(amount) for amount in range(12)]:
         call.result(PATIENCE)
@@ -194,15 +205,14 @@ def test_a_statement_that_fails_fails_the_effect_and_frees_the_database(ledger: 
     with pytest.raises((apsw.SQLError, psycopg.errors.UndefinedTable)):
         ledger.run(charge(), handler)
     assert ledger.effects()[0].status == "failed"
-    ledger.run(charge(args={"amount": 6}), lambda effect: book(effect, 6))
+    ledger.run(charge(args={"amount": 6}), lambda effect: table.book(effect, 6))
     assert table.amounts() == [6]
 
 
-@pytest.mark.xfail(reason="sqlite: settles half outside of any transaction", strict=False)
 def test_a_handler_that_ends_the_transaction_itself_is_told_so(ledger: Driver, table: Table) -> None:
     def handler(effect: RunningEffect) -> str:
         with effect.transaction() as connection:
-            connection.execute("INSERT INTO bookings VALUES (5)")
+            connection.execute(table.insert(5))
             connection.execute("COMMIT")
         return "booked"
 
@@ -219,16 +229,15 @@ def assert_free(ledger: Driver) -> None:
     assert ledger.spawn("run", charge(args={"amount": 99}), Count("free")).result(PATIENCE) == "free"
 
 
-@pytest.mark.xfail(reason="the abandoned handler goes on writing, outside of any transaction", strict=False)
 def test_a_handler_that_ran_out_of_time_cannot_write_any_more(ledger: Driver, table: Table) -> None:
     gate, ended = Gate(), threading.Event()
 
     def handler(effect: RunningEffect) -> None:
         try:
             with effect.transaction() as connection:
-                connection.execute("INSERT INTO bookings VALUES (1)")
+                connection.execute(table.insert(1))
                 gate(effect)
-                connection.execute("INSERT INTO bookings VALUES (2)")
+                connection.execute(table.insert(2))
         finally:
             ended.set()
 
@@ -241,14 +250,13 @@ def test_a_handler_that_ran_out_of_time_cannot_write_any_more(ledger: Driver, ta
     assert table.amounts() == []
 
 
-@pytest.mark.xfail(reason="the ledger is locked for ever", run=False)
 def test_a_handler_that_ran_out_of_time_cannot_lock_the_ledger_afterwards(ledger: Driver, table: Table) -> None:
     gate, ended = Gate(), threading.Event()
 
     def handler(effect: RunningEffect) -> None:
         try:
             gate(effect)
-            book(effect, 1)
+            table.book(effect, 1)
         finally:
             ended.set()
 
@@ -260,19 +268,18 @@ def test_a_handler_that_ran_out_of_time_cannot_lock_the_ledger_afterwards(ledger
     assert table.amounts() == []
 
 
-@pytest.mark.xfail(reason="the ledger is locked for ever", run=False)
 def test_a_task_cancelled_while_it_waits_for_its_transaction_does_not_lock_the_ledger(
-    ready_url: str, table: Table
+    scenario_url: str, tenant: str, table: Table
 ) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(scenario_url, tenant=tenant) as ledger:
             is_held, may_end, asks = asyncio.Event(), asyncio.Event(), asyncio.Event()
             both_are_claimed = asyncio.Event()
 
             async def holder(effect: RunningEffect) -> None:
                 await both_are_claimed.wait()
                 async with effect.transaction() as connection:
-                    connection.execute("INSERT INTO bookings VALUES (1)")
+                    connection.execute(table.insert(1))
                     is_held.set()
                     await may_end.wait()
 
@@ -281,7 +288,7 @@ def test_a_task_cancelled_while_it_waits_for_its_transaction_does_not_lock_the_l
                 await is_held.wait()
                 asks.set()
                 async with effect.transaction() as connection:
-                    connection.execute("INSERT INTO bookings VALUES (2)")
+                    connection.execute(table.insert(2))
 
             first_call = asyncio.create_task(ledger.run(charge(), holder))
             second_call = asyncio.create_task(ledger.run(charge(args={"amount": 6}), second))
@@ -300,13 +307,12 @@ def test_a_task_cancelled_while_it_waits_for_its_transaction_does_not_lock_the_l
     assert table.amounts() == [1]
 
 
-@pytest.mark.xfail(reason="a blocking handler is taken for an asynchronous one", strict=True)
-def test_a_blocking_handler_in_a_notebook_has_its_transaction(ready_url: str, table: Table) -> None:
+def test_a_blocking_handler_in_a_notebook_has_its_transaction(scenario_url: str, tenant: str, table: Table) -> None:
     """Notebooks call blocking code from a thread whose loop is running."""
 
     async def cell() -> Any:
-        with Ledger.open(ready_url) as ledger:
-            return ledger.run(charge(), lambda effect: book(effect, 5))
+        with Ledger.open(scenario_url, tenant=tenant) as ledger:
+            return ledger.run(charge(), lambda effect: table.book(effect, 5))
 
     asyncio.run(cell())
     assert table.amounts() == [5]
@@ -321,13 +327,14 @@ def test_a_blocking_with_in_a_coroutine_is_refused(ledger: Driver, table: Table)
         ledger.run(charge(), handler)
 
 
-@pytest.mark.xfail(reason="sqlite: waits for itself for ever", run=False)
-def test_two_ledgers_on_one_file_do_not_wait_for_each_other_in_one_thread(ready_url: str, table: Table) -> None:
-    with Ledger.open(ready_url) as one, Ledger.open(ready_url) as other:
+def test_two_ledgers_on_one_file_do_not_wait_for_each_other_in_one_thread(
+    scenario_url: str, tenant: str, table: Table
+) -> None:
+    with Ledger.open(scenario_url, tenant=tenant) as one, Ledger.open(scenario_url, tenant=tenant) as other:
 
         def handler(effect: RunningEffect) -> str:
             with effect.transaction() as connection:
-                connection.execute("INSERT INTO bookings VALUES (5)")
+                connection.execute(table.insert(5))
                 try:
                     other.run(charge(tool="other"), Count())
                 except BadCall:

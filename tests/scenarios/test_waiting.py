@@ -37,9 +37,9 @@ def test_a_caller_of_another_ledger_gets_the_winners_result(ledger: Driver, shel
     assert winner.result(PATIENCE) == waiter.result(PATIENCE) == [1]
 
 
-def win_elsewhere(line: Connection, url: str, outcome: str) -> None:
+def win_elsewhere(line: Connection, url: str, tenant: str, outcome: str) -> None:
     """Runs in another process: claims the call, says so, and settles it when it is told to."""
-    with Ledger.open(url) as ledger:
+    with Ledger.open(url, tenant=tenant) as ledger:
         answer = ledger.begin(charge())
         assert isinstance(answer, Claimed)
         line.send("claimed")
@@ -48,7 +48,7 @@ def win_elsewhere(line: Connection, url: str, outcome: str) -> None:
 
 
 def test_a_caller_gets_the_result_of_a_winner_in_another_process(ledger: Driver) -> None:
-    with Child(win_elsewhere, ledger.url, "from afar") as winner:
+    with Child(win_elsewhere, ledger.url, ledger.tenant, "from afar") as winner:
         assert winner.hear() == "claimed"
         waiter = ledger.spawn("run", charge(), Count())
         somebody_waits(ledger)
@@ -189,7 +189,6 @@ def test_waiting_needs_no_wake_ups(shell: Shell) -> None:
         waiter.result(PATIENCE)
 
 
-@pytest.mark.xfail(reason="select() refuses the descriptor and the waiting thread dies", run=False)
 def test_a_waiting_caller_of_a_process_with_very_many_open_files_is_woken(ledger: Driver, shell: Shell) -> None:
     """The classic select() cannot watch a descriptor above 1023; a busy server has many of those."""
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from indelible.core.calls import OnCrash, SideEffect
+from indelible.core.calls import OnCrash, SideEffect, check_name
 from indelible.core.canonical import decode
 from indelible.core.identity import Ref
+from indelible.errors import BadCall
 
 Status = Literal["requires_approval", "ready", "processing", "succeeded", "failed", "denied", "canceled", "in_doubt"]
 # From these no move leads on by itself: every later call gets the same answer.
@@ -34,6 +35,10 @@ class Failed:
 Outcome = Succeeded | Failed
 
 
+_KINDS = ("agent", "person", "system")
+_VIAS = ("process", "api_key", "passkey", "signature")
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Says who did something and how we know: `via` is process, api_key, passkey or signature."""
@@ -41,6 +46,11 @@ class Actor:
     id: str
     kind: Literal["agent", "person", "system"] = "person"
     via: Literal["process", "api_key", "passkey", "signature"] = "process"
+
+    def __post_init__(self) -> None:
+        check_name("actor", self.id)
+        if self.kind not in _KINDS or self.via not in _VIAS:
+            raise BadCall(f"an actor's kind is one of {', '.join(_KINDS)}, and via one of {', '.join(_VIAS)}")
 
 
 SYSTEM = Actor("indelible", "system")

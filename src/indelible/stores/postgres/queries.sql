@@ -187,7 +187,8 @@ WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = %(seq)s:
 
 -- name: heartbeat
 -- A longer lease, for the holder of the claim only. Gives a row if it is.
-UPDATE effects SET lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
+UPDATE effects
+SET lease_until = greatest(lease_until, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval)
 WHERE tenant = %(tenant)s::text AND scope = %(scope)s::text AND key = %(key)s::bytea
     AND token = %(token)s::bytea AND attempt = %(attempt)s::bigint AND status = 'processing'
 RETURNING 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from pathlib import Path
 from types import TracebackType
 
@@ -54,6 +55,7 @@ class WriteLock:
     def __init__(self, path: str | None, address: str) -> None:
         self._threads = threading.Lock()
         self._address = address
+        _LOCKS.add(self)
         self._file: int | None = None
         if path is not None and fcntl is not None:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -96,6 +98,19 @@ class WriteLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+_LOCKS: weakref.WeakSet[WriteLock] = weakref.WeakSet()
+
+
+def _close_inherited_files() -> None:
+    """Closes lock files in a forked child: as long as it had them open, a lock of its parent's could outlive that."""
+    for lock in _LOCKS:
+        lock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited_files)
 
 
 class Explained:

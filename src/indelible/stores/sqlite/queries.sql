@@ -51,7 +51,7 @@ PRAGMA data_version
 
 -- name: heartbeat
 -- A longer lease, for the holder of the claim only.
-UPDATE effects SET lease_until = ?
+UPDATE effects SET lease_until = max(lease_until, ?)
 WHERE tenant = ? AND scope = ? AND key = ? AND token = ? AND attempt = ? AND status = 'processing'
 
 -- name: find_ids

@@ -243,9 +243,9 @@ class SqliteStore:
         """Closes the file."""
         if os.getpid() != self._pid:
             return
-        with self._reading:
+        with self._writing, self._reading:
             self._reader.close()
-        self._writer.close()
+            self._writer.close()
         self._writing.close()
         if self._wake_file is not None:
             os.close(self._wake_file)
