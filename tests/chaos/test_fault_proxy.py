@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors
 
 from tests.chaos.fault_proxy import KINDS, FaultProxy, Kind, Plan
-from tests.chaos.wire import Exchange, Gatherer, Message
+from tests.chaos.wire import Exchange, Gatherer, Message, query
 from tests.postgres import PostgresServer, fresh_database
 
 INSERT = "INSERT INTO marks VALUES (%s) RETURNING id"
@@ -156,7 +156,7 @@ def test_a_refused_connection(tcp_url: str) -> None:
 
 def test_the_same_seed_gives_the_same_faults() -> None:
     plan, other = Plan(seed=3), Plan(seed=4)
-    exchange = Exchange(sql="INSERT INTO marks VALUES (1)")
+    exchange = Exchange(messages=[query("INSERT INTO marks VALUES (1)")], sql="INSERT INTO marks VALUES (1)")
     fates = [plan.decide(number, exchange) for number in range(1000)]
     assert fates == [plan.decide(number, exchange) for number in range(1000)]
     assert fates != [other.decide(number, exchange) for number in range(1000)]
@@ -168,6 +168,7 @@ def test_an_exchange_knows_its_statement_by_the_name_it_was_prepared_under() -> 
     assert gatherer.add(Message(b"P", b"one\0UPDATE marks SET id = 1\0\0\0")) is None
     assert gatherer.add(Message(b"S", b"")) is not None
     gatherer.add(Message(b"B", b"\0one\0\0\0\0\0\0\0"))
+    gatherer.add(Message(b"E", b"\0\0\0\0\0"))
     exchange = gatherer.add(Message(b"S", b""))
     assert exchange is not None
     assert (exchange.sql, exchange.is_write) == ("UPDATE marks SET id = 1", True)
