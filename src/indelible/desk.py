@@ -220,7 +220,10 @@ class Desk:
     # Reading
 
     def _get_effect(self, effect_id: str) -> Effect | None:
-        check_name("effect id", effect_id)
+        try:
+            check_name("effect id", effect_id)
+        except BadCall:
+            return None  # nothing can have such an id
         return self._engine.store.get_effect(self.tenant, effect_id)
 
     def _find_by_key(self, key: str, scope: str | None) -> Effect | None:

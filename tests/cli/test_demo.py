@@ -18,7 +18,7 @@ import pytest
 from indelible.cli.demo import one_byte_other
 from indelible.cli.demo_proofs import CLAIMS, Seen, judge
 from tests.cli.conftest import Cli
-from tests.cli.test_chain import record
+from tests.core.test_chain import record
 
 NAMES = {claim.__name__ for claim in CLAIMS}
 

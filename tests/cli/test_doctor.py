@@ -78,9 +78,15 @@ def test_a_ledger_that_is_not_durable_is_red(cli: Cli, sqlite_url: str, monkeypa
 
     def open_carelessly(*words: Any, **named: Any) -> Ledger:
         ledger = open_properly(*words, **named)
-        with ledger._engine.store.transaction("default") as transaction:
-            transaction.rollback()
-            transaction.connection.pragma("synchronous", 1)
+        store: Any = ledger._engine.store
+        connect = store._connection
+
+        def connect_carelessly() -> Any:
+            connection = connect()
+            connection.pragma("synchronous", 1)
+            return connection
+
+        store._connection = connect_carelessly
         return ledger
 
     monkeypatch.setattr(doctor_sqlite.Ledger, "open", open_carelessly)

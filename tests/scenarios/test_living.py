@@ -408,7 +408,7 @@ def test_closing_waits_for_what_is_being_written(ready_url: str) -> None:
 
     call: Any = None
     slow = SlowClock()
-    for place in (store, getattr(store, "_lane", None)):
+    for place in (getattr(store, "_pen", None), getattr(store, "_lane", None)):
         if place is not None and hasattr(place, "_clock"):
             place._clock = slow
     call = in_thread(lambda: ledger.begin(charge()))

@@ -290,5 +290,5 @@ def test_an_agent_without_a_proper_name_is_refused_when_the_ledger_is_opened(she
 
 def test_a_handler_that_cannot_be_called_is_refused_before_anything_is_claimed(ledger: Driver) -> None:
     with pytest.raises(BadCall):
-        ledger.ledger.run(charge(), None) if ledger.kind == "blocking" else ledger.spawn("run", charge(), None).result()
+        ledger.call(ledger.ledger.run, charge(), None)
     assert ledger.effects() == []

@@ -1015,7 +1015,7 @@ def test_a_newer_schema_is_refused(url: str, admin: psycopg.Connection[Any]) -> 
 def test_migrators_that_race_apply_each_migration_once(postgres_url: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         applied = list(pool.map(migrate, [postgres_url] * 8))
-    assert sorted(applied) == [[]] * 7 + [["effects"]]
+    assert sorted(applied) == [[]] * 7 + [["0001_effects"]]
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT number, name FROM migrations").fetchall() == [(1, "effects")]
         found = connection.execute("SELECT name FROM ledger").fetchall()
@@ -1030,7 +1030,7 @@ def test_a_migration_that_fails_leaves_nothing(postgres_url: str) -> None:
             migrate(postgres_url)
         assert connection.execute("SELECT to_regclass('effects'), count(*) FROM migrations").fetchone() == (None, 0)
         connection.execute("DROP TABLE pending")
-    assert migrate(postgres_url) == ["effects"]
+    assert migrate(postgres_url) == ["0001_effects"]
 
 
 def test_no_message_shows_the_password(postgres_server: PostgresServer) -> None:
@@ -1133,7 +1133,7 @@ def test_behind_pgbouncer_no_session_is_left_changed(pgbouncer: Callable[[str], 
 
 def test_a_migration_can_be_run_behind_pgbouncer(pgbouncer: Callable[[str], str], postgres_url: str) -> None:
     name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
-    assert migrate(pgbouncer(str(name))) == ["effects"]
+    assert migrate(pgbouncer(str(name))) == ["0001_effects"]
 
 
 def test_cancelling_is_a_move_like_any_other(store: PostgresStore, traffic: Traffic) -> None:

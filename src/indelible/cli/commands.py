@@ -59,8 +59,6 @@ def migrate() -> int:
         say_json({"store": address, "is_new": is_new, "applied": applied})
     elif applied:
         print(f"{address}: applied {', '.join(applied)}")
-    elif is_new:
-        print(f"{address}: made, with the newest schema")
     else:
         print(f"{address}: up to date")
     return 0

@@ -8,11 +8,12 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from indelible import Ledger
-from indelible.cli.behind import durability, store_behind
+from indelible.cli.behind import store_behind
 from indelible.cli.doctor import Check, Verdict, check_effects, check_newest, check_skew, told
 from indelible.cli.opening import Where
 from indelible.core.identity import Ref
 from indelible.errors import IndelibleError, Misconfigured, SchemaOutdated
+from indelible.stores import durability
 
 OLDEST_SERVER = 14  # the oldest that its makers still maintained when this was written
 PGBOUNCER_PORT = 6432

@@ -49,7 +49,7 @@ def _migrate_one(session: Session, target: Target) -> str | None:
     session.command(b"COMMIT", until)
     if session.is_warned:
         raise StoreUnavailable(f"{target.address}: the standbys may not have the migration yet; run the same again")
-    return missing[0].name if missing else None
+    return f"{missing[0].number:04}_{missing[0].name}" if missing else None
 
 
 def _make_table(session: Session, until: float) -> None:
@@ -74,7 +74,7 @@ def check_schema(session: Session, target: Target, until: float) -> None:
     missing = [f"{migration.number:04}_{migration.name}" for migration in MIGRATIONS if migration.number not in done]
     if missing:
         raise SchemaOutdated(
-            f"{target.address} lacks the migrations {', '.join(missing)}; run: indelible migrate --url {target.address}"
+            f"{target.address} lacks the migrations {', '.join(missing)}; run: indelible migrate --url … with the same URL"
         )
 
 
