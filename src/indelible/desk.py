@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar, Unpack, get_args
+from typing import Any, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from indelible.core import walk
 from indelible.core.calls import (
     DEFAULT_TENANT,
     SIDE_EFFECTS,
+    Dedupe,
     Handling,
     Options,
     OptionWords,
@@ -38,6 +39,8 @@ _KEY_DIGITS = 64
 _MOST_REMEMBERED = 1000
 
 Self = TypeVar("Self", bound="Desk")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Desk:
@@ -108,16 +111,31 @@ class Desk:
         finally:
             _current_run.reset(token)
 
+    @overload
+    def tool(self, name: Callable[P, R], /) -> Tool[P, R]: ...
+
+    @overload
     def tool(
         self,
         name: str | None = None,
         *,
         key: Sequence[str] | None = None,
         scope: str | None = None,
-        dedupe: Any = "args",
+        dedupe: Dedupe = "args",
         idempotent: bool = True,
         **options: Unpack[OptionWords],
-    ) -> ToolDecorator:
+    ) -> ToolDecorator: ...
+
+    def tool(
+        self,
+        name: str | Callable[..., Any] | None = None,
+        *,
+        key: Sequence[str] | None = None,
+        scope: str | None = None,
+        dedupe: Dedupe = "args",
+        idempotent: bool = True,
+        **options: Unpack[OptionWords],
+    ) -> Any:
         """Decorates a function so that each of its calls happens at most once.
 
         Arguments are bound against the signature, defaults included, and the body gets them as they were recorded. A
@@ -125,9 +143,15 @@ class Desk:
         """
         if not idempotent:
             raise BadCall("idempotent=False: leave the decorator away to call a function without the ledger")
-        return ToolDecorator(self, name=name, key=key, scope=scope, dedupe=dedupe, options=Options(**options))
+        own = Options(**options)
+        if callable(name):  # the decorator stands without brackets
+            return ToolDecorator(self, name=None, key=key, scope=scope, dedupe=dedupe, options=own)(name)
+        return ToolDecorator(self, name=name, key=key, scope=scope, dedupe=dedupe, options=own)
 
     def _register(self, tool: Tool[Any, Any]) -> None:
+        known = self._tools.get(tool.name)
+        if known is not None and not known.is_same_as(tool):
+            raise BadCall(f'two tools are named {tool.name!r}; give one of them another name: @ledger.tool("…")')
         self._tools[tool.name] = tool
         self._usual_handling.pop(tool.name, None)
 

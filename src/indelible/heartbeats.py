@@ -79,5 +79,6 @@ class Heartbeats:
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-        if self._thread is not None:
-            self._thread.join()
+            thread = self._thread
+        if thread is not None:
+            thread.join()

@@ -26,6 +26,12 @@ def current_effect() -> RunningEffect | None:
     return _current.get()
 
 
+def current_run() -> str | None:
+    """Gives the run that calls belong to here: the one around us, else that of the handler we are in."""
+    running = _current.get()
+    return _current_run.get() or (None if running is None else running.run_id)
+
+
 class RunningEffect:
     """Is the effect as its handler sees it: the recorded arguments, the key to pass on, the fence."""
 

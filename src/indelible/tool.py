@@ -11,7 +11,7 @@ from indelible.core import walk
 from indelible.core.calls import Dedupe, Options, ToolCall
 from indelible.core.revive import revive
 from indelible.errors import BadCall
-from indelible.running import RunningEffect, _current_run
+from indelible.running import RunningEffect, current_run
 
 if TYPE_CHECKING:
     from indelible.desk import Desk
@@ -47,6 +47,11 @@ class Tool(Generic[P, R]):
         self.options = options
         self._check_key_fields()
 
+    def is_same_as(self, other: Tool[Any, Any]) -> bool:
+        """Is this the same function, perhaps defined once more, as a notebook does?"""
+        mine, others = self._function, other._function
+        return (mine.__module__, mine.__qualname__) == (others.__module__, others.__qualname__)
+
     def _check_key_fields(self) -> None:
         for path in self._key or ():
             if path.partition(".")[0] not in self._signature.parameters:
@@ -60,7 +65,7 @@ class Tool(Generic[P, R]):
         return ToolCall(
             tool=self.name,
             args=arguments.arguments,
-            run_id=run_id or _current_run.get() or "default",
+            run_id=run_id or current_run() or "default",
             call_id=call_id,
             key=self._key,
             scope=self._scope,
@@ -75,8 +80,16 @@ class Tool(Generic[P, R]):
         """Enters the function's body with the recorded arguments."""
         arguments = self._signature.bind_partial()
         for name, value in effect.args.items():
-            arguments.arguments[name] = revive(value, self._type_of(name))
+            arguments.arguments[name] = self._revived(name, value)
         return self._function(*arguments.args, **arguments.kwargs)
+
+    def _revived(self, name: str, value: Any) -> Any:
+        kind, hint = self._signature.parameters[name].kind, self._type_of(name)
+        if kind is inspect.Parameter.VAR_POSITIONAL:  # its hint is that of each item
+            return tuple(revive(item, hint) for item in value)
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            return {key: revive(item, hint) for key, item in value.items()}
+        return revive(value, hint)
 
     def _type_of(self, parameter: str) -> Any:
         if self._hints is None:

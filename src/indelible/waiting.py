@@ -159,8 +159,9 @@ class Waiting:
 
     def close(self) -> None:
         """Stops the thread."""
-        self._is_closed = True
-        thread, bell = self._thread, self._bell
+        with self._lock:
+            self._is_closed = True
+            thread, bell = self._thread, self._bell
         if thread is not None and bell is not None:
             self._ring_bell()
             thread.join()

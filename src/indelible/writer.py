@@ -220,9 +220,11 @@ class Writer:
     def close(self) -> None:
         """Finishes what is queued and stops the thread."""
         self._is_closed = True
-        if self._thread is not None:
+        with self._starting:
+            thread = self._thread
+        if thread is not None:
             self._work.put(None)
-            self._thread.join()
+            thread.join()
         with self._busy:  # somebody may be writing in a thread of its own
             while self._queue:
                 self._write_batch(None)

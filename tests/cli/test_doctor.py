@@ -141,7 +141,7 @@ def test_free_disk(cli: Cli, monkeypatch: pytest.MonkeyPatch, free: int, code: i
 
 
 def test_a_ledger_of_a_newer_version_is_red(cli: Cli, private: str) -> None:
-    sql = "INSERT INTO migrations SELECT 99, 'later', applied_at FROM migrations LIMIT 1"
+    sql = "INSERT INTO indelible_migrations SELECT 99, 'later', applied_at FROM indelible_migrations LIMIT 1"
     change(private, sql)
     said = cli("doctor", code=1)
     assert re.search(r"→ (upgrade Indelible|pip install --upgrade indelible)", said.out)
@@ -174,7 +174,7 @@ def test_effects_from_the_future_are_told(cli: Cli, sqlite_url: str) -> None:
     with Ledger.open(sqlite_url) as ledger:
         ledger.run(call("t"), lambda effect: None)
     connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
-    connection.execute("UPDATE effects SET updated_at = updated_at + 3600000000")
+    connection.execute("UPDATE indelible_effects SET updated_at = updated_at + 3600000000")
     connection.close()
     assert "which is still to come" in cli("doctor", "--url", sqlite_url).out
 

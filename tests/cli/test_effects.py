@@ -106,7 +106,7 @@ def test_show_has_every_field_and_no_secret(cli: Cli, ids: dict[str, str], ledge
     ):
         assert value in said
     assert "MayHaveHappened: the line went dead" in said
-    assert effect.token not in said + cli("effects", "show", effect.id, "--json").out
+    assert effect.token_hash not in said + cli("effects", "show", effect.id, "--json").out
 
 
 def test_what_hides_in_a_text_is_shown(cli: Cli, ids: dict[str, str]) -> None:

@@ -52,14 +52,14 @@ def test_a_run_that_is_not_there_is_no_intact_chain(cli: Cli, ids: dict[str, str
 
 
 TAMPERING = {
-    "an edited body": ("UPDATE events SET body = ? WHERE run_id = 'order-1' AND seq = 3", [b"{}"], 3),
-    "an edited hash": ("UPDATE events SET hash = ? WHERE run_id = 'order-1' AND seq = 3", [b"x" * 32], 3),
-    "an edited type": ("UPDATE events SET type = ? WHERE run_id = 'order-1' AND seq = 3", ["tool_call_late"], 3),
-    "a borrowed effect": ("UPDATE events SET effect_id = ? WHERE run_id = 'order-1' AND seq = 3", ["eff_other"], 3),
-    "a missing event": ("DELETE FROM events WHERE run_id = 'order-1' AND seq = ?", [3], 3),
-    "a missing beginning": ("DELETE FROM events WHERE run_id = 'order-1' AND seq < ?", [3], 0),
-    "an event out of place": ("UPDATE events SET seq = ? WHERE run_id = 'order-1' AND seq = 6", [9], 6),
-    "an event of another run": ("UPDATE events SET run_id = ? WHERE run_id = 'order-2'", ["order-3"], None),
+    "an edited body": ("UPDATE indelible_events SET body = ? WHERE run_id = 'order-1' AND seq = 3", [b"{}"], 3),
+    "an edited hash": ("UPDATE indelible_events SET hash = ? WHERE run_id = 'order-1' AND seq = 3", [b"x" * 32], 3),
+    "an edited type": ("UPDATE indelible_events SET type = ? WHERE run_id = 'order-1' AND seq = 3", ["tool_call_late"], 3),
+    "a borrowed effect": ("UPDATE indelible_events SET effect_id = ? WHERE run_id = 'order-1' AND seq = 3", ["eff_other"], 3),
+    "a missing event": ("DELETE FROM indelible_events WHERE run_id = 'order-1' AND seq = ?", [3], 3),
+    "a missing beginning": ("DELETE FROM indelible_events WHERE run_id = 'order-1' AND seq < ?", [3], 0),
+    "an event out of place": ("UPDATE indelible_events SET seq = ? WHERE run_id = 'order-1' AND seq = 6", [9], 6),
+    "an event of another run": ("UPDATE indelible_events SET run_id = ? WHERE run_id = 'order-2'", ["order-3"], None),
 }
 
 
@@ -74,12 +74,12 @@ def test_tampering_is_named_by_its_first_bad_event(cli: Cli, ids: dict[str, str]
 
 
 def test_a_break_before_the_page_does_not_hide_the_link_to_it(cli: Cli, ids: dict[str, str], ledger_url: str) -> None:
-    change(ledger_url, "UPDATE events SET hash = ? WHERE run_id = 'order-1' AND seq = 3", b"x" * 32)
+    change(ledger_url, "UPDATE indelible_events SET hash = ? WHERE run_id = 'order-1' AND seq = 3", b"x" * 32)
     assert "CHAIN BROKEN at seq 4" in cli("events", "order-1", "--after", "3", code=1).out
 
 
 def test_an_altered_payload_is_shown_as_such(cli: Cli, ids: dict[str, str], ledger_url: str) -> None:
-    edit = "UPDATE payloads SET value = ? WHERE run_id = 'order-1' AND seq = 2 AND field = 'args'"
+    edit = "UPDATE indelible_payloads SET value = ? WHERE run_id = 'order-1' AND seq = 2 AND field = 'args'"
     change(ledger_url, edit, b'{"amount":1,"charge":"ch_1"}')
     said = cli("effects", "show", ids["stripe.refund"], code=1)
     assert "ALTERED: the stored args is not what event 2 committed to" in said.out
@@ -87,14 +87,14 @@ def test_an_altered_payload_is_shown_as_such(cli: Cli, ids: dict[str, str], ledg
 
 
 def test_an_erased_payload_is_no_alteration(cli: Cli, ids: dict[str, str], ledger_url: str) -> None:
-    change(ledger_url, "DELETE FROM payloads WHERE run_id = 'order-1' AND seq = ?", 0)
+    change(ledger_url, "DELETE FROM indelible_payloads WHERE run_id = 'order-1' AND seq = ?", 0)
     said = cli("effects", "show", ids["crm.lookup"]).out
     assert "args\n  (erased)" in said
     assert "chain intact" in cli("events", "order-1").out
 
 
 def test_an_unreadable_event_is_listed_and_named(cli: Cli, ids: dict[str, str], ledger_url: str) -> None:
-    change(ledger_url, "UPDATE events SET body = ? WHERE run_id = 'order-1' AND seq = 3", b"\xff not json")
+    change(ledger_url, "UPDATE indelible_events SET body = ? WHERE run_id = 'order-1' AND seq = 3", b"\xff not json")
     said = cli("events", "order-1", code=1).out
     assert "unreadable" in said
     assert cli("events", "order-1", "--json", code=1).json["events"][3]["hash"]

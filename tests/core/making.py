@@ -9,7 +9,7 @@ from typing import Any
 from indelible.core.batch import Batch, decide
 from indelible.core.calls import Options, ToolCall, handling_of
 from indelible.core.commands import Command, Finish, Open, Relinquish, Stamp
-from indelible.core.effects import SYSTEM, Actor, Claim, Effect
+from indelible.core.effects import SYSTEM, Actor, Claim, Effect, hash_of
 from indelible.core.events import Head, Provenance
 from indelible.core.identity import Ref, identify
 from indelible.core.walk import Prepared
@@ -95,7 +95,18 @@ def effect(status: str = "processing", **changes: Any) -> Effect:
         "args_json": b'{"amount":5}',
         "detail_json": detail,
     }
-    return Effect(**{**fields, **changes})
+    told = {**fields, **changes}
+    token = told.pop("token")
+    _TOKENS[hash_of(token)] = token
+    return Effect(**told, token_hash=hash_of(token))
+
+
+_TOKENS: dict[str, str] = {}
+
+
+def claim_of(made: Effect) -> Claim:
+    """Gives the claim on an effect that was made here, whose token is therefore known."""
+    return Claim(made, _TOKENS[made.token_hash])
 
 
 def finish(claim: Claim, status: Any = "succeeded", detail: bytes = b'"done"', at: datetime = NOON) -> Finish:

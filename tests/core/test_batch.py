@@ -17,7 +17,6 @@ from indelible.core.commands import (
     NoSuchEffect,
     Replayed,
 )
-from indelible.core.effects import Claim
 from indelible.core.events import NO_EVENTS, Head, Payload, commitment
 from indelible.core.identity import Ref
 from tests.core.making import (
@@ -28,6 +27,7 @@ from tests.core.making import (
     NOON,
     REF,
     Shelf,
+    claim_of,
     effect,
     finish,
     open_command,
@@ -65,7 +65,7 @@ def test_the_second_of_two_equal_calls_in_a_batch_finds_the_first_at_work() -> N
 
 def test_an_effect_opened_and_finished_in_one_batch_is_written_once_as_it_is_at_the_end() -> None:
     opening = open_command()
-    claim = Claim(effect("processing", token=opening.token, attempt=1))
+    claim = claim_of(effect("processing", token=opening.token, attempt=1))
     batch = decide([opening, finish(claim), open_command(token="cc" * 16)], {}, {}, NOON, BY)
     assert [type(answer) for answer in batch.answers] == [Claimed, Moved, Replayed]
     assert batch.moved == {}
@@ -90,7 +90,7 @@ def test_an_effect_moved_twice_is_paired_with_the_state_the_store_has() -> None:
 
 def test_a_late_result_moves_the_chain_and_not_the_effect() -> None:
     taken_over = effect("processing", attempt=2, token="ff" * 16)
-    late = finish(Claim(effect(attempt=1)), detail=b'"late"')
+    late = finish(claim_of(effect(attempt=1)), detail=b'"late"')
     batch = decide([late], {REF: taken_over}, {"run-1": Head(3, "ab" * 32)}, NOON, BY)
     assert batch.answers == [Late(taken_over)]
     assert (batch.moved, batch.opened) == ({}, {})
@@ -101,7 +101,7 @@ def test_a_late_result_moves_the_chain_and_not_the_effect() -> None:
 
 def test_a_late_result_about_an_effect_opened_in_the_same_batch_keeps_what_was_opened() -> None:
     opening = open_command(token="ff" * 16)
-    claim = Claim(effect("processing", token="ff" * 16, attempt=1))
+    claim = claim_of(effect("processing", token="ff" * 16, attempt=1))
     batch = decide([opening, relinquish(claim), finish(claim)], {}, {}, NOON, BY)
     assert [type(answer) for answer in batch.answers] == [Claimed, Moved, Late]
     assert batch.opened[REF].status == "ready"
@@ -161,7 +161,7 @@ def test_every_committed_value_has_a_salt_of_its_own_and_its_payload() -> None:
 
 
 def test_an_event_is_about_the_state_it_leads_to() -> None:
-    batch = decide([finish(Claim(effect()))], {REF: effect()}, {}, NOON, BY)
+    batch = decide([finish(claim_of(effect()))], {REF: effect()}, {}, NOON, BY)
     body = batch.events[0].read()
     assert (body["status"], body["attempt"], body["effect"], body["tool"]) == ("succeeded", 1, "eff_1", "pay")
     assert (body["log"], body["writer"]) == (BY.log, BY.writer)

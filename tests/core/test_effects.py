@@ -7,9 +7,9 @@ from typing import get_args
 
 import pytest
 
-from indelible.core.effects import ENDED, SETTLED, Claim, Failed, Status, Succeeded
+from indelible.core.effects import ENDED, SETTLED, Failed, Status, Succeeded
 from indelible.core.identity import Ref
-from tests.core.making import LEASE, NOON, effect
+from tests.core.making import LEASE, NOON, claim_of, effect
 
 
 def test_an_effect_knows_its_place() -> None:
@@ -78,12 +78,12 @@ def test_a_running_effect_without_a_lease_is_not_abandoned() -> None:
 
 
 def test_a_claim_is_its_effects_token_and_attempt() -> None:
-    claim = Claim(effect(attempt=4))
+    claim = claim_of(effect(attempt=4))
     assert (claim.token, claim.attempt) == ("bb" * 16, 4)
 
 
 def test_neither_secrets_nor_payloads_are_shown() -> None:
-    shown = repr(effect("succeeded")) + repr(Claim(effect("succeeded")))
+    shown = repr(effect("succeeded")) + repr(claim_of(effect("succeeded")))
     assert "bb" * 16 not in shown
     assert "amount" not in shown
     assert "ok" not in shown

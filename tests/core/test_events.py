@@ -182,7 +182,14 @@ def test_a_body_is_canonical_whatever_the_names_hold(
 def test_a_body_holds_no_payload_and_no_key() -> None:
     told = effect("succeeded", args_json=b'{"card":"4242"}', detail_json=b'"secret result"', call_id="call-77")
     body = body_of(effect=told)
-    for secret in (b"4242", b"secret result", told.key.encode(), told.token.encode(), told.digest.encode(), b"call-77"):
+    for secret in (
+        b"4242",
+        b"secret result",
+        told.key.encode(),
+        told.token_hash.encode(),
+        told.digest.encode(),
+        b"call-77",
+    ):
         assert secret not in body
 
 

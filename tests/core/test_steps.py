@@ -23,7 +23,7 @@ from indelible.core.commands import (
     Reopen,
     Settle,
 )
-from indelible.core.effects import Claim, Effect
+from indelible.core.effects import Effect
 from indelible.core.steps import Step, next_step
 from tests.core.making import (
     ADA,
@@ -35,6 +35,7 @@ from tests.core.making import (
     OTHER_DIGEST,
     REF,
     SECOND,
+    claim_of,
     effect,
     finish,
     open_command,
@@ -58,9 +59,9 @@ STATES: dict[str, Effect | None] = {
     "denied": effect("denied", call_id="c1"),
     "canceled": effect("canceled", call_id="c1"),
 }
-HOLDER = Claim(effect(attempt=1))
-ELDER = Claim(effect(attempt=0, token="ee" * 16))  # had an earlier attempt
-STRANGER = Claim(effect(attempt=1, token="ee" * 16))  # knows the number, not the secret
+HOLDER = claim_of(effect(attempt=1))
+ELDER = claim_of(effect(attempt=0, token="ee" * 16))  # had an earlier attempt
+STRANGER = claim_of(effect(attempt=1, token="ee" * 16))  # knows the number, not the secret
 SETTLING: Any = {"stamp": stamp(actor=ADA), "ref": REF, "detail_json": b'"so"'}
 
 COMMANDS: dict[str, Command] = {
@@ -300,7 +301,7 @@ def test_a_report_said_twice_with_another_outcome_is_kept_beside_the_first() -> 
 
 
 def test_knowing_the_token_of_an_older_attempt_does_not_settle_the_newer_one() -> None:
-    stale = Claim(effect(attempt=1))
+    stale = claim_of(effect(attempt=1))
     step = next_step(finish(stale), effect("processing", attempt=2, token="ff" * 16), NOON, SEQ)
     assert isinstance(step.answer, Late)
     same_token = next_step(finish(stale), effect("processing", attempt=2), NOON, SEQ)

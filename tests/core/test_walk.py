@@ -33,7 +33,7 @@ from indelible.core.commands import (
     ReplayedFailure,
     Settle,
 )
-from indelible.core.effects import SYSTEM, Claim, Effect, Failed, Succeeded
+from indelible.core.effects import SYSTEM, Effect, Failed, Succeeded
 from indelible.core.identity import identify, repeat_of
 from indelible.core.walk import AwaitChange, Invoke, Pause, Probe, Raised, Returned, Submit
 from indelible.errors import (
@@ -54,9 +54,9 @@ from indelible.errors import (
     StoreUnavailable,
     UnknownEffect,
 )
-from tests.core.making import ADA, REF, CountingMint, effect, prepared, stamp
+from tests.core.making import ADA, REF, CountingMint, claim_of, effect, prepared, stamp
 
-CLAIM = Claim(effect("processing"))
+CLAIM = claim_of(effect("processing"))
 CLAIMED = Claimed(CLAIM)
 RUNNING = effect("processing")
 DOUBTFUL = effect("in_doubt")
@@ -338,10 +338,10 @@ def test_a_time_out_of_a_tool_that_may_be_repeated_is_a_failure() -> None:
 
 def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
     retry = Retry(on=(OSError,), attempts=3, backoff=timedelta(seconds=2))
-    second = Claimed(Claim(effect("processing", attempt=2)))
+    second = Claimed(claim_of(effect("processing", attempt=2)))
     played = run(
         CLAIMED, Raised(OSError("reset")), MOVED, None, second, Raised(OSError("again")), MOVED, None,
-        Claimed(Claim(effect("processing", attempt=3))), Returned("ok"), MOVED,
+        Claimed(claim_of(effect("processing", attempt=3))), Returned("ok"), MOVED,
         retry=retry,
     )  # fmt: skip
     assert [type(request) for request in played.asked] == [
@@ -356,7 +356,7 @@ def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
 
 def test_the_last_attempt_is_the_last() -> None:
     error = OSError("reset")
-    last = Claimed(Claim(effect("processing", attempt=3)))
+    last = Claimed(claim_of(effect("processing", attempt=3)))
     played = run(last, Raised(error), MOVED, retry=Retry(on=(OSError,), attempts=3))
     assert played.commands[-1].status == "failed"
     assert played.error is error

@@ -235,7 +235,6 @@ def test_a_request_key_is_the_effects_key_and_then_numbered(ledger: Driver) -> N
 # ── closing while threads start ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.xfail(reason="joins a thread that was made and not yet started", strict=True)
 @pytest.mark.parametrize("part", ["waiting", "writer"])
 def test_a_ledger_closed_while_a_thread_of_its_own_begins_ends_well(
     ready_url: str, part: str, monkeypatch: pytest.MonkeyPatch

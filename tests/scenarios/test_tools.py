@@ -130,7 +130,6 @@ def test_the_body_gets_the_types_its_signature_asks_for(ledger: Driver) -> None:
     assert [type(value) for value in seen[0]] == [type(value) for value in given]
 
 
-@pytest.mark.xfail(reason="the hint of *rest and **others is taken for that of the whole", strict=True)
 def test_the_items_of_a_variable_parameter_get_their_types_too(ledger: Driver) -> None:
     seen: list[Any] = []
 
@@ -223,7 +222,6 @@ def mail_in_run(ledger: Driver, mail: Any) -> None:
         ledger.call(lambda: mail("ada"))
 
 
-@pytest.mark.xfail(reason="a handler's own calls fall into the run 'default'", strict=True)
 def test_a_tool_called_by_a_handler_belongs_to_the_handlers_run(ledger: Driver) -> None:
     @ledger.tool()
     def inner() -> str:
@@ -331,7 +329,6 @@ def test_idempotent_is_what_a_tool_is(ledger: Driver) -> None:
         ledger.tool(idempotent=False)
 
 
-@pytest.mark.xfail(reason="gives a decorator instead of a tool, and fails when it is called", strict=True)
 def test_the_decorator_without_brackets_works_or_says_why_not(ledger: Driver) -> None:
     def ping() -> str:
         return "pong"
@@ -351,7 +348,6 @@ def test_a_tool_that_means_nothing_is_refused(ledger: Driver, words: dict[str, A
         ledger.call(ledger.tool(**words)(refund), "7")
 
 
-@pytest.mark.xfail(reason="the second silently takes the place of the first", strict=True)
 def test_two_tools_of_one_name_are_refused(ledger: Driver) -> None:
     """Options and probes are found by name: with two of a name the wrong probe would settle an effect."""
 

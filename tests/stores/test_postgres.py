@@ -171,18 +171,18 @@ def writer_pid(store: PostgresStore) -> int:
 
 def check_chain(admin: psycopg.Connection[Any], run: str) -> int:
     """Checks that a run's events are numbered without gaps and linked, end at its head, and await the journal once."""
-    rows = admin.execute("SELECT seq, hash, body FROM events WHERE run_id = %s ORDER BY seq", (run,)).fetchall()
+    rows = admin.execute("SELECT seq, hash, body FROM indelible_events WHERE run_id = %s ORDER BY seq", (run,)).fetchall()
     previous = "0" * 64
     for expected, (seq, digest, body) in enumerate(rows):
         content = json.loads(body)
         assert (seq, content["seq"], content["prev"]) == (expected, expected, previous)
         assert digest.hex() == event_hash(body)
         previous = digest.hex()
-    assert admin.execute("SELECT count, head FROM runs WHERE run_id = %s", (run,)).fetchone() == (
+    assert admin.execute("SELECT count, head FROM indelible_runs WHERE run_id = %s", (run,)).fetchone() == (
         len(rows),
         bytes.fromhex(previous),
     )
-    pending = admin.execute("SELECT seq, hash FROM pending WHERE run_id = %s ORDER BY seq", (run,)).fetchall()
+    pending = admin.execute("SELECT seq, hash FROM indelible_pending WHERE run_id = %s ORDER BY seq", (run,)).fetchall()
     assert pending == [(seq, digest) for seq, digest, _ in rows]
     return len(rows)
 
@@ -354,7 +354,7 @@ def test_two_stores_that_race_for_one_key_claim_it_once(url: str, admin: psycopg
         assert sorted(kind.__name__ for kind in answers) == ["Claimed", "InFlight", "InFlight", "InFlight"]
     for one in stores:
         one.close()
-    assert admin.execute("SELECT count(*) FROM events").fetchone() == (25,)
+    assert admin.execute("SELECT count(*) FROM indelible_events").fetchone() == (25,)
 
 
 def test_a_stale_claim_is_late_and_its_report_is_kept(
@@ -369,7 +369,7 @@ def test_a_stale_claim_is_late_and_its_report_is_kept(
     assert sent[:2] == ["move_one", "look"]
     assert "lock_effects" in sent, "an event without a move is guarded by locks alone"
     assert isinstance(answers[0], Late)
-    assert answers[0].effect.token == newer.token
+    assert answers[0].effect.token_hash == newer.token_hash
     settle(other, newer)
     assert check_chain(admin, "order-1") == 4
 
@@ -393,7 +393,7 @@ def test_a_lease_is_counted_by_the_clock_of_the_database(
 ) -> None:
     monkeypatch.setattr(store._lane, "_now", lambda: datetime.now(UTC) - timedelta(days=3))
     held = claim(store, 1)
-    left = admin.execute("SELECT lease_until - clock_timestamp() FROM effects").fetchone()
+    left = admin.execute("SELECT lease_until - clock_timestamp() FROM indelible_effects").fetchone()
     assert left is not None
     assert timedelta(seconds=25) < left[0] <= timedelta(seconds=30)
     monkeypatch.setattr(store._lane, "_now", lambda: datetime.now(UTC) + timedelta(days=3))
@@ -470,7 +470,7 @@ def test_a_backend_killed_in_the_middle_of_a_statement_has_written_nothing(
 ) -> None:
     claim(store, 1)
     with psycopg.connect(admin.info.dsn) as blocker, ThreadPoolExecutor() as pool:
-        blocker.execute("LOCK TABLE payloads IN EXCLUSIVE MODE")
+        blocker.execute("LOCK TABLE indelible_payloads IN EXCLUSIVE MODE")
         future = pool.submit(claim, store, 2)
         pid = writer_pid_when_waiting(admin)
         admin.execute("SELECT pg_terminate_backend(%s)", (pid,))
@@ -502,7 +502,7 @@ def test_a_late_commit_by_the_lost_backend_is_the_one_that_counts(url: str, admi
         first = claim(store, 1)
         held = do(store, opening(2, needs_approval=True))
         effect = held.effect  # type: ignore[union-attr]
-        blocker.execute("LOCK TABLE pending IN EXCLUSIVE MODE")
+        blocker.execute("LOCK TABLE indelible_pending IN EXCLUSIVE MODE")
         decision = Decide(ref=effect.ref, stamp=stamp(), digest=effect.digest, is_approval=True, detail_json=b'"yes"')
         future = pool.submit(do, store, decision, effect)
         stalled = writer_pid_when_waiting(admin)
@@ -803,7 +803,7 @@ def test_durability_is_graded(postgres_server: PostgresServer, url: str, admin: 
 def test_a_forked_child_connects_anew_and_leaves_the_parent_alone(url: str, admin: psycopg.Connection[Any]) -> None:
     store = PostgresStore(url)
     held = claim(store, 1)
-    store.ring([held.effect])
+    store._ring([held.effect])
     parent_pid = writer_pid(store)
     with store._reading.lock:  # as if another thread held it at the moment of the fork
         child = os.fork()
@@ -811,7 +811,7 @@ def test_a_forked_child_connects_anew_and_leaves_the_parent_alone(url: str, admi
             try:
                 settle(store, claim(store, 2))
                 found = store.look([held.effect.ref]).effects[0]
-                store.ring([held.effect])
+                store._ring([held.effect])
                 is_fine = writer_pid(store) != parent_pid and found is not None
                 store.close()
                 os._exit(0 if is_fine else 1)
@@ -823,24 +823,24 @@ def test_a_forked_child_connects_anew_and_leaves_the_parent_alone(url: str, admi
     assert writer_pid(store) == parent_pid
     store.close()
     assert check_chain(admin, "order-1") == 4
-    writers = {json.loads(body)["writer"] for (body,) in admin.execute("SELECT body FROM events")}
+    writers = {json.loads(body)["writer"] for (body,) in admin.execute("SELECT body FROM indelible_events")}
     assert len(writers) == 2
 
 
 def test_a_ring_wakes_other_processes_and_not_ourselves(url: str) -> None:
     with contextlib.closing(PostgresStore(url)) as here, contextlib.closing(PostgresStore(url)) as there:
         held = claim(here, 1)
-        here.ring([held.effect])
+        here._ring([held.effect])
         wait_until(lambda: here._ringer.backend_pid != 0)
         own, others = here.alarm(), there.alarm()
         assert own is not None
         assert others is not None
-        here.ring([held.effect])
+        here._ring([held.effect])
         assert select.select([others], [], [], 5)[0]
         assert others.drain() == {held.effect.key[:16]}
         assert select.select([own], [], [], 5)[0]
         assert own.drain() == set()
-        here.ring([settled(held.effect, os.urandom(32).hex()) for _ in range(1000)])
+        here._ring([settled(held.effect, os.urandom(32).hex()) for _ in range(1000)])
         assert select.select([others], [], [], 5)[0]
         assert others.drain() is None, "too many to name"
         own.close()
@@ -867,7 +867,7 @@ def test_many_rings_are_few_notifications(url: str) -> None:
         told = 0
         heard: set[str] = set()
         for key in keys:
-            here.ring([settled(held.effect, key)])
+            here._ring([settled(held.effect, key)])
         while len(heard) < 200:
             assert select.select([alarm], [], [], 5)[0]
             told += 1
@@ -889,7 +889,7 @@ def test_an_alarm_that_lost_its_connection_says_look_at_everything(url: str, adm
             heard.append(alarm.drain())
         assert all(one in (None, set()) for one in heard)
         with contextlib.closing(PostgresStore(url)) as there:
-            there.ring([held.effect])
+            there._ring([held.effect])
             assert select.select([alarm], [], [], 5)[0]
             assert alarm.drain() == {held.effect.key[:16]}
         alarm.close()
@@ -898,7 +898,7 @@ def test_an_alarm_that_lost_its_connection_says_look_at_everything(url: str, adm
 def test_without_wakeups_there_is_no_alarm_and_no_ring(store: PostgresStore, traffic: Traffic) -> None:
     assert store.alarm() is None
     effect = claim(store, 1).effect
-    assert traffic.of(lambda: store.ring([effect])) == []
+    assert traffic.of(lambda: store._ring([effect])) == []
     assert store._ringer._thread is None
 
 
@@ -1001,12 +1001,12 @@ def test_a_transaction_whose_commit_got_lost_says_what_became_of_it(
 
 
 def test_an_empty_database_says_how_to_migrate(postgres_url: str) -> None:
-    with pytest.raises(SchemaOutdated, match="run: indelible migrate --url postgresql://"):
+    with pytest.raises(SchemaOutdated, match="run: indelible migrate, with the same URL"):
         PostgresStore(postgres_url)
 
 
 def test_a_newer_schema_is_refused(url: str, admin: psycopg.Connection[Any]) -> None:
-    admin.execute("INSERT INTO migrations VALUES (9999, 'of_the_future', now())")
+    admin.execute("INSERT INTO indelible_migrations VALUES (9999, 'of_the_future', now())")
     for work in (lambda: PostgresStore(url), lambda: migrate(url)):
         with pytest.raises(SchemaOutdated, match="upgrade Indelible"):
             work()
@@ -1017,19 +1017,19 @@ def test_migrators_that_race_apply_each_migration_once(postgres_url: str) -> Non
         applied = list(pool.map(migrate, [postgres_url] * 8))
     assert sorted(applied) == [[]] * 7 + [["0001_effects"]]
     with psycopg.connect(postgres_url) as connection:
-        assert connection.execute("SELECT number, name FROM migrations").fetchall() == [(1, "effects")]
-        found = connection.execute("SELECT name FROM ledger").fetchall()
+        assert connection.execute("SELECT number, name FROM indelible_migrations").fetchall() == [(1, "effects")]
+        found = connection.execute("SELECT name FROM indelible_ledger").fetchall()
     assert len(found) == 1
     assert re.fullmatch("ledger-[0-9a-f]{12}", found[0][0])
 
 
 def test_a_migration_that_fails_leaves_nothing(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE pending (in_the_way int)")
+        connection.execute("CREATE TABLE indelible_pending (in_the_way int)")
         with pytest.raises(StoreError, match="already exists"):
             migrate(postgres_url)
-        assert connection.execute("SELECT to_regclass('effects'), count(*) FROM migrations").fetchone() == (None, 0)
-        connection.execute("DROP TABLE pending")
+        assert connection.execute("SELECT to_regclass('indelible_effects'), count(*) FROM indelible_migrations").fetchone() == (None, 0)
+        connection.execute("DROP TABLE indelible_pending")
     assert migrate(postgres_url) == ["0001_effects"]
 
 

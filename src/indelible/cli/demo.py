@@ -140,9 +140,9 @@ def _tamper(folder: Path, seen: Seen) -> None:
     seen.edited_seq = event.seq
     body = one_byte_other(event.body)
     seen.edited_bytes = sum(a != b for a, b in zip(event.body, body, strict=True))
-    edit = "UPDATE events SET body = ? WHERE run_id = ? AND seq = ?"
+    edit = "UPDATE indelible_events SET body = ? WHERE run_id = ? AND seq = ?"
     seen.verdict_on_edit = _checked_after(copy, edit, (body, INSIDE, event.seq))
-    rehash = "UPDATE events SET hash = ? WHERE run_id = ? AND seq = ?"
+    rehash = "UPDATE indelible_events SET hash = ? WHERE run_id = ? AND seq = ?"
     seen.verdict_on_rehash = _checked_after(copy, rehash, (bytes.fromhex(event_hash(body)), INSIDE, event.seq))
     _edit_payload(copy, seen)
 
@@ -160,7 +160,7 @@ def _edit_payload(copy: Path, seen: Seen) -> None:
     opening = seen.events[INSIDE][effect.opened_seq]
     with closing(apsw.Connection(str(copy))) as raw:
         raw.execute(
-            "UPDATE payloads SET value = CAST(replace(CAST(value AS TEXT), ?, ?) AS BLOB)"
+            "UPDATE indelible_payloads SET value = CAST(replace(CAST(value AS TEXT), ?, ?) AS BLOB)"
             " WHERE run_id = ? AND seq = ? AND field = 'args'",
             (str(AMOUNT), str(OTHER_AMOUNT), INSIDE, opening.seq),
         )

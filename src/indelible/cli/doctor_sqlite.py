@@ -174,6 +174,7 @@ def check_durability(ledger: Ledger) -> Iterator[Check]:
 def check_schema(path: Path) -> Iterator[Check]:
     """Names the newest migration; opening the ledger brought it up to date, or refused."""
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-        row = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
+        newest = "SELECT number, name FROM indelible_migrations ORDER BY number DESC LIMIT 1"
+        row = connection.execute(newest).fetchone()
     if row is not None:
         yield Check("schema", "ok", f"{row[0]:04d}_{row[1]}, up to date")

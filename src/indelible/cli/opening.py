@@ -101,7 +101,7 @@ def holds_ledger(path: str) -> bool | None:
             connection.close()
     except apsw.Error:
         return None
-    return {("migrations",), ("ledger",), ("effects",), ("events",)} <= set(tables)
+    return {(f"indelible_{name}",) for name in ("migrations", "ledger", "effects", "events")} <= set(tables)
 
 
 def without_password(url: str) -> str:

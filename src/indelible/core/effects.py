@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, Literal
 
 from indelible.core.calls import OnCrash, SideEffect, check_name
 from indelible.core.canonical import decode
 from indelible.core.identity import Ref
 from indelible.errors import BadCall
+
+_TOKEN_TAG = b"indelible/claim/v1\0"
 
 Status = Literal["requires_approval", "ready", "processing", "succeeded", "failed", "denied", "canceled", "in_doubt"]
 # From these no move leads on by itself: every later call gets the same answer.
@@ -77,7 +80,7 @@ class Effect:
     status: Status
     attempt: int
     version: int
-    token: str = field(repr=False)
+    token_hash: str = field(repr=False)
     lease_until: datetime | None
     opened_seq: int
     detail_seq: int | None
@@ -92,7 +95,7 @@ class Effect:
         status: Status,
         at: datetime,
         attempt: int,
-        token: str,
+        token_hash: str,
         lease_until: datetime | None,
         detail_seq: int | None,
         detail_json: bytes | None,
@@ -112,7 +115,7 @@ class Effect:
             status=status,
             attempt=attempt,
             version=self.version + 1,
-            token=token,
+            token_hash=token_hash,
             lease_until=lease_until,
             opened_seq=self.opened_seq,
             detail_seq=detail_seq,
@@ -164,16 +167,25 @@ class Effect:
         return self.status == "processing" and self.lease_until is not None and self.lease_until <= now
 
 
+def hash_of(token: str) -> str:
+    """Gives what an effect keeps of its claim's token: enough to know it again, not enough to make it."""
+    return sha256(_TOKEN_TAG + token.encode()).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Is the right to execute one attempt of an effect; whoever holds it may settle it."""
+    """Is the right to execute one attempt of an effect; whoever holds its token may settle it.
+
+    Effects are shown to everybody, so they hold only a hash of the token.
+    """
 
     effect: Effect
+    token: str = field(repr=False)
 
     @property
-    def token(self) -> str:
-        """Is the secret that proves the claim is ours."""
-        return self.effect.token
+    def token_hash(self) -> str:
+        """Is what the effect keeps of the token while the claim is good."""
+        return hash_of(self.token)
 
     @property
     def attempt(self) -> int:

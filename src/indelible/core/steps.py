@@ -33,7 +33,7 @@ from indelible.core.commands import (
     ReplayedFailure,
     Settle,
 )
-from indelible.core.effects import Claim, Effect, Status
+from indelible.core.effects import Claim, Effect, Status, hash_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int) -> Step
     """Opens, claims, or answers from what is recorded."""
     if effect is None:
         return _opened(command, now, seq)
-    if effect.token == command.token and effect.status == "processing":
-        return Step(Claimed(Claim(effect)))  # our own write, whose answer got lost on the way
+    if effect.status == "processing" and effect.token_hash == hash_of(command.token):
+        return Step(Claimed(Claim(effect, command.token)))  # our own write, whose answer got lost on the way
     if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
         return Step(LooksRepeated(effect))
     if command.digest != effect.digest and not (command.has_key_fields and effect.is_settled):
@@ -141,7 +141,7 @@ def _opened(command: Open, now: datetime, seq: int) -> Step:
         status="requires_approval" if asks else "processing",
         attempt=0 if asks else 1,
         version=1,
-        token=command.token,
+        token_hash=hash_of(command.token),
         lease_until=None if asks else now + command.lease,
         opened_seq=seq,
         detail_seq=None,
@@ -153,7 +153,7 @@ def _opened(command: Open, now: datetime, seq: int) -> Step:
     committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
     if asks:
         return Step(AwaitingApproval(effect), Change(effect, "approval_requested", committed))
-    return Step(Claimed(Claim(effect)), Change(effect, "tool_call_started", committed))
+    return Step(Claimed(Claim(effect, command.token)), Change(effect, "tool_call_started", committed))
 
 
 def _claimed(command: Open, effect: Effect, now: datetime) -> Step:
@@ -162,17 +162,17 @@ def _claimed(command: Open, effect: Effect, now: datetime) -> Step:
         status="processing",
         at=command.stamp.at,
         attempt=effect.attempt + 1,
-        token=command.token,
+        token_hash=hash_of(command.token),
         lease_until=now + command.lease,
         detail_seq=None,
         detail_json=None,
     )
-    return Step(Claimed(Claim(claimed)), Change(claimed, "tool_call_started", {}))
+    return Step(Claimed(Claim(claimed, command.token)), Change(claimed, "tool_call_started", {}))
 
 
 def _report(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:
     """Lets the holder of the claim settle or give it up; anybody else's report changes nothing."""
-    is_ours = effect.token == command.claim.token and effect.attempt == command.claim.attempt
+    is_ours = effect.token_hash == command.claim.token_hash and effect.attempt == command.claim.attempt
     if is_ours and effect.status == "processing":
         if isinstance(command, Finish):
             field = {"succeeded": "result", "failed": "error"}[command.status]
@@ -194,7 +194,7 @@ def _move(command: Command, effect: Effect, seq: int, status: Status, event_type
         status=status,
         at=command.stamp.at,
         attempt=effect.attempt,
-        token=effect.token,
+        token_hash=effect.token_hash,
         lease_until=None,
         detail_seq=seq,
         detail_json=next(iter(committed.values())),

@@ -1,5 +1,11 @@
 """What tests of programs and of stores need: a clock to move by hand, and the suite that every store passes."""
 
-from indelible.testing.clock import FakeClock
+import sys
 
-__all__ = ["FakeClock"]
+if "pytest" in sys.modules:  # asserts then say what they compared, as in any test
+    sys.modules["pytest"].register_assert_rewrite("indelible.testing.conformance")
+
+from indelible.testing.clock import FakeClock
+from indelible.testing.conformance import StoreConformance
+
+__all__ = ["FakeClock", "StoreConformance"]

@@ -10,74 +10,74 @@
 -- name: effect
 -- An effect `e` and its payloads as one value, put in where another statement says {effect}: fewer columns, less to set up.
 ROW(e,
-    (SELECT value FROM payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq AND field = 'args'),
-    (SELECT value FROM payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
+    (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq AND field = 'args'),
+    (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
         AND field = CASE e.status WHEN 'succeeded' THEN 'result' WHEN 'failed' THEN 'error' ELSE 'reason' END))
 
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.
 WITH opened AS (
-    INSERT INTO effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-        version, token, lease_until, opened_seq, created_at, updated_at)
+    INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
+        version, token_hash, lease_until, opened_seq, created_at, updated_at)
     SELECT %(tenant)s::text, %(scope)s::text, %(key)s::bytea, %(id)s::text, %(run_id)s::text, %(tool)s::text,
         %(side_effect)s::text, %(on_crash)s::text, %(call_id)s::text, %(digest)s::bytea, %(status)s::text,
         %(attempt)s::bigint, %(version)s::bigint, %(token)s::bytea,
         coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval, %(seq)s::bigint,
         %(created_at)s::timestamptz, %(updated_at)s::timestamptz
     -- A new run has no head, neither in the table nor in what was decided on.
-    WHERE (SELECT head FROM runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s)
+    WHERE (SELECT head FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s)
         IS NOT DISTINCT FROM %(prev)s::bytea
     ON CONFLICT (tenant, scope, key) DO NOTHING
     RETURNING 1
 ), headed AS (
-    INSERT INTO runs (tenant, run_id, count, head)
+    INSERT INTO indelible_runs (tenant, run_id, count, head)
     SELECT %(tenant)s, %(run_id)s, %(seq)s + 1, %(hash)s::bytea FROM opened
     ON CONFLICT (tenant, run_id) DO UPDATE SET count = excluded.count, head = excluded.head
-        WHERE runs.count = %(seq)s AND runs.head = %(prev)s
+        WHERE indelible_runs.count = %(seq)s AND indelible_runs.head = %(prev)s
     RETURNING 1
 ), appended AS (
-    INSERT INTO events (tenant, run_id, seq, effect_id, type, hash, body)
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
     SELECT %(tenant)s, %(run_id)s, CASE WHEN EXISTS (SELECT FROM headed) THEN %(seq)s END, %(id)s, %(type)s::text,
         %(hash)s, %(body)s::bytea
     FROM opened
 ), awaiting AS (
-    INSERT INTO pending (tenant, run_id, seq, hash)
+    INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM headed
 ), committed AS (
-    INSERT INTO payloads (tenant, run_id, seq, field, salt, value)
+    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, value.*
     FROM headed, (VALUES ('args', %(args_salt)s::bytea, %(args)s::bytea), ('key', %(key_salt)s::bytea, %(key)s)) AS value
 )
-SELECT (SELECT {effect} FROM effects e WHERE tenant = %(tenant)s AND scope = %(scope)s AND key = %(key)s),
-    (SELECT ROW(count, head) FROM runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s),
+SELECT (SELECT {effect} FROM indelible_effects e WHERE tenant = %(tenant)s AND scope = %(scope)s AND key = %(key)s),
+    (SELECT ROW(count, head) FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s),
     coalesce(%(now)s, clock_timestamp())
 WHERE NOT EXISTS (SELECT FROM opened)
 
 -- name: move_one
 -- Moves one effect and appends its event, which commits to one value, to its run. Gives a row if it did.
 WITH moved AS (
-    UPDATE effects SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
-        token = %(token)s::bytea, detail_seq = %(detail_seq)s::bigint, updated_at = %(updated_at)s::timestamptz,
+    UPDATE indelible_effects SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
+        token_hash = %(token)s::bytea, detail_seq = %(detail_seq)s::bigint, updated_at = %(updated_at)s::timestamptz,
         lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
     WHERE tenant = %(tenant)s::text AND scope = %(scope)s::text AND key = %(key)s::bytea
-        AND version = %(was_version)s::bigint AND token = %(was_token)s::bytea
-        AND (SELECT head FROM runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s::text) = %(prev)s::bytea
+        AND version = %(was_version)s::bigint AND token_hash = %(was_token)s::bytea
+        AND (SELECT head FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s::text) = %(prev)s::bytea
     RETURNING id
 ), headed AS (
-    UPDATE runs SET count = %(seq)s::bigint + 1, head = %(hash)s::bytea
+    UPDATE indelible_runs SET count = %(seq)s::bigint + 1, head = %(hash)s::bytea
     WHERE tenant = %(tenant)s AND run_id = %(run_id)s AND count = %(seq)s AND head = %(prev)s
         AND EXISTS (SELECT FROM moved)
     RETURNING 1
 ), appended AS (
-    INSERT INTO events (tenant, run_id, seq, effect_id, type, hash, body)
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
     SELECT %(tenant)s, %(run_id)s, CASE WHEN EXISTS (SELECT FROM headed) THEN %(seq)s END, id, %(type)s::text, %(hash)s,
         %(body)s::bytea
     FROM moved
 ), awaiting AS (
-    INSERT INTO pending (tenant, run_id, seq, hash)
+    INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM headed
 ), committed AS (
-    INSERT INTO payloads (tenant, run_id, seq, field, salt, value)
+    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(field)s::text, %(salt)s::bytea, %(value)s::bytea FROM headed
 )
 SELECT FROM moved
@@ -85,10 +85,10 @@ SELECT FROM moved
 -- name: write_batch
 -- Writes any number of changes of one tenant, all or none.
 WITH opened AS (
-    INSERT INTO effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-        version, token, lease_until, opened_seq, detail_seq, created_at, updated_at)
+    INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
+        version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at)
     SELECT %(tenant)s::text, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-        version, token, coalesce(%(now)s::timestamptz, clock_timestamp()) + lease, opened_seq, detail_seq, created_at,
+        version, token_hash, coalesce(%(now)s::timestamptz, clock_timestamp()) + lease, opened_seq, detail_seq, created_at,
         updated_at
     FROM unnest(%(opened_scope)s::text[], %(opened_key)s::bytea[], %(opened_id)s::text[], %(opened_run_id)s::text[],
         %(opened_tool)s::text[], %(opened_side_effect)s::text[], %(opened_on_crash)s::text[],
@@ -96,12 +96,12 @@ WITH opened AS (
         %(opened_version)s::bigint[], %(opened_token)s::bytea[], %(opened_lease)s::interval[],
         %(opened_seq)s::bigint[], %(opened_detail_seq)s::bigint[], %(opened_created_at)s::timestamptz[],
         %(opened_updated_at)s::timestamptz[])
-        AS o (scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt, version, token,
+        AS o (scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt, version, token_hash,
             lease, opened_seq, detail_seq, created_at, updated_at)
     ON CONFLICT (tenant, scope, key) DO NOTHING
     RETURNING 1
 ), moved AS (
-    UPDATE effects e SET status = m.status, attempt = m.attempt, version = m.version, token = m.token,
+    UPDATE indelible_effects e SET status = m.status, attempt = m.attempt, version = m.version, token_hash = m.token_hash,
         lease_until = coalesce(%(now)s, clock_timestamp()) + m.lease, detail_seq = m.detail_seq,
         updated_at = m.updated_at
     FROM (
@@ -110,21 +110,21 @@ WITH opened AS (
             %(moved_was_token)s::bytea[], %(moved_status)s::text[], %(moved_attempt)s::bigint[],
             %(moved_version)s::bigint[], %(moved_token)s::bytea[], %(moved_lease)s::interval[],
             %(moved_detail_seq)s::bigint[], %(moved_updated_at)s::timestamptz[])
-            AS m (scope, key, was_version, was_token, status, attempt, version, token, lease, detail_seq, updated_at)
+            AS m (scope, key, was_version, was_token, status, attempt, version, token_hash, lease, detail_seq, updated_at)
         OFFSET 0
     ) AS m
     WHERE e.tenant = m.tenant AND e.scope = m.scope AND e.key = m.key
-        AND e.version = m.was_version AND e.token = m.was_token
+        AND e.version = m.was_version AND e.token_hash = m.was_token
     RETURNING 1
 ), started AS (
-    INSERT INTO runs (tenant, run_id, count, head)
+    INSERT INTO indelible_runs (tenant, run_id, count, head)
     SELECT %(tenant)s, run_id, count, hash
     FROM unnest(%(started_run_id)s::text[], %(started_count)s::bigint[], %(started_hash)s::bytea[])
         AS s (run_id, count, hash)
     ON CONFLICT (tenant, run_id) DO NOTHING
     RETURNING 1
 ), headed AS (
-    UPDATE runs r SET count = h.count, head = h.hash
+    UPDATE indelible_runs r SET count = h.count, head = h.hash
     FROM (
         SELECT %(tenant)s AS tenant, h.*
         FROM unnest(%(headed_run_id)s::text[], %(headed_was_count)s::bigint[], %(headed_was_hash)s::bytea[],
@@ -139,16 +139,16 @@ WITH opened AS (
         AND (SELECT count(*) FROM started) = cardinality(%(started_hash)s)
         AND (SELECT count(*) FROM headed) = cardinality(%(headed_hash)s) AS holds
 ), appended AS (
-    INSERT INTO events (tenant, run_id, seq, effect_id, type, hash, body)
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
     SELECT %(tenant)s, run_id, CASE WHEN guard.holds THEN seq END, effect_id, type, hash, body
     FROM guard, unnest(%(event_run_id)s::text[], %(event_seq)s::bigint[], %(event_effect_id)s::text[], %(event_type)s::text[],
         %(event_hash)s::bytea[], %(event_body)s::bytea[]) AS v (run_id, seq, effect_id, type, hash, body)
 ), awaiting AS (
-    INSERT INTO pending (tenant, run_id, seq, hash)
+    INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, run_id, seq, hash
     FROM guard, unnest(%(event_run_id)s, %(event_seq)s, %(event_hash)s) AS v (run_id, seq, hash) WHERE guard.holds
 ), committed AS (
-    INSERT INTO payloads (tenant, run_id, seq, field, salt, value)
+    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
     SELECT %(tenant)s, run_id, seq, field, salt, value
     FROM guard, unnest(%(payload_run_id)s::text[], %(payload_seq)s::bigint[], %(payload_field)s::text[],
         %(payload_salt)s::bytea[], %(payload_value)s::bytea[]) AS p (run_id, seq, field, salt, value)
@@ -159,56 +159,56 @@ SELECT
 -- name: look
 -- For each place: the effect, or nulls where none is, the head of the effect's run or else of the run given, and the time.
 SELECT {effect},
-    (SELECT ROW(count, head) FROM runs WHERE tenant = place.tenant AND run_id = coalesce(e.run_id, place.run_id)),
+    (SELECT ROW(count, head) FROM indelible_runs WHERE tenant = place.tenant AND run_id = coalesce(e.run_id, place.run_id)),
     coalesce(%(now)s::timestamptz, clock_timestamp())
 FROM unnest(%(tenants)s::text[], %(scopes)s::text[], %(keys)s::bytea[], %(run_ids)s::text[])
     WITH ORDINALITY AS place (tenant, scope, key, run_id, number)
 LEFT JOIN LATERAL (
-    SELECT * FROM effects WHERE tenant = place.tenant AND scope = place.scope AND key = place.key LIMIT 1
+    SELECT * FROM indelible_effects WHERE tenant = place.tenant AND scope = place.scope AND key = place.key LIMIT 1
 ) AS e ON true
 ORDER BY place.number
 
 -- name: lock_effects
 -- Locks effects in the order given, so that two who lock the same ones cannot wait for each other; gives their runs.
 SELECT (
-    SELECT run_id FROM effects WHERE tenant = %(tenant)s::text AND scope = place.scope AND key = place.key FOR UPDATE
+    SELECT run_id FROM indelible_effects WHERE tenant = %(tenant)s::text AND scope = place.scope AND key = place.key FOR UPDATE
 )
 FROM unnest(%(scopes)s::text[], %(keys)s::bytea[]) AS place (scope, key)
 
 -- name: lock_runs
 -- Locks runs in the order given.
-SELECT (SELECT true FROM runs WHERE tenant = %(tenant)s::text AND run_id = wanted.run_id FOR UPDATE)
+SELECT (SELECT true FROM indelible_runs WHERE tenant = %(tenant)s::text AND run_id = wanted.run_id FOR UPDATE)
 FROM unnest(%(run_ids)s::text[]) AS wanted (run_id)
 
 -- name: has_event
 -- Was this event written?
-SELECT FROM events
+SELECT FROM indelible_events
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = %(seq)s::bigint AND hash = %(hash)s::bytea
 
 -- name: heartbeat
 -- A longer lease, for the holder of the claim only. Gives a row if it is.
-UPDATE effects
+UPDATE indelible_effects
 SET lease_until = greatest(lease_until, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval)
 WHERE tenant = %(tenant)s::text AND scope = %(scope)s::text AND key = %(key)s::bytea
-    AND token = %(token)s::bytea AND attempt = %(attempt)s::bigint AND status = 'processing'
+    AND token_hash = %(token)s::bytea AND attempt = %(attempt)s::bigint AND status = 'processing'
 RETURNING 1
 
 -- name: find_ids
 -- The effects whose ids lie in a range; two are enough to see that a prefix is ambiguous.
 SELECT {effect}
-FROM effects e
+FROM indelible_effects e
 WHERE tenant COLLATE "POSIX" = %(tenant)s::text AND id >= %(first)s::text AND id < %(last)s::text ORDER BY id LIMIT 2
 
 -- name: find_key
 -- The effect with a key whose scope is not known.
 SELECT {effect}
-FROM effects e
+FROM indelible_effects e
 WHERE tenant = %(tenant)s::text AND key = %(key)s::bytea LIMIT 1
 
 -- name: list_effects
 -- Effects that fit a filter, newest first; a null does not filter.
 SELECT {effect}
-FROM effects e
+FROM indelible_effects e
 WHERE tenant COLLATE "POSIX" = %(tenant)s::text
     AND (%(before)s::text IS NULL OR id < %(before)s)
     AND (%(status)s::text IS NULL OR status = %(status)s)
@@ -220,7 +220,7 @@ ORDER BY id DESC LIMIT %(limit)s::bigint
 -- name: list_abandoned
 -- Effects that a probe or a person has to see to, oldest first.
 SELECT {effect}
-FROM effects e
+FROM indelible_effects e
 WHERE tenant COLLATE "POSIX" = %(tenant)s::text
     AND (status = 'in_doubt'
         OR status = 'processing' AND lease_until <= coalesce(%(now)s::timestamptz, clock_timestamp()))
@@ -228,13 +228,13 @@ ORDER BY id LIMIT %(limit)s::bigint
 
 -- name: list_events
 -- A run's events after a number, in order.
-SELECT run_id, seq, effect_id, type, hash, body FROM events
+SELECT run_id, seq, effect_id, type, hash, body FROM indelible_events
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq > %(after)s::bigint
 ORDER BY seq LIMIT %(limit)s::bigint
 
 -- name: list_payloads
 -- What some events of a run commit to and what has not been erased.
-SELECT run_id, seq, field, salt, value FROM payloads
+SELECT run_id, seq, field, salt, value FROM indelible_payloads
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = ANY (%(seqs)s::bigint[])
 ORDER BY seq, field
 
@@ -259,15 +259,15 @@ SELECT current_setting('indelible.mark', true)
 
 -- name: has_migrations_table
 -- Is there a schema at all?
-SELECT to_regclass('migrations') IS NOT NULL
+SELECT to_regclass('indelible_migrations') IS NOT NULL
 
 -- name: list_migrations
 -- The numbers of the migrations that were applied.
-SELECT number FROM migrations ORDER BY number
+SELECT number FROM indelible_migrations ORDER BY number
 
 -- name: make_migrations_table
 -- The table that remembers migrations.
-CREATE TABLE IF NOT EXISTS migrations (
+CREATE TABLE IF NOT EXISTS indelible_migrations (
     number     bigint PRIMARY KEY,
     name       text COLLATE "C" NOT NULL,
     applied_at timestamptz NOT NULL
@@ -275,16 +275,16 @@ CREATE TABLE IF NOT EXISTS migrations (
 
 -- name: lock_migrations
 -- Lets one migrator work at a time.
-LOCK TABLE migrations IN ACCESS EXCLUSIVE MODE
+LOCK TABLE indelible_migrations IN ACCESS EXCLUSIVE MODE
 
 -- name: note_migration
 -- Remembers a migration.
-INSERT INTO migrations (number, name, applied_at)
+INSERT INTO indelible_migrations (number, name, applied_at)
 VALUES (%(number)s::bigint, %(name)s::text, clock_timestamp())
 
 -- name: ledger_name
 -- The name of this ledger.
-SELECT name FROM ledger
+SELECT name FROM indelible_ledger
 
 -- name: read_durability
 -- How safe a commit is on this server.

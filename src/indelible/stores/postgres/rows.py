@@ -41,7 +41,7 @@ def effect_from(result: pq.abc.PGresult, row: int) -> Effect | None:
         status=at[10].decode(),
         attempt=wire.read_bigint(at[11]),
         version=wire.read_bigint(at[12]),
-        token=at[13].hex(),
+        token_hash=at[13].hex(),
         lease_until=None if at[14] is None else wire.read_timestamptz(at[14]),
         opened_seq=wire.read_bigint(at[15]),
         detail_seq=None if at[16] is None else wire.read_bigint(at[16]),
@@ -140,7 +140,7 @@ def open_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
         "status": effect.status.encode(),
         "attempt": wire.bigint(effect.attempt),
         "version": wire.bigint(effect.version),
-        "token": bytes.fromhex(effect.token),
+        "token": bytes.fromhex(effect.token_hash),
         "now": clock,
         "lease": None if lease is None else wire.interval(lease),
         "created_at": wire.timestamptz(effect.created_at),
@@ -161,11 +161,11 @@ def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
         "scope": effect.scope.encode(),
         "key": bytes.fromhex(effect.key),
         "was_version": wire.bigint(was.version),
-        "was_token": bytes.fromhex(was.token),
+        "was_token": bytes.fromhex(was.token_hash),
         "status": effect.status.encode(),
         "attempt": wire.bigint(effect.attempt),
         "version": wire.bigint(effect.version),
-        "token": bytes.fromhex(effect.token),
+        "token": bytes.fromhex(effect.token_hash),
         "now": clock,
         "lease": None if lease is None else wire.interval(lease),
         "detail_seq": None if effect.detail_seq is None else wire.bigint(effect.detail_seq),
@@ -178,9 +178,9 @@ def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
 
 _OPENED = attrgetter(
     *("scope", "key", "id", "run_id", "tool", "side_effect", "on_crash", "call_id", "digest", "status", "attempt"),
-    *("version", "token", "opened_seq", "detail_seq", "created_at", "updated_at"),
+    *("version", "token_hash", "opened_seq", "detail_seq", "created_at", "updated_at"),
 )
-_MOVED = attrgetter("scope", "key", "status", "attempt", "version", "token", "detail_seq", "updated_at")
+_MOVED = attrgetter("scope", "key", "status", "attempt", "version", "token_hash", "detail_seq", "updated_at")
 _EVENT = attrgetter("run_id", "seq", "effect_id", "type", "hash", "body")
 
 
@@ -237,7 +237,7 @@ def _put_moved(values: Named, moved: list[tuple[Effect, Effect]], now: datetime)
     values["moved_scope"] = wire.words(columns[0])
     values["moved_key"] = wire.hexes(columns[1])
     values["moved_was_version"] = wire.bigints(was.version for was, _ in moved)
-    values["moved_was_token"] = wire.hexes([was.token for was, _ in moved])
+    values["moved_was_token"] = wire.hexes([was.token_hash for was, _ in moved])
     values["moved_status"] = wire.words(columns[2])
     values["moved_attempt"] = wire.bigints(columns[3])
     values["moved_version"] = wire.bigints(columns[4])

@@ -74,7 +74,7 @@ def check_schema(session: Session, target: Target, until: float) -> None:
     missing = [f"{migration.number:04}_{migration.name}" for migration in MIGRATIONS if migration.number not in done]
     if missing:
         raise SchemaOutdated(
-            f"{target.address} lacks the migrations {', '.join(missing)}; run: indelible migrate --url … with the same URL"
+            f"{target.address} lacks the migrations {', '.join(missing)}; run: indelible migrate, with the same URL"
         )
 
 

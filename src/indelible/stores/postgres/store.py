@@ -93,7 +93,7 @@ class PostgresStore:
             "tenant": effect.tenant.encode(),
             "scope": effect.scope.encode(),
             "key": bytes.fromhex(effect.key),
-            "token": bytes.fromhex(effect.token),
+            "token": bytes.fromhex(claim.token_hash),
             "attempt": wire.bigint(effect.attempt),
         }
         return self._run("heartbeat", values).ntuples == 1

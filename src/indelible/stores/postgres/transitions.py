@@ -99,7 +99,7 @@ def _send(session: Session, name: str, values: rows.Named, until: float) -> pq.a
     try:
         return session.run(statement, statement.ordered(values), until)
     except Rejected as rejected:
-        if rejected.sqlstate == _NOT_NULL_VIOLATION and rejected.column == "events.seq":
+        if rejected.sqlstate == _NOT_NULL_VIOLATION and rejected.column == "indelible_events.seq":
             return None
         raise
 

@@ -67,8 +67,8 @@ def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: b
         )
     if problem.sqlstate in ("42P01", "42703", "3F000"):
         return SchemaOutdated(
-            f"{target.address} does not have the tables of this version ({problem}); run: indelible migrate --url … with "
-            "the same URL"
+            f"{target.address} does not have the tables of this version ({problem}); run: indelible migrate, with the "
+            "same URL"
         )
     if problem.sqlstate == "42501":
         return Misconfigured(f"{target.address}: the user lacks a right ({problem}); GRANT it, then call again")

@@ -13,7 +13,7 @@ from indelible.stores.sqlite.rows import micros
 
 MIGRATIONS = load_migrations(__package__)
 _MIGRATIONS_TABLE = """
-CREATE TABLE IF NOT EXISTS migrations (
+CREATE TABLE IF NOT EXISTS indelible_migrations (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL
 ) STRICT
 """
@@ -34,7 +34,7 @@ def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> l
         for migration in MIGRATIONS[done:]:
             connection.execute(migration.sql)
             row = (migration.number, migration.name, micros(now))
-            connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", row)
+            connection.execute("INSERT INTO indelible_migrations VALUES (?, ?, ?)", row)
         if done == 0:
             name = f"ledger-{uuid.uuid4().hex[:12]}"
             connection.execute(load_queries(__package__)["name_ledger"], (name, micros(now)))
@@ -49,9 +49,9 @@ def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> l
 
 def _applied(connection: apsw.Connection) -> int:
     """Counts the migrations the file has; raises when it has more than we know."""
-    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchone() is None:
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'indelible_migrations'").fetchone() is None:
         return 0
-    found = connection.execute("SELECT count(*) FROM migrations").fetchone()
+    found = connection.execute("SELECT count(*) FROM indelible_migrations").fetchone()
     assert found is not None
     if found[0] > len(MIGRATIONS):
         raise SchemaOutdated(

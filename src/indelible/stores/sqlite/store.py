@@ -134,7 +134,7 @@ class SqliteStore:
         until = rows.micros(self._clock.now() + lease)
         with self._explained, self._writing:
             self._writer.execute(
-                SQL["heartbeat"], (until, *rows.place(effect.ref), bytes.fromhex(effect.token), effect.attempt)
+                SQL["heartbeat"], (until, *rows.place(effect.ref), bytes.fromhex(claim.token_hash), effect.attempt)
             )
             return self._writer.changes() == 1
 

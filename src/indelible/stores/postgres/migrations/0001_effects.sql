@@ -1,17 +1,17 @@
 -- Effects, the runs' chains of events, and what the events commit to.
 -- Every key begins with the tenant; a scope is usually a run id, so neighbours in time are neighbours on disk.
 
-CREATE TABLE ledger (
+CREATE TABLE indelible_ledger (
     only_row   integer PRIMARY KEY CHECK (only_row = 1),
     name       text COLLATE "C" NOT NULL,
     created_at timestamptz NOT NULL
 );
 
-INSERT INTO ledger (only_row, name, created_at)
+INSERT INTO indelible_ledger (only_row, name, created_at)
 VALUES (1, 'ledger-' || left(replace(gen_random_uuid()::text, '-', ''), 12), clock_timestamp());
 
 -- Every event moves the head of its run, so a page is left half empty for the new versions of its rows.
-CREATE TABLE runs (
+CREATE TABLE indelible_runs (
     tenant text COLLATE "C" NOT NULL,
     run_id text COLLATE "C" NOT NULL,
     count  bigint NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE runs (
 ) WITH (fillfactor = 50);
 
 -- No column that a move changes may be indexed: then a move touches one page of this table and no index.
-CREATE TABLE effects (
+CREATE TABLE indelible_effects (
     tenant      text COLLATE "C" NOT NULL,
     scope       text COLLATE "C" NOT NULL,
     key         bytea NOT NULL,
@@ -34,7 +34,7 @@ CREATE TABLE effects (
     status      text COLLATE "C" NOT NULL,
     attempt     bigint NOT NULL,
     version     bigint NOT NULL,
-    token       bytea NOT NULL,
+    token_hash       bytea NOT NULL,
     lease_until timestamptz,       -- by the clock of the database
     opened_seq  bigint NOT NULL,   -- the event that commits to the arguments
     detail_seq  bigint,            -- the event that commits to the result, error or reason
@@ -45,9 +45,9 @@ CREATE TABLE effects (
 
 -- POSIX orders as C does, but a search by tenant, scope and key cannot take this index by mistake. On a table that it has
 -- no statistics of, the planner would, and then read all effects of the tenant for each call.
-CREATE UNIQUE INDEX effects_by_id ON effects (tenant COLLATE "POSIX", id);
+CREATE UNIQUE INDEX indelible_effects_by_id ON indelible_effects (tenant COLLATE "POSIX", id);
 
-CREATE TABLE events (
+CREATE TABLE indelible_events (
     tenant    text COLLATE "C" NOT NULL,
     run_id    text COLLATE "C" NOT NULL,
     seq       bigint NOT NULL,
@@ -59,7 +59,7 @@ CREATE TABLE events (
 );
 
 -- What events commit to, apart from them, so that it can be erased while the record still verifies.
-CREATE TABLE payloads (
+CREATE TABLE indelible_payloads (
     tenant text COLLATE "C" NOT NULL,
     run_id text COLLATE "C" NOT NULL,
     seq    bigint NOT NULL,
@@ -70,10 +70,10 @@ CREATE TABLE payloads (
 );
 
 -- Not compressed: that takes the server longer than all the rest of a call (20 KB of arguments: 0.8 ms against 0.35).
-ALTER TABLE payloads ALTER COLUMN value SET STORAGE EXTERNAL;
+ALTER TABLE indelible_payloads ALTER COLUMN value SET STORAGE EXTERNAL;
 
 -- Events that the journal has not taken in yet; only appended to and emptied, so it needs no key.
-CREATE TABLE pending (
+CREATE TABLE indelible_pending (
     tenant text COLLATE "C" NOT NULL,
     run_id text COLLATE "C" NOT NULL,
     seq    bigint NOT NULL,

@@ -1,13 +1,13 @@
 -- Effects, the runs' chains of events, and what the events commit to.
 -- Every key begins with the tenant; a scope is usually a run id, so neighbours in time are neighbours on disk.
 
-CREATE TABLE ledger (
+CREATE TABLE indelible_ledger (
     only_row   INTEGER PRIMARY KEY CHECK (only_row = 1),
     name       TEXT NOT NULL,
     created_at INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE runs (
+CREATE TABLE indelible_runs (
     tenant TEXT NOT NULL,
     run_id TEXT NOT NULL,
     count  INTEGER NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE runs (
     PRIMARY KEY (tenant, run_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE effects (
+CREATE TABLE indelible_effects (
     tenant      TEXT NOT NULL,
     scope       TEXT NOT NULL,
     key         BLOB NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE effects (
     status      TEXT NOT NULL,
     attempt     INTEGER NOT NULL,
     version     INTEGER NOT NULL,
-    token       BLOB NOT NULL,
+    token_hash       BLOB NOT NULL,
     lease_until INTEGER,            -- microseconds since 1970, as all times here
     opened_seq  INTEGER NOT NULL,   -- the event that commits to the arguments
     detail_seq  INTEGER,            -- the event that commits to the result, error or reason
@@ -38,9 +38,9 @@ CREATE TABLE effects (
     PRIMARY KEY (tenant, scope, key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX effects_by_id ON effects (tenant, id);
+CREATE UNIQUE INDEX indelible_effects_by_id ON indelible_effects (tenant, id);
 
-CREATE TABLE events (
+CREATE TABLE indelible_events (
     tenant    TEXT NOT NULL,
     run_id    TEXT NOT NULL,
     seq       INTEGER NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE events (
 ) STRICT, WITHOUT ROWID;
 
 -- What events commit to, apart from them, so that it can be erased while the record still verifies.
-CREATE TABLE payloads (
+CREATE TABLE indelible_payloads (
     tenant TEXT NOT NULL,
     run_id TEXT NOT NULL,
     seq    INTEGER NOT NULL,
@@ -63,7 +63,7 @@ CREATE TABLE payloads (
 ) STRICT, WITHOUT ROWID;
 
 -- Events that the journal has not taken in yet; only appended to and emptied, so it needs no key.
-CREATE TABLE pending (
+CREATE TABLE indelible_pending (
     tenant TEXT NOT NULL,
     run_id TEXT NOT NULL,
     seq    INTEGER NOT NULL,

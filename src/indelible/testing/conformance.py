@@ -1,0 +1,773 @@
+"""The suite that every store passes: one test for each MUST of `indelible.core.ports`, and for what lists promise.
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture(autouse=True)
+        def database(self, tmp_path):
+            self.url = f"my:///{tmp_path}/ledger"
+
+        def factory(self):
+            return functools.partial(MyStore, self.url)
+
+        def handler_writes(self, connection, number):
+            connection.execute("INSERT INTO mine VALUES (?)", (number,))
+
+        def handler_wrote(self):
+            return [number for (number,) in my_own_connection.execute("SELECT * FROM mine")]
+
+A test opens the store as often as it likes; every time it is the same database, and each test has tenants of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from indelible.core.batch import decide
+from indelible.core.commands import (
+    Answer,
+    AwaitingApproval,
+    Claimed,
+    Command,
+    Finish,
+    InDoubt,
+    InFlight,
+    Late,
+    Moved,
+    NoSuchEffect,
+    Open,
+    Relinquish,
+    Replayed,
+)
+from indelible.core.effects import Claim, Effect
+from indelible.core.events import NO_EVENTS, Event, Head, Provenance, commitment, event_hash
+from indelible.core.identity import Ref
+from indelible.core.ports import Clock, Filter, Store
+from indelible.testing.clock import FakeClock
+from indelible.testing.commands import DIGEST, LEASE, Commands
+from indelible.testing.racing import move_and_tell, open_own_keys, open_same_keys, race, run_to_its_death
+
+PATIENCE = 30.0
+MEBIBYTE = 1024 * 1024
+
+
+class StoreConformance:
+    """Holds a store to its contract. Subclass it with the hooks below; pytest finds the tests by their names."""
+
+    # Hooks
+
+    def factory(self) -> Callable[..., Store]:
+        """Gives what opens the store: picklable, for other processes, and taking `clock=`."""
+        raise NotImplementedError
+
+    def handler_writes(self, connection: Any, number: int) -> None:
+        """Writes a number through a transaction's connection, as a handler would."""
+        raise NotImplementedError
+
+    def handler_wrote(self) -> list[int]:
+        """Gives the numbers that were written and committed, in any order, seen from outside."""
+        raise NotImplementedError
+
+    # Means
+
+    @contextmanager
+    def opened(self, clock: Clock | None = None) -> Iterator[Store]:
+        """Opens the store for a while."""
+        store = self.factory()(clock=clock)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def tenant(self) -> str:
+        """Gives a tenant without effects."""
+        return f"tenant-{os.urandom(6).hex()}"
+
+    # apply
+
+    def test_apply_must_decide_every_command_with_core_batch_decide(self) -> None:
+        """Sends the same commands to the store and to the core, and compares answers, states, events and payloads."""
+        clock = FakeClock()
+        with self.opened(clock) as store:
+            for seed in range(6):
+                _Comparison(store, clock, self.tenant(), random.Random(seed)).run(steps=25)  # noqa: S311
+
+    def test_apply_must_decide_on_a_state_that_nobody_changed_before_the_commit_threads(self) -> None:
+        """Many threads ask for the same effects: each effect is granted once."""
+        tenant, names = self.tenant(), [f"effect-{n}" for n in range(10)]
+        granted: list[str] = []
+        with self.opened() as one, self.opened() as other:
+            together = threading.Barrier(8)
+
+            def ask(store: Store) -> None:
+                make = Commands(tenant)
+                together.wait(PATIENCE)
+                granted.extend(name for name in names if isinstance(_one(store, make.open(name)), Claimed))
+
+            _in_threads([functools.partial(ask, store) for store in [one, other] * 4])
+            assert sorted(granted) == sorted(names)
+            _check_chain(one, tenant, "run-1")
+
+    def test_apply_must_decide_on_a_state_that_nobody_changed_before_the_commit_processes(self) -> None:
+        """Processes ask for the same effects, and write to the same run: each is granted once, the chain is whole."""
+        tenant, racers, count = self.tenant(), 3, 15
+        granted = race(self.factory(), open_same_keys, [(tenant, count)] * racers)
+        assert sorted(n for each in granted for n in each) == list(range(count))
+        opened = race(self.factory(), open_own_keys, [(tenant, racer, count) for racer in range(racers)])
+        assert opened == [count] * racers
+        with self.opened() as store:
+            assert len(_check_chain(store, tenant, "run-1")) == count + racers * count
+
+    def test_apply_must_decide_on_the_state_that_is_and_not_on_the_one_that_was_known(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            waiting = _one(store, make.open("effect", needs_approval=True))
+            assert isinstance(waiting, AwaitingApproval)
+            approved = _one(store, make.approve(waiting.effect.ref))
+            assert isinstance(approved, Moved)
+            first = _one(store, make.open("effect"), known=approved.effect)
+            second = _one(store, make.open("effect"), known=approved.effect)
+            assert (type(first), type(second)) == (Claimed, InFlight)
+            assert isinstance(first, Claimed)
+            stale = replace(first.claim.effect, version=1)
+            assert isinstance(_one(store, make.finish(first.claim), known=stale), Moved)
+            assert isinstance(_one(store, make.open("effect"), known=None), Replayed)
+
+    def test_apply_must_write_all_of_it_or_nothing(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            _claim(store, make, "before")
+            poison: Any = make.open("poison", args_json=None)
+            with _raises():
+                store.apply(make.tenant, [make.open("one"), poison, make.open("two")], [None] * 3)
+            names = ("one", "poison", "two")
+            assert store.look([make.ref(name) for name in names]).effects == [None, None, None]
+            assert len(_check_chain(store, make.tenant, "run-1")) == 1
+            _claim(store, make, "after")
+            assert len(_check_chain(store, make.tenant, "run-1")) == 2
+
+    def test_apply_must_not_return_before_it_is_durable(self) -> None:
+        """A process ends abruptly, right after the call returned."""
+        tenant = self.tenant()
+        with self.opened():
+            assert run_to_its_death(self.factory(), tenant) == 17
+        with self.opened() as store:
+            (effect,) = store.look([Commands(tenant).ref("durable")]).effects
+            assert effect is not None
+            assert effect.status == "succeeded"
+            assert len(_check_chain(store, tenant, "run-1")) == 2
+
+    def test_apply_must_give_after_a_lost_outcome_the_answers_of_what_was_committed(self) -> None:
+        """Whoever never heard the answer sends the same command again."""
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            opening = make.open("effect")
+            first, again = _one(store, opening), _one(store, opening)
+            assert isinstance(first, Claimed)
+            assert first == again
+            finish = make.finish(first.claim)
+            settled, settled_again = _one(store, finish), _one(store, finish)
+            assert isinstance(settled, Moved)
+            assert settled == settled_again
+            assert len(_check_chain(store, make.tenant, "run-1")) == 2
+
+    def test_apply_answers_each_command_in_order_and_on_what_those_before_it_left(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            opening = make.open("a")
+            commands: list[Command] = [
+                opening,
+                make.open("a"),
+                make.open("b", needs_approval=True),
+                make.approve(make.ref("b")),
+                make.open("b"),
+                make.cancel(make.ref("nothing")),
+            ]
+            answers = store.apply(make.tenant, commands, [None] * len(commands))
+            assert [type(answer) for answer in answers] == [
+                Claimed, InFlight, AwaitingApproval, Moved, Claimed, NoSuchEffect,
+            ]  # fmt: skip
+            assert len(_check_chain(store, make.tenant, "run-1")) == 4
+
+    def test_apply_takes_several_commands_about_one_new_effect(self) -> None:
+        """Two callers of two runs open the same effect at once, in a run that has events already."""
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            for run_id in ("run-1", "run-2"):
+                _claim(store, make, f"first of {run_id}", run_id=run_id)
+            batches: list[list[Command]] = [
+                [make.open("a", run_id="run-1"), make.open("a", run_id="run-2")],
+                [make.open("b", run_id="run-2"), make.open("b", run_id="run-1"), make.expire(make.ref("b"))],
+                [make.open("c", needs_approval=True), make.approve(make.ref("c"))],
+                [make.expire(make.ref("d")), make.open("d")],
+            ]
+            answers = [store.apply(make.tenant, batch, [None] * len(batch)) for batch in batches]
+            assert [[type(answer) for answer in batch] for batch in answers] == [
+                [Claimed, InFlight],
+                [Claimed, InFlight, Moved],
+                [AwaitingApproval, Moved],
+                [NoSuchEffect, Claimed],
+            ]
+            assert len(_check_chain(store, make.tenant, "run-1")) == 5
+            assert len(_check_chain(store, make.tenant, "run-2")) == 2
+
+    def test_apply_takes_many_commands_of_many_runs_at_once(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            commands = [make.open(f"effect-{n}", run_id=f"run-{n % 7}") for n in range(256)]
+            answers = store.apply(make.tenant, commands, [None] * 256)
+            assert all(isinstance(answer, Claimed) for answer in answers)
+            assert sum(len(_check_chain(store, make.tenant, f"run-{n}")) for n in range(7)) == 256
+
+    def test_apply_takes_nothing_at_all(self) -> None:
+        with self.opened() as store:
+            assert store.apply(self.tenant(), [], []) == []
+
+    def test_apply_keeps_an_effect_in_the_run_that_opened_it(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            claim = _claim(store, make, "effect", run_id="first")
+            _one(store, make.relinquish(claim))
+            assert isinstance(_one(store, make.open("effect", run_id="second")), Claimed)
+            assert len(_check_chain(store, make.tenant, "first")) == 3
+            assert store.events(make.tenant, "second", -1, 10) == []
+
+    def test_apply_keeps_a_late_result_and_leaves_the_effect_as_it_is(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            slow = _claim(store, make, "effect", on_crash="retry")
+            clock.advance(LEASE)
+            quick = _claim(store, make, "effect", on_crash="retry")
+            before = store.look([quick.effect.ref]).effects
+            assert isinstance(_one(store, make.finish(slow, detail=b'"late"'), known=slow.effect), Late)
+            assert store.look([quick.effect.ref]).effects == before
+            last = _check_chain(store, make.tenant, "run-1")[-1]
+            (kept,) = store.payloads(make.tenant, "run-1", [last.seq])
+            assert (last.type, kept.field, kept.value) == ("tool_call_late", "late_result", b'"late"')
+            assert isinstance(_one(store, make.finish(quick)), Moved)
+
+    def test_apply_keeps_payloads_of_any_bytes_and_size(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            args = b'{"text":"' + b"x" * MEBIBYTE + b'"}'
+            claim = _claim(store, make, "large", args_json=args)
+            result = b'"' + "ä\u2028🎁".encode() * 400_000 + b'"'
+            _one(store, make.finish(claim, detail=result))
+            (effect,) = store.look([claim.effect.ref]).effects
+            assert effect is not None
+            assert (effect.args_json, effect.detail_json) == (args, result)
+            strange = bytes(range(256))
+            _one(store, make.finish(_claim(store, make, "strange"), detail=strange))
+            (found,) = store.look([make.ref("strange")]).effects
+            assert found is not None
+            assert found.detail_json == strange
+
+    def test_apply_keeps_names_of_any_letters(self) -> None:
+        clock = FakeClock()
+        for name in ("ürün 🎁", "a|b/c", "'; --", "line\nbreak\ttab", '"quoted"', "\\", "%_", "e\u0301", "x" * 500):
+            make = Commands(f"{name[:480]}{os.urandom(4).hex()}", run_id=name, scope=name)
+            with self.opened(clock) as store:
+                claim = _claim(store, make, name, call_id=name)
+                (found,) = store.look([claim.effect.ref]).effects
+                assert found == claim.effect
+                assert (found.run_id, found.scope, found.call_id) == (name, name, name)
+                assert store.effects(make.tenant, Filter(run_id=name)) == [found]
+                _check_chain(store, make.tenant, name)
+
+    def test_apply_rests_on_the_stores_clock_for_leases(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect")
+            assert claim.effect.lease_until == clock.now() + LEASE
+            clock.advance(LEASE - timedelta(microseconds=1))
+            assert isinstance(_one(store, make.open("effect")), InFlight)
+            clock.advance(timedelta(microseconds=1))
+            assert isinstance(_one(store, make.open("effect")), InDoubt)
+
+    def test_a_store_is_used_from_many_threads_at_once(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+
+            def work(number: int) -> None:
+                for n in range(5):
+                    claim = _claim(store, make, f"{number}-{n}")
+                    assert store.heartbeat(claim, LEASE)
+                    assert store.look([claim.effect.ref]).effects[0] is not None
+                    assert isinstance(_one(store, make.finish(claim)), Moved)
+                    assert store.effects(make.tenant, Filter(limit=3))
+
+            _in_threads([functools.partial(work, number) for number in range(8)])
+            assert len(_check_chain(store, make.tenant, "run-1")) == 80
+
+    # look and watch
+
+    def test_look_must_give_the_committed_state_of_each_effect_and_none_where_there_is_none(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "here")
+            here, nowhere = make.ref("here"), make.ref("nowhere")
+            for read in (store.look, store.watch):
+                assert read([nowhere, here, nowhere, here]).effects == [None, claim.effect, None, claim.effect]
+                assert read([]).effects == []
+
+    def test_look_must_not_give_what_is_not_committed(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect")
+            with self.opened(clock) as other, store.transaction(make.tenant) as transaction:
+                self.handler_writes(transaction.connection, 1)
+                assert other.look([claim.effect.ref]).effects == [claim.effect]
+                assert store.look([claim.effect.ref]).effects == [claim.effect]
+            assert self.handler_wrote() == []
+
+    def test_look_must_give_what_another_has_committed(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store, self.opened(clock) as other:
+            for n in range(5):
+                claim = _claim(store, make, f"effect-{n}")
+                assert other.look([claim.effect.ref]).effects == [claim.effect]
+                _one(other, make.finish(claim))
+                (seen,) = store.look([claim.effect.ref]).effects
+                assert seen is not None
+                assert seen.status == "succeeded"
+
+    def test_look_must_give_the_stores_time(self) -> None:
+        clock = FakeClock()
+        with self.opened(clock) as store:
+            ref = Commands(self.tenant()).ref("effect")
+            for read in (store.look, store.watch):
+                assert read([ref]).now == clock.now()
+                clock.advance(timedelta(seconds=5))
+                assert read([ref]).now == clock.now()
+        with self.opened() as store:
+            first, second = store.look([ref]).now, store.look([ref]).now
+            assert first.utcoffset() == timedelta(0)
+            assert first <= second
+
+    def test_an_alarm_rings_when_another_process_moves_a_watched_effect(self) -> None:
+        """An alarm may get lost, so it is tried a few times; a store without alarms has nothing to ring."""
+        tenant = self.tenant()
+        make = Commands(tenant)
+        with self.opened() as store:
+            alarm = store.alarm()
+            if alarm is None:
+                return
+            try:
+                _one(store, make.open("watched", needs_approval=True))
+                store.watch([make.ref("watched")])
+                alarm.drain()
+                assert race(self.factory(), move_and_tell, [(tenant,)]) == ["Moved"]
+                until = time.monotonic() + PATIENCE
+                heard: set[str] | None = set()
+                while heard is not None and make.ref("watched").key[:16] not in heard:
+                    ready, _, _ = select.select([alarm.fileno()], [], [], until - time.monotonic())
+                    assert ready, "the alarm did not ring"
+                    told = alarm.drain()
+                    heard = None if told is None else heard | told
+            finally:
+                alarm.close()
+
+    # heartbeat
+
+    def test_heartbeat_must_extend_the_lease_while_the_claim_holds_and_say_so(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect")
+            clock.advance(timedelta(seconds=20))
+            assert store.heartbeat(claim, LEASE) is True
+            (seen,) = store.look([claim.effect.ref]).effects
+            assert seen == replace(claim.effect, lease_until=clock.now() + LEASE), "and nothing else changed"
+            clock.advance(LEASE * 2)
+            assert store.heartbeat(claim, LEASE) is True, "as long as nobody has noticed, the claim holds"
+            assert isinstance(_one(store, make.open("effect")), InFlight)
+
+    def test_heartbeat_must_not_shorten_a_lease(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect", lease=timedelta(hours=1))
+            assert store.heartbeat(claim, LEASE) is True
+            (seen,) = store.look([claim.effect.ref]).effects
+            assert seen is not None
+            assert seen.lease_until == clock.now() + timedelta(hours=1)
+
+    def test_heartbeat_must_extend_only_while_the_token_holds(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect")
+            assert store.heartbeat(replace(claim, token="00" * 16), LEASE * 9) is False
+            assert store.look([claim.effect.ref]).effects == [claim.effect]
+
+    def test_heartbeat_must_extend_only_while_the_attempt_holds(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect")
+            other = replace(claim, effect=replace(claim.effect, attempt=2))
+            assert store.heartbeat(other, LEASE * 9) is False
+            assert store.look([claim.effect.ref]).effects == [claim.effect]
+
+    def test_heartbeat_must_extend_only_while_the_status_is_processing(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            finished = _claim(store, make, "finished")
+            _one(store, make.finish(finished))
+            doubtful = _claim(store, make, "doubtful")
+            clock.advance(LEASE)
+            _one(store, make.expire(doubtful.effect.ref))
+            nothing = replace(finished, effect=replace(finished.effect, key="00" * 32))
+            for claim in (finished, doubtful, nothing):
+                assert store.heartbeat(claim, LEASE) is False
+            seen = store.look([finished.effect.ref, doubtful.effect.ref]).effects
+            assert [effect and (effect.status, effect.lease_until) for effect in seen] == [
+                ("succeeded", None),
+                ("in_doubt", None),
+            ]
+
+    # transaction
+
+    def test_settle_must_commit_the_effect_and_what_the_handler_wrote_together(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect")
+            with store.transaction(make.tenant) as transaction:
+                self.handler_writes(transaction.connection, 7)
+                answer = transaction.settle(make.finish(claim))
+                assert isinstance(answer, Moved)
+                assert self.handler_wrote() == [7]
+            assert store.look([claim.effect.ref]).effects == [answer.effect]
+            assert self.handler_wrote() == [7]
+            assert len(_check_chain(store, make.tenant, "run-1")) == 2
+
+    def test_settle_must_roll_both_back_for_any_other_answer(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect")
+            clock.advance(LEASE)
+            _one(store, make.expire(claim.effect.ref))
+            before = store.look([claim.effect.ref]).effects
+            with store.transaction(make.tenant) as transaction:
+                self.handler_writes(transaction.connection, 7)
+                assert isinstance(transaction.settle(make.finish(claim)), Late)
+            assert self.handler_wrote() == []
+            assert store.look([claim.effect.ref]).effects == before
+            _claim(store, make, "the store is free again")
+
+    def test_settle_must_roll_both_back_for_any_error(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = _claim(store, make, "effect")
+            nothing: Any = None
+            poison = replace(make.finish(claim), detail_json=nothing)
+            with _raises(), store.transaction(make.tenant) as transaction:
+                self.handler_writes(transaction.connection, 7)
+                transaction.settle(poison)
+            assert self.handler_wrote() == []
+            assert store.look([claim.effect.ref]).effects == [claim.effect]
+            assert isinstance(_one(store, make.finish(claim)), Moved)
+
+    def test_a_transaction_that_is_left_without_settling_leaves_nothing(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            claim = _claim(store, make, "effect")
+            with store.transaction(make.tenant) as transaction:
+                self.handler_writes(transaction.connection, 7)
+            with _raises(ZeroDivisionError), store.transaction(make.tenant) as transaction:
+                self.handler_writes(transaction.connection, 8)
+                _fail()
+            assert self.handler_wrote() == []
+            assert isinstance(_one(store, make.finish(claim)), Moved)
+
+    # Reading
+
+    def test_tenants_do_not_see_each_other(self) -> None:
+        clock = FakeClock()
+        one, other = Commands(self.tenant()), Commands(self.tenant())
+        with self.opened(clock) as store:
+            mine, theirs = _claim(store, one, "effect"), _claim(store, other, "effect")
+            assert (mine.effect.scope, mine.effect.key) == (theirs.effect.scope, theirs.effect.key)
+            assert store.get_effect(other.tenant, mine.effect.id) is None
+            assert store.effects(other.tenant, Filter()) == [theirs.effect]
+            assert store.find_by_key(other.tenant, mine.effect.key, None) == theirs.effect
+            assert len(store.events(other.tenant, "run-1", -1, 10)) == 1
+            assert {payload.value for payload in store.payloads(one.tenant, "run-1", [0])} == {
+                b'{"n":1}',
+                bytes.fromhex(mine.effect.key),
+            }
+            _one(store, one.finish(mine))
+            assert store.look([theirs.effect.ref]).effects == [theirs.effect]
+            assert store.abandoned(other.tenant, 10) == []
+
+    def test_get_effect_gives_the_effect_with_this_id_or_the_only_one_whose_id_begins_so(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            first = _claim(store, make, "a", effect_id="eff_0001").effect
+            second = _claim(store, make, "b", effect_id="eff_0002").effect
+            longer = _claim(store, make, "c", effect_id="eff_00021").effect
+            assert store.get_effect(make.tenant, "eff_0001") == first
+            assert store.get_effect(make.tenant, "eff_00021") == longer
+            assert store.get_effect(make.tenant, "eff_0002") == second, "its own id, though another begins so"
+            for nobody in ("eff_0003", "eff_00011", "EFF_0001", "%", "_", "eff_0001 "):
+                assert store.get_effect(make.tenant, nobody) is None
+            with _raises(ValueError):
+                store.get_effect(make.tenant, "eff_000")
+
+    def test_find_by_key_gives_the_effect_with_or_without_its_scope(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            effect = _claim(store, make, "effect").effect
+            assert store.find_by_key(make.tenant, effect.key, effect.scope) == effect
+            assert store.find_by_key(make.tenant, effect.key, None) == effect
+            assert store.find_by_key(make.tenant, effect.key, "another") is None
+            assert store.find_by_key(make.tenant, "00" * 32, None) is None
+
+    def test_effects_lists_newest_first_what_fits_the_filter(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            made = {}
+            for n in range(6):
+                changes: dict[str, Any] = {
+                    "effect_id": f"eff_{n}",
+                    "run_id": f"run-{n % 2}",
+                    "tool": f"tool-{n % 3}",
+                    "side_effect": "read" if n < 2 else "payment",
+                }
+                claim = _claim(store, make, f"effect-{n}", **changes)
+                if n % 2:
+                    _one(store, make.finish(claim, detail=b'"%d"' % n))
+                made[n] = store.look([claim.effect.ref]).effects[0]
+
+            def listed(**words: Any) -> list[Effect]:
+                return store.effects(make.tenant, Filter(**words))
+
+            assert listed() == [made[n] for n in (5, 4, 3, 2, 1, 0)]
+            assert listed(status="succeeded") == [made[n] for n in (5, 3, 1)]
+            assert listed(tool="tool-1") == [made[n] for n in (4, 1)]
+            assert listed(run_id="run-0", side_effect="payment") == [made[n] for n in (4, 2)]
+            assert listed(before="eff_3", limit=2) == [made[n] for n in (2, 1)]
+            assert listed(status="denied") == []
+
+    def test_abandoned_lists_what_is_in_doubt_or_past_its_lease_by_the_stores_clock_oldest_first(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            late = _claim(store, make, "late", effect_id="eff_3")
+            doubtful = _claim(store, make, "doubtful", effect_id="eff_1")
+            _one(store, make.relinquish(doubtful, "in_doubt"))
+            _one(store, make.finish(_claim(store, make, "finished", effect_id="eff_0")))
+            _one(store, make.open("waiting", effect_id="eff_2", needs_approval=True))
+            assert [effect.id for effect in store.abandoned(make.tenant, 10)] == ["eff_1"]
+            clock.advance(LEASE)
+            live = _claim(store, make, "live", effect_id="eff_4")
+            assert [effect.id for effect in store.abandoned(make.tenant, 10)] == ["eff_1", "eff_3"]
+            assert [effect.id for effect in store.abandoned(make.tenant, 1)] == ["eff_1"]
+            assert store.heartbeat(late, LEASE)
+            assert [effect.id for effect in store.abandoned(make.tenant, 10)] == ["eff_1"]
+            assert live.effect.status == "processing"
+
+    def test_events_lists_those_numbered_above_in_order(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            for n in range(5):
+                _claim(store, make, f"effect-{n}")
+            everything = store.events(make.tenant, "run-1", -1, 100)
+            assert [event.seq for event in everything] == [0, 1, 2, 3, 4]
+            assert store.events(make.tenant, "run-1", 1, 2) == everything[2:4]
+            assert store.events(make.tenant, "run-1", 4, 100) == []
+            assert store.events(make.tenant, "nowhere", -1, 100) == []
+
+    def test_payloads_are_what_the_events_commit_to(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            claim = _claim(store, make, "effect", args_json=b'{"secret":1}')
+            _one(store, make.finish(claim, detail=b'"result"'))
+            events = store.events(make.tenant, "run-1", -1, 10)
+            kept = store.payloads(make.tenant, "run-1", [event.seq for event in events])
+            assert {(payload.seq, payload.field, payload.value) for payload in kept} == {
+                (0, "args", b'{"secret":1}'),
+                (0, "key", bytes.fromhex(claim.effect.key)),
+                (1, "result", b'"result"'),
+            }
+            for payload in kept:
+                commits = events[payload.seq].read()["commits"]
+                assert commits[payload.field] == commitment(payload.salt, payload.field, payload.value)
+            assert store.payloads(make.tenant, "run-1", []) == []
+            assert store.payloads(make.tenant, "run-1", [99]) == []
+
+    # The store itself
+
+    def test_the_ledgers_name_is_made_once_and_kept(self) -> None:
+        with self.opened() as store, self.opened() as other:
+            assert store.ledger_name
+            assert store.ledger_name == other.ledger_name
+        with self.opened() as again:
+            assert again.ledger_name == store.ledger_name
+            make = Commands(self.tenant())
+            _claim(again, make, "effect")
+            (event,) = again.events(make.tenant, "run-1", -1, 1)
+            assert event.read()["log"] == f"{again.ledger_name}/{make.tenant}"
+
+    def test_close_may_be_called_twice_and_nothing_works_afterwards(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            _claim(store, make, "effect")
+            store.close()
+            store.close()
+            with _raises():
+                _one(store, make.open("after"))
+
+
+# Means
+
+
+def _one(store: Store, command: Command, known: Effect | None = None) -> Answer:
+    return store.apply(command.ref.tenant, [command], [known])[0]
+
+
+def _claim(store: Store, make: Commands, name: str, **changes: Any) -> Claim:
+    answer = _one(store, make.open(name, **changes))
+    assert isinstance(answer, Claimed), answer
+    return answer.claim
+
+
+@contextmanager
+def _raises(kind: type[Exception] = Exception) -> Iterator[None]:
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError("this was to be refused")
+
+
+def _fail() -> float:
+    """Raises, as a handler may; what the type checker does not know need not be explained to it."""
+    return 1 / 0
+
+
+def _in_threads(bodies: list[Callable[[], None]]) -> None:
+    """Runs everything at once, and raises what the first of them raised."""
+    problems: list[BaseException] = []
+
+    def guarded(body: Callable[[], None]) -> None:
+        try:
+            body()
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=guarded, args=(body,), daemon=True) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "a thread hangs"
+    if problems:
+        raise problems[0]
+
+
+def _check_chain(store: Store, tenant: str, run_id: str) -> list[Event]:
+    """Gives a run's events after seeing that they are numbered without a gap and linked by hash."""
+    events = store.events(tenant, run_id, -1, 100_000)
+    prev = NO_EVENTS.hash
+    for number, event in enumerate(events):
+        body = event.read()
+        assert (event.seq, event.run_id, event.hash) == (number, run_id, event_hash(event.body))
+        assert (body["seq"], body["run"], body["prev"]) == (number, run_id, prev)
+        assert (body["type"], body["effect"]) == (event.type, event.effect_id)
+        prev = event.hash
+    return events
+
+
+class _Comparison:
+    """Gives the same commands to a store and to the core, and sees that the store does what the core decides."""
+
+    def __init__(self, store: Store, clock: FakeClock, tenant: str, chance: random.Random) -> None:
+        self._store = store
+        self._clock = clock
+        self._make = Commands(tenant)
+        self._chance = chance
+        self._effects: dict[Ref, Effect | None] = {}
+        self._heads: dict[str, Head] = {}
+        self._claims: list[Claim] = []
+        self._names = ["a", "b", "c"]
+
+    def run(self, steps: int) -> None:
+        """Sends batches of random commands."""
+        for _ in range(steps):
+            if self._chance.random() < 0.3:
+                self._clock.advance(self._chance.choice([timedelta(seconds=1), LEASE]))
+            self._send([self._command() for _ in range(self._chance.choice([1, 1, 1, 2, 5]))])
+        self._compare_what_is_kept()
+
+    def _send(self, commands: list[Command]) -> None:
+        known = [self._chance.choice([None, self._effects.get(command.ref)]) for command in commands]
+        for number, command in enumerate(commands):
+            if isinstance(command, Finish | Relinquish):
+                known[number] = command.claim.effect
+        batch = decide(commands, self._effects, self._heads, self._clock.now(), self._provenance())
+        answers = self._store.apply(self._make.tenant, commands, known)
+        assert answers == batch.answers
+        for effect in batch.changed():
+            self._effects[effect.ref] = effect
+        self._heads.update({run_id: head for run_id, (_, head) in batch.heads.items()})
+        self._claims += [answer.claim for answer in answers if isinstance(answer, Claimed)]
+
+    def _provenance(self) -> Provenance:
+        """Learns the writer's name from the store's own events, so that bodies can be compared byte by byte."""
+        events = self._store.events(self._make.tenant, "run-1", -1, 1) or self._first_event()
+        body = events[0].read()
+        return Provenance(log=body["log"], writer=body["writer"])
+
+    def _first_event(self) -> list[Event]:
+        self._store.apply(self._make.tenant, [self._make.open("first of all")], [None])
+        events = self._store.events(self._make.tenant, "run-1", -1, 1)
+        self._heads["run-1"] = Head(1, events[0].hash)
+        return events
+
+    def _command(self) -> Command:
+        make, chance = self._make, self._chance
+        ref = make.ref(chance.choice(self._names))
+        kinds: list[Callable[[], Command]] = [
+            self._opening,
+            self._opening,
+            lambda: make.expire(ref),
+            lambda: make.settle(ref),
+            lambda: make.reopen(ref),
+            lambda: make.cancel(ref),
+            lambda: make.approve(ref, is_approval=chance.random() < 0.8, digest=chance.choice([DIGEST, "ee" * 32])),
+        ]
+        if self._claims:
+            kinds += [
+                lambda: make.finish(chance.choice(self._claims), chance.choice(["succeeded", "failed"])),
+                lambda: make.finish(self._claims[-1]),
+                lambda: make.relinquish(chance.choice(self._claims), chance.choice(["ready", "in_doubt"])),
+            ]
+        return chance.choice(kinds)()
+
+    def _opening(self) -> Open:
+        chance = self._chance
+        name = chance.choice([*self._names, f"new-{chance.random()}"])
+        return self._make.open(
+            name,
+            needs_approval=chance.random() < 0.2,
+            on_crash=chance.choice(["hold", "retry"]),
+            run_id=chance.choice(["run-1", "run-2"]),
+            digest=chance.choice([DIGEST, DIGEST, DIGEST, "ee" * 32]),
+            has_key_fields=chance.random() < 0.5,
+            call_id=chance.choice([None, "c1", "c2"]),
+            dedupe=chance.choice(["args", "args", "ask"]),
+        )
+
+    def _compare_what_is_kept(self) -> None:
+        refs = list(self._effects)
+        assert self._store.look(refs).effects == [self._effects[ref] for ref in refs]
+        for run_id, head in self._heads.items():
+            events = _check_chain(self._store, self._make.tenant, run_id)
+            assert (len(events), events[-1].hash) == head
+            kept = self._store.payloads(self._make.tenant, run_id, range(len(events)))
+            promised = {(event.seq, name) for event in events for name in event.read()["commits"]}
+            assert {(payload.seq, payload.field) for payload in kept} == promised
