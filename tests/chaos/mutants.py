@@ -10,7 +10,7 @@ from typing import Any
 
 from indelible import AsyncLedger, Effect, Ledger
 from indelible.core import batch, events, steps
-from indelible.core.commands import Answer, Command, Finish, Late
+from indelible.core.commands import Answer, Command, Finish, InFlight, Late
 from indelible.core.events import Head, event_hash
 from indelible.core.identity import Ref, identify
 from indelible.core.steps import Step, next_step
@@ -89,8 +89,10 @@ def no_fence() -> None:
     reported = steps._report
 
     def broken(command: Any, effect: Effect, seq: int) -> Step:
-        claim = command.claim
-        return reported(command, replace(effect, token=claim.token, attempt=claim.attempt, status="processing"), seq)
+        step = reported(command, effect, seq)
+        if not (isinstance(step.answer, Late) and isinstance(command, Finish)):
+            return step
+        return steps._move(command, effect, seq, command.status, "tool_call_finished", result=command.detail_json)
 
     _replace(steps, "_report", broken)
 
@@ -169,11 +171,11 @@ def check_then_act() -> None:
         return await run_async(self, call, handler, **options)
 
     def broken(command: Any, effect: Effect | None, now: Any, seq: int) -> Step:
-        is_anothers = effect is not None and effect.status == "processing" and effect.token != command.token
-        if effect is not None and is_anothers and command.ref in free:
+        step = opened(command, effect, now, seq)
+        if effect is not None and isinstance(step.answer, InFlight) and command.ref in free:
             free.discard(command.ref)
             return steps._claimed(command, effect, now)
-        return opened(command, effect, now, seq)
+        return step
 
     _replace(AsyncLedger, "run", looked)
     _replace(steps, "_open", broken)

@@ -175,11 +175,15 @@ def prepare(url: str) -> None:
 
 
 def dump(url: str, runs: Collection[str] | None = None) -> StoreDump:
-    """Reads the whole store, or what belongs to some runs of it."""
-    heads = {run_id: head for run_id, head in _heads(url) if runs is None or run_id in runs}
+    """Reads the whole store, or what belongs to some runs of it.
+
+    Effects and heads are read apart: a reader that finds nothing in one place must not find nothing everywhere.
+    """
     with Ledger.open(url) as ledger:
-        effects = [effect for run_id in heads for effect in _effects(ledger, run_id)]
-        events = {run_id: list(_events(ledger, run_id)) for run_id in heads}
+        effects = [effect for effect in _effects(ledger, runs) if runs is None or effect.run_id in runs]
+        heads = {run_id: head for run_id, head in _heads(url) if runs is None or run_id in runs}
+        named = dict.fromkeys([*heads, *(effect.run_id for effect in effects)])
+        events = {run_id: list(_events(ledger, run_id)) for run_id in named}
     return StoreDump(effects=[_stored(effect) for effect in effects], events=events, heads=heads)
 
 
@@ -204,25 +208,24 @@ def _apply(terms: Terms) -> None:
 
 
 def _heads(url: str) -> Iterable[tuple[str, tuple[int, str]]]:
-    """Reads where the runs' chains end. The library does not list runs, so this is SQL."""
-    sql = "SELECT run_id, count, head FROM runs"
+    """Reads where the runs' chains end. The library does not list runs, so this is SQL; the schema is there."""
+    sql = "SELECT run_id, count, head FROM indelible_runs"
     if is_postgres(url):
         with psycopg.connect(url) as server:
             return [(run_id, (count, head.hex())) for run_id, count, head in server.execute(sql)]
     file = apsw.Connection(sqlite_path(url))
     try:
-        if not file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'runs'").fetchall():
-            return []
         return [(run_id, (count, head.hex())) for run_id, count, head in file.execute(sql)]
     finally:
         file.close()
 
 
-def _effects(ledger: Ledger, run_id: str) -> Iterator[Effect]:
-    page = ledger.effects(run_id=run_id, limit=_PAGE)
-    while page:
-        yield from page
-        page = ledger.effects(run_id=run_id, limit=_PAGE, before=page[-1].id) if len(page) == _PAGE else []
+def _effects(ledger: Ledger, runs: Collection[str] | None) -> Iterator[Effect]:
+    for run_id in [None] if runs is None else runs:
+        page = ledger.effects(run_id=run_id, limit=_PAGE)
+        while page:
+            yield from page
+            page = ledger.effects(run_id=run_id, limit=_PAGE, before=page[-1].id) if len(page) == _PAGE else []
 
 
 def _events(ledger: Ledger, run_id: str) -> Iterator[StoredEvent]:
