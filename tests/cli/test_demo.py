@@ -96,11 +96,12 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
     ),
     "probes leave no name": (
         """
+        import dataclasses
         import indelible.core.walk as walk
         from indelible import Actor
-        settle = walk.settle
-        walk.settle = lambda effect, outcome, mint, actor, evidence: settle(
-            effect, outcome, mint, actor=Actor("somebody"), evidence=evidence
+        settling = walk._settling
+        walk._settling = lambda effect, outcome, stamp, evidence: settling(
+            effect, outcome, dataclasses.replace(stamp, actor=Actor("somebody")), evidence
         )
         """,
         {"settled_by_probe"},

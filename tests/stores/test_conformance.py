@@ -49,20 +49,7 @@ class TestMemoryStore:
         store.close()
 
 
-LIVELOCK = pytest.mark.xfail(
-    reason="transitions.look forgets the run of an effect that two commands of a batch are about", strict=True
-)
-
-
 class TestPostgresStore(StoreConformance):
-    @LIVELOCK
-    def test_apply_takes_several_commands_about_one_new_effect(self) -> None:
-        super().test_apply_takes_several_commands_about_one_new_effect()
-
-    @LIVELOCK
-    def test_apply_must_decide_every_command_with_core_batch_decide(self) -> None:
-        super().test_apply_must_decide_every_command_with_core_batch_decide()
-
     @pytest.fixture(autouse=True)
     def _database(self, postgres_url: str) -> None:
         self._url = postgres_url

@@ -298,7 +298,7 @@ def test_settling_changes_no_index(store: PostgresStore, admin: psycopg.Connecti
         time.sleep(0.05)
         counts = admin.execute(
             "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables "
-            "WHERE relname IN ('effects', 'runs') ORDER BY relname"
+            "WHERE relname IN ('indelible_effects', 'indelible_runs') ORDER BY relname"
         ).fetchall()
     assert counts == [(50, 50), (99, 99)]
 
@@ -803,7 +803,7 @@ def test_durability_is_graded(postgres_server: PostgresServer, url: str, admin: 
 def test_a_forked_child_connects_anew_and_leaves_the_parent_alone(url: str, admin: psycopg.Connection[Any]) -> None:
     store = PostgresStore(url)
     held = claim(store, 1)
-    store._ring([held.effect])
+    store._ring([held.effect.key])
     parent_pid = writer_pid(store)
     with store._reading.lock:  # as if another thread held it at the moment of the fork
         child = os.fork()
@@ -811,7 +811,7 @@ def test_a_forked_child_connects_anew_and_leaves_the_parent_alone(url: str, admi
             try:
                 settle(store, claim(store, 2))
                 found = store.look([held.effect.ref]).effects[0]
-                store._ring([held.effect])
+                store._ring([held.effect.key])
                 is_fine = writer_pid(store) != parent_pid and found is not None
                 store.close()
                 os._exit(0 if is_fine else 1)
@@ -830,17 +830,17 @@ def test_a_forked_child_connects_anew_and_leaves_the_parent_alone(url: str, admi
 def test_a_ring_wakes_other_processes_and_not_ourselves(url: str) -> None:
     with contextlib.closing(PostgresStore(url)) as here, contextlib.closing(PostgresStore(url)) as there:
         held = claim(here, 1)
-        here._ring([held.effect])
+        here._ring([held.effect.key])
         wait_until(lambda: here._ringer.backend_pid != 0)
         own, others = here.alarm(), there.alarm()
         assert own is not None
         assert others is not None
-        here._ring([held.effect])
+        here._ring([held.effect.key])
         assert select.select([others], [], [], 5)[0]
         assert others.drain() == {held.effect.key[:16]}
         assert select.select([own], [], [], 5)[0]
         assert own.drain() == set()
-        here._ring([settled(held.effect, os.urandom(32).hex()) for _ in range(1000)])
+        here._ring([os.urandom(32).hex() for _ in range(1000)])
         assert select.select([others], [], [], 5)[0]
         assert others.drain() is None, "too many to name"
         own.close()
@@ -867,7 +867,7 @@ def test_many_rings_are_few_notifications(url: str) -> None:
         told = 0
         heard: set[str] = set()
         for key in keys:
-            here._ring([settled(held.effect, key)])
+            here._ring([key])
         while len(heard) < 200:
             assert select.select([alarm], [], [], 5)[0]
             told += 1
@@ -889,7 +889,7 @@ def test_an_alarm_that_lost_its_connection_says_look_at_everything(url: str, adm
             heard.append(alarm.drain())
         assert all(one in (None, set()) for one in heard)
         with contextlib.closing(PostgresStore(url)) as there:
-            there._ring([held.effect])
+            there._ring([held.effect.key])
             assert select.select([alarm], [], [], 5)[0]
             assert alarm.drain() == {held.effect.key[:16]}
         alarm.close()
@@ -898,7 +898,7 @@ def test_an_alarm_that_lost_its_connection_says_look_at_everything(url: str, adm
 def test_without_wakeups_there_is_no_alarm_and_no_ring(store: PostgresStore, traffic: Traffic) -> None:
     assert store.alarm() is None
     effect = claim(store, 1).effect
-    assert traffic.of(lambda: store._ring([effect])) == []
+    assert traffic.of(lambda: store._ring([effect.key])) == []
     assert store._ringer._thread is None
 
 

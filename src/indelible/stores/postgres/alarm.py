@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from indelible.core.effects import Effect
 from indelible.stores.postgres.address import Target
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
 from indelible.stores.postgres.driver import psycopg
@@ -42,12 +41,12 @@ class Ringer:
         self._is_closed = False
         self.backend_pid = 0
 
-    def ring(self, effects: Iterable[Effect]) -> None:
-        """Notes the effects and returns at once."""
+    def ring(self, keys: Iterable[str]) -> None:
+        """Notes the keys of effects that moved and returns at once."""
         if os.getpid() != self._pid:
             self._start()
         with self._lock:
-            self._changed.update(effect.key[:_PREFIX] for effect in effects)
+            self._changed.update(key[:_PREFIX] for key in keys)
             if not self._changed or self._is_closed:
                 return
             if self._thread is None:

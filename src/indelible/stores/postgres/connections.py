@@ -64,6 +64,8 @@ class Session:
         self._prepared: set[bytes] = set()
         self.is_warned = False
         """Did a warning come during the last statement that puts its durability in doubt?"""
+        self.awaited: list[str] = []
+        """Are the keys of the effects moved by the last write that other processes wait for."""
         self.connection.add_notice_handler(self._notice)
 
     def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:

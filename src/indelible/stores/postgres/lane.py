@@ -19,7 +19,7 @@ from indelible.core.identity import Ref
 from indelible.core.ports import Clock
 from indelible.errors import StoreUnavailable
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
-from indelible.stores.postgres.transitions import View, has_event, lock, look, write
+from indelible.stores.postgres.transitions import View, has_event, lock, look, moved_keys, write
 from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try, needs_new_connection
 from indelible.stores.postgres.work import Heads, Work
 
@@ -43,9 +43,15 @@ class Lane:
     """Writes through one connection, one batch at a time."""
 
     def __init__(
-        self, line: Line, provenance: Callable[[str], Provenance], clock: Clock | None, seconds: float
+        self,
+        line: Line,
+        provenance: Callable[[str], Provenance],
+        ring: Callable[[Sequence[str]], None],
+        clock: Clock | None,
+        seconds: float,
     ) -> None:
         self._line = line
+        self._ring = ring
         self.provenance = provenance
         self._clock = clock
         self._seconds = seconds
@@ -71,9 +77,10 @@ class Lane:
             return self._persist(work, [self._was_committed])
 
     def note_commit(self, tenant: str, batch: Batch) -> None:
-        """Learns of heads that were moved through another connection."""
+        """Learns of what was written through another connection."""
         with self._line.lock:
             self._heads.remember(tenant, batch)
+        self._ring(moved_keys(batch))
 
     def _work(self, tenant: str, commands: Sequence[Command]) -> Work:
         return Work(tenant, commands, Patience(self._seconds, self._line.target), self.provenance(tenant))
@@ -226,6 +233,7 @@ class Lane:
         for batch in work.sent:
             if has_event(session, work.tenant, batch, until):
                 session.command(COMMIT, until)
+                session.awaited = moved_keys(batch)  # whether anybody waits got lost with the answer
                 self._settle(work, batch, session)
                 return batch
         return None
@@ -263,3 +271,4 @@ class Lane:
             raise _Unsure
         work.sent.clear()
         self._heads.remember(work.tenant, batch)
+        self._ring(session.awaited)

@@ -54,7 +54,7 @@ SELECT (SELECT {effect} FROM indelible_effects e WHERE tenant = %(tenant)s AND s
 WHERE NOT EXISTS (SELECT FROM opened)
 
 -- name: move_one
--- Moves one effect and appends its event, which commits to one value, to its run. Gives a row if it did.
+-- Moves one effect and appends its event, which commits to one value, to its run. Gives a row if it did: does somebody wait?
 WITH moved AS (
     UPDATE indelible_effects SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
         token_hash = %(token)s::bytea, detail_seq = %(detail_seq)s::bigint, updated_at = %(updated_at)s::timestamptz,
@@ -62,7 +62,7 @@ WITH moved AS (
     WHERE tenant = %(tenant)s::text AND scope = %(scope)s::text AND key = %(key)s::bytea
         AND version = %(was_version)s::bigint AND token_hash = %(was_token)s::bytea
         AND (SELECT head FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s::text) = %(prev)s::bytea
-    RETURNING id
+    RETURNING id, awaited
 ), headed AS (
     UPDATE indelible_runs SET count = %(seq)s::bigint + 1, head = %(hash)s::bytea
     WHERE tenant = %(tenant)s AND run_id = %(run_id)s AND count = %(seq)s AND head = %(prev)s
@@ -80,10 +80,10 @@ WITH moved AS (
     INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(field)s::text, %(salt)s::bytea, %(value)s::bytea FROM headed
 )
-SELECT FROM moved
+SELECT awaited FROM moved
 
 -- name: write_batch
--- Writes any number of changes of one tenant, all or none.
+-- Writes any number of changes of one tenant, all or none. Gives the keys of moved effects that somebody waits for.
 WITH opened AS (
     INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
         version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at)
@@ -115,7 +115,7 @@ WITH opened AS (
     ) AS m
     WHERE e.tenant = m.tenant AND e.scope = m.scope AND e.key = m.key
         AND e.version = m.was_version AND e.token_hash = m.was_token
-    RETURNING 1
+    RETURNING e.key, e.awaited
 ), started AS (
     INSERT INTO indelible_runs (tenant, run_id, count, head)
     SELECT %(tenant)s, run_id, count, hash
@@ -154,7 +154,7 @@ WITH opened AS (
         %(payload_salt)s::bytea[], %(payload_value)s::bytea[]) AS p (run_id, seq, field, salt, value)
     WHERE guard.holds
 )
-SELECT
+SELECT key FROM moved WHERE awaited
 
 -- name: look
 -- For each place: the effect, or nulls where none is, the head of the effect's run or else of the run given, and the time.
@@ -167,6 +167,15 @@ LEFT JOIN LATERAL (
     SELECT * FROM indelible_effects WHERE tenant = place.tenant AND scope = place.scope AND key = place.key LIMIT 1
 ) AS e ON true
 ORDER BY place.number
+
+-- name: mark_awaited
+-- Notes that somebody waits for the next move of effects that can still move.
+UPDATE indelible_effects e SET awaited = true
+FROM (
+    SELECT * FROM unnest(%(tenants)s::text[], %(scopes)s::text[], %(keys)s::bytea[]) AS p (tenant, scope, key) OFFSET 0
+) AS place
+WHERE e.tenant = place.tenant AND e.scope = place.scope AND e.key = place.key AND NOT e.awaited
+    AND e.status NOT IN ('succeeded', 'failed', 'denied', 'canceled')
 
 -- name: lock_effects
 -- Locks effects in the order given, so that two who lock the same ones cannot wait for each other; gives their runs.

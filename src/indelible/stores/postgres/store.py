@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from indelible.core.commands import Answer, Command, InDoubt, Moved
+from indelible.core.commands import Answer, Command
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
@@ -48,7 +48,7 @@ class PostgresStore:
         self._is_closed = False
         self._writing, self._reading = Line(self._target), Line(self._target)
         self._ringer = Ringer(self._target)
-        self._lane = Lane(self._writing, self._provenance, clock, self._seconds)
+        self._lane = Lane(self._writing, self._provenance, self._ring, clock, self._seconds)
         self._writer_id, self._writer_pid = uuid.uuid4().hex, os.getpid()
         self.ledger_name = self._open()
 
@@ -80,9 +80,7 @@ class PostgresStore:
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides on what is known and writes guarded: one statement in the common case."""
         self._check_open()
-        answers = self._lane.apply(tenant, commands, known)
-        self._ring([answer.effect for answer in answers if isinstance(answer, Moved | InDoubt)])
-        return answers
+        return self._lane.apply(tenant, commands, known)
 
     def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
         """Extends the lease while the claim holds."""
@@ -119,7 +117,13 @@ class PostgresStore:
         return Seen(rows.time_from(found, 0), [rows.effect_from(found, row) for row in range(len(refs))])
 
     def watch(self, refs: Sequence[Ref]) -> Seen:
-        """Reads the committed state of some effects; every move rings, so there is nothing to arrange."""
+        """Notes that somebody waits for these effects, then reads their committed state.
+
+        Only in this order: whoever moves one between the two sees the note, and rings.
+        """
+        if self._wakeups and not self._target.is_pooled:
+            places = rows.place_values(refs, [], None)
+            self._run("mark_awaited", places)
         return self.look(refs)
 
     def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
@@ -204,10 +208,10 @@ class PostgresStore:
         except (Lost, Rejected) as problem:
             raise explained(self._target, problem) from problem
 
-    def _ring(self, effects: Sequence[Effect]) -> None:
-        """Tells other processes, soon and in one go."""
-        if effects and self._wakeups and not self._is_closed:
-            self._ringer.ring(effects)
+    def _ring(self, keys: Sequence[str]) -> None:
+        """Tells other processes which effects moved, soon and in one go."""
+        if keys and self._wakeups and not self._is_closed:
+            self._ringer.ring(keys)
 
     def _check_open(self) -> None:
         if self._is_closed:

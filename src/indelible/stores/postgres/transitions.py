@@ -17,6 +17,7 @@ from indelible.stores.postgres.driver import pq
 from indelible.stores.postgres.statements import SQL
 
 _NOT_NULL_VIOLATION = "23502"
+_TRUE = b"\1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Refusal:
 
 def look(session: Session, commands: Sequence[Command], clock: datetime | None, until: float) -> View:
     """Reads the effects of commands and the heads of their runs, all at one moment."""
-    runs = {command.ref: command.run_id if isinstance(command, Open) else None for command in commands}
+    runs: dict[Ref, str | None] = {command.ref: None for command in commands}
+    runs.update((command.ref, command.run_id) for command in commands if isinstance(command, Open))
     refs = list(runs)
     values = rows.place_values(refs, runs.values(), None if clock is None else wire.timestamptz(clock))
     found = session.run(SQL["look"], SQL["look"].ordered(values), until)
@@ -76,12 +78,24 @@ def write(
             return _open_one(session, batch, rows.open_values(tenant, batch, now, moment), until)
         if batch.moved and len(batch.payloads) == 1:
             found = _send(session, "move_one", rows.move_values(tenant, batch, now, moment), until)
-            return None if found is not None and found.ntuples == 1 else Refusal()
+            if found is None or found.ntuples == 0:
+                return Refusal()
+            session.awaited = moved_keys(batch) if found.get_value(0, 0) == _TRUE else []
+            return None
     found = _send(session, "write_batch", rows.batch_values(tenant, batch, now, moment), until)
-    return Refusal() if found is None else None
+    if found is None:
+        return Refusal()
+    session.awaited = [key.hex() for row in range(found.ntuples) if (key := found.get_value(row, 0)) is not None]
+    return None
+
+
+def moved_keys(batch: Batch) -> list[str]:
+    """Gives the keys of the effects that a batch moves."""
+    return [ref.key for ref in batch.moved]
 
 
 def _open_one(session: Session, batch: Batch, values: rows.Named, until: float) -> Refusal | None:
+    session.awaited = []
     found = _send(session, "open_one", values, until)
     if found is None:
         return Refusal()

@@ -63,7 +63,7 @@ def _applied(connection: apsw.Connection) -> int:
 
 def _presize(connection: apsw.Connection) -> None:
     """Grows a new file and its WAL once, so that the first commits need not: a sync of a growing file costs more."""
-    connection.execute("CREATE TABLE presize (filler BLOB)")
-    connection.execute("INSERT INTO presize VALUES (zeroblob(?))", (_PRESIZE_BYTES,))
-    connection.execute("DROP TABLE presize")
+    connection.execute("CREATE TABLE IF NOT EXISTS indelible_presize (filler BLOB)")
+    connection.execute("INSERT INTO indelible_presize VALUES (zeroblob(?))", (_PRESIZE_BYTES,))
+    connection.execute("DROP TABLE indelible_presize")
     connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()

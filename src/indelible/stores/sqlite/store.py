@@ -147,6 +147,7 @@ class SqliteStore:
             self._connection,
             lambda connection: Pen(connection, self._clock),
             self._explained,
+            self._ring,
             self._provenance(tenant),
             tenant,
         )

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import apsw
 
+from indelible.core.batch import Batch
 from indelible.core.commands import Answer, Command, Moved
 from indelible.core.events import Provenance
 from indelible.errors import BadCall
@@ -29,10 +30,12 @@ class SqliteTransaction:
         connect: Callable[[], apsw.Connection],
         make_pen: Callable[[apsw.Connection], Pen],
         explained: Explained,
+        ring: Callable[[Batch], None],
         by: Provenance,
         tenant: str,
     ) -> None:
         self._by = by
+        self._ring = ring
         self._tenant = tenant
         self._explained = explained
         with ExitStack() as stack:
@@ -52,6 +55,8 @@ class SqliteTransaction:
             batch = self._pen.write(self._tenant, [command], read_effects(self.connection, [command]), self._by)
             answer = batch.answers[0]
             self.connection.execute("COMMIT" if isinstance(answer, Moved) else "ROLLBACK")
+        if isinstance(answer, Moved):
+            self._ring(batch)
         return answer
 
     def _check_same_transaction(self) -> None:

@@ -40,6 +40,7 @@ CREATE TABLE indelible_effects (
     detail_seq  bigint,            -- the event that commits to the result, error or reason
     created_at  timestamptz NOT NULL,
     updated_at  timestamptz NOT NULL,
+    awaited     boolean NOT NULL DEFAULT false,  -- does another process wait for its next move? Then that is told
     PRIMARY KEY (tenant, scope, key)
 ) WITH (fillfactor = 80);
 
