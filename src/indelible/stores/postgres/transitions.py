@@ -38,17 +38,17 @@ class Refusal:
 
 def look(session: Session, commands: Sequence[Command], clock: datetime | None, until: float) -> View:
     """Reads the effects of commands and the heads of their runs, all at one moment."""
-    runs: dict[Ref, str | None] = {command.ref: None for command in commands}
-    runs.update((command.ref, command.run_id) for command in commands if isinstance(command, Open))
-    refs = list(runs)
-    values = rows.place_values(refs, runs.values(), None if clock is None else wire.timestamptz(clock))
+    # Two callers of two runs may ask for the same effect: the heads of both runs are wanted.
+    places = list(dict.fromkeys((c.ref, c.run_id if isinstance(c, Open) else None) for c in commands))
+    moment = None if clock is None else wire.timestamptz(clock)
+    values = rows.place_values([ref for ref, _ in places], [run_id for _, run_id in places], moment)
     found = session.run(SQL["look"], SQL["look"].ordered(values), until)
     effects: dict[Ref, Effect | None] = {}
     heads: dict[str, Head] = {}
-    for row, ref in enumerate(refs):
+    for row, (ref, wanted) in enumerate(places):
         effect = effects[ref] = rows.effect_from(found, row)
         head = rows.head_from(found, row)
-        run_id = runs[ref] if effect is None else effect.run_id
+        run_id = wanted if effect is None else effect.run_id
         if head is not None and run_id is not None:
             heads[run_id] = head
     return View(rows.time_from(found, 0), effects, heads)
