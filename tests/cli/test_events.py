@@ -54,8 +54,16 @@ def test_a_run_that_is_not_there_is_no_intact_chain(cli: Cli, ids: dict[str, str
 TAMPERING = {
     "an edited body": ("UPDATE indelible_events SET body = ? WHERE run_id = 'order-1' AND seq = 3", [b"{}"], 3),
     "an edited hash": ("UPDATE indelible_events SET hash = ? WHERE run_id = 'order-1' AND seq = 3", [b"x" * 32], 3),
-    "an edited type": ("UPDATE indelible_events SET type = ? WHERE run_id = 'order-1' AND seq = 3", ["tool_call_late"], 3),
-    "a borrowed effect": ("UPDATE indelible_events SET effect_id = ? WHERE run_id = 'order-1' AND seq = 3", ["eff_other"], 3),
+    "an edited type": (
+        "UPDATE indelible_events SET type = ? WHERE run_id = 'order-1' AND seq = 3",
+        ["tool_call_late"],
+        3,
+    ),
+    "a borrowed effect": (
+        "UPDATE indelible_events SET effect_id = ? WHERE run_id = 'order-1' AND seq = 3",
+        ["eff_other"],
+        3,
+    ),
     "a missing event": ("DELETE FROM indelible_events WHERE run_id = 'order-1' AND seq = ?", [3], 3),
     "a missing beginning": ("DELETE FROM indelible_events WHERE run_id = 'order-1' AND seq < ?", [3], 0),
     "an event out of place": ("UPDATE indelible_events SET seq = ? WHERE run_id = 'order-1' AND seq = 6", [9], 6),

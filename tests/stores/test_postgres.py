@@ -171,7 +171,9 @@ def writer_pid(store: PostgresStore) -> int:
 
 def check_chain(admin: psycopg.Connection[Any], run: str) -> int:
     """Checks that a run's events are numbered without gaps and linked, end at its head, and await the journal once."""
-    rows = admin.execute("SELECT seq, hash, body FROM indelible_events WHERE run_id = %s ORDER BY seq", (run,)).fetchall()
+    rows = admin.execute(
+        "SELECT seq, hash, body FROM indelible_events WHERE run_id = %s ORDER BY seq", (run,)
+    ).fetchall()
     previous = "0" * 64
     for expected, (seq, digest, body) in enumerate(rows):
         content = json.loads(body)
@@ -860,7 +862,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def test_many_rings_are_few_notifications(url: str) -> None:
     with contextlib.closing(PostgresStore(url)) as here, contextlib.closing(PostgresStore(url)) as there:
-        held = claim(here, 1)
+        claim(here, 1)
         alarm = there.alarm()
         assert alarm is not None
         keys = [os.urandom(32).hex() for _ in range(200)]
@@ -1028,7 +1030,9 @@ def test_a_migration_that_fails_leaves_nothing(postgres_url: str) -> None:
         connection.execute("CREATE TABLE indelible_pending (in_the_way int)")
         with pytest.raises(StoreError, match="already exists"):
             migrate(postgres_url)
-        assert connection.execute("SELECT to_regclass('indelible_effects'), count(*) FROM indelible_migrations").fetchone() == (None, 0)
+        assert connection.execute(
+            "SELECT to_regclass('indelible_effects'), count(*) FROM indelible_migrations"
+        ).fetchone() == (None, 0)
         connection.execute("DROP TABLE indelible_pending")
     assert migrate(postgres_url) == ["0001_effects"]
 

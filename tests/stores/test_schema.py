@@ -281,7 +281,6 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
     assert path.read_bytes() == before
 
 
-@pytest.mark.xfail(reason="a new file is grown by a table that is called presize", strict=True)
 def test_a_ledger_lives_in_an_applications_database(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     with apsw.Connection(str(path)) as connection:
