@@ -1,0 +1,58 @@
+"""Whatever takes `shell` or `ledger` runs through both shells on both stores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from indelible.testing.clock import FakeClock
+from tests.postgres import fresh_database
+from tests.scenarios.shells import Driver, Shell, prepare_store
+
+
+@pytest.fixture(scope="session")
+def _scenario_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """One PostgreSQL database for all scenarios: each has a tenant of its own, and tenants do not see each other."""
+    server = os.environ.get("INDELIBLE_TEST_POSTGRES") or request.getfixturevalue("_postgres_cluster").start().url
+    with fresh_database(server) as url:
+        yield prepare_store(url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def scenario_url(request: pytest.FixtureRequest) -> str:
+    """A store that is ready; the tables may hold other tenants' effects."""
+    if request.param == "postgres":
+        if "INDELIBLE_TEST_POSTGRES" not in os.environ:
+            request.getfixturevalue("postgres_server")  # up again, if a test before this one killed it
+        url: str = request.getfixturevalue("_scenario_database")
+        return url
+    return prepare_store(request.getfixturevalue("sqlite_url"))
+
+
+@pytest.fixture(params=["blocking", "async"])
+def shell(request: pytest.FixtureRequest, scenario_url: str) -> Iterator[Shell]:
+    """Opens ledgers of one kind on one store, for a tenant that has no effects yet."""
+    opener = Shell(request.param, scenario_url)
+    yield opener
+    opener.close()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """The store's clock: it stands still until a scenario moves it, and agrees with ledgers that go by the real one."""
+    return FakeClock(datetime.now(UTC))
+
+
+@pytest.fixture
+def ledger(shell: Shell, clock: FakeClock) -> Driver:
+    """A ledger whose store goes by the fake clock."""
+    return shell.open(clock=clock)
+
+
+@pytest.fixture
+def ready_url(store_url: str) -> str:
+    """An empty store that is ready, for scenarios about one shell alone."""
+    return prepare_store(store_url)
