@@ -849,10 +849,6 @@ def test_a_ring_wakes_other_processes_and_not_ourselves(url: str) -> None:
         others.close()
 
 
-def settled(effect: Effect, key: str) -> Effect:
-    return Effect(**{name: getattr(effect, name) for name in Effect.__slots__} | {"key": key})
-
-
 def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not holds():

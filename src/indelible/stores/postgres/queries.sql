@@ -1,24 +1,26 @@
 -- Every statement of the PostgreSQL store. No rules live here: the core decides, these read and write.
 --
--- A writing statement is guarded. When what was decided on no longer holds, it either finds nothing to do, or the number
--- of an event comes out null, which the table forbids: then all of the statement is undone. The parts of a statement run
--- in an order of the server's choosing, so each of them asks the guard.
+-- A writing statement is guarded. When what was decided on no longer holds, it either finds nothing to do, or the
+-- number of an event comes out null, which the table forbids: then all of the statement is undone. The parts of a
+-- statement run in an order of the server's choosing, so each of them asks the guard.
 --
--- Plans are made once, when a table may still be empty, and kept. So lookups are written in a way that leaves the planner
--- one choice, the primary key: by scalar subqueries, and by joins to what hides its constants (LATERAL, OFFSET 0).
+-- Plans are made once, when a table may still be empty, and kept. So lookups are written in a way that leaves the
+-- planner one choice, the primary key: by scalar subqueries, and by joins to what hides its constants (LATERAL,
+-- OFFSET 0).
 
 -- name: effect
--- An effect `e` and its payloads as one value, put in where another statement says {effect}: fewer columns, less to set up.
+-- An effect `e` and its payloads as one value, put in where another statement says {effect}: less to set up.
 ROW(e,
-    (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq AND field = 'args'),
+    (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq
+        AND field = 'args'),
     (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
         AND field = CASE e.status WHEN 'succeeded' THEN 'result' WHEN 'failed' THEN 'error' ELSE 'reason' END))
 
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.
 WITH opened AS (
-    INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-        version, token_hash, lease_until, opened_seq, created_at, updated_at)
+    INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
+        attempt, version, token_hash, lease_until, opened_seq, created_at, updated_at)
     SELECT %(tenant)s::text, %(scope)s::text, %(key)s::bytea, %(id)s::text, %(run_id)s::text, %(tool)s::text,
         %(side_effect)s::text, %(on_crash)s::text, %(call_id)s::text, %(digest)s::bytea, %(status)s::text,
         %(attempt)s::bigint, %(version)s::bigint, %(token)s::bytea,
@@ -46,7 +48,8 @@ WITH opened AS (
 ), committed AS (
     INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, value.*
-    FROM headed, (VALUES ('args', %(args_salt)s::bytea, %(args)s::bytea), ('key', %(key_salt)s::bytea, %(key)s)) AS value
+    FROM headed,
+        (VALUES ('args', %(args_salt)s::bytea, %(args)s::bytea), ('key', %(key_salt)s::bytea, %(key)s)) AS value
 )
 SELECT (SELECT {effect} FROM indelible_effects e WHERE tenant = %(tenant)s AND scope = %(scope)s AND key = %(key)s),
     (SELECT ROW(count, head) FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s),
@@ -54,9 +57,10 @@ SELECT (SELECT {effect} FROM indelible_effects e WHERE tenant = %(tenant)s AND s
 WHERE NOT EXISTS (SELECT FROM opened)
 
 -- name: move_one
--- Moves one effect and appends its event, which commits to one value, to its run. Gives a row if it did: does somebody wait?
+-- Moves one effect and appends its event, which commits to one value. Gives a row if it did: does somebody wait?
 WITH moved AS (
-    UPDATE indelible_effects SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
+    UPDATE indelible_effects
+    SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
         token_hash = %(token)s::bytea, detail_seq = %(detail_seq)s::bigint, updated_at = %(updated_at)s::timestamptz,
         lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
     WHERE tenant = %(tenant)s::text AND scope = %(scope)s::text AND key = %(key)s::bytea
@@ -85,23 +89,24 @@ SELECT awaited FROM moved
 -- name: write_batch
 -- Writes any number of changes of one tenant, all or none. Gives the keys of moved effects that somebody waits for.
 WITH opened AS (
-    INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-        version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at)
+    INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
+        attempt, version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at)
     SELECT %(tenant)s::text, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-        version, token_hash, coalesce(%(now)s::timestamptz, clock_timestamp()) + lease, opened_seq, detail_seq, created_at,
-        updated_at
+        version, token_hash, coalesce(%(now)s::timestamptz, clock_timestamp()) + lease, opened_seq, detail_seq,
+        created_at, updated_at
     FROM unnest(%(opened_scope)s::text[], %(opened_key)s::bytea[], %(opened_id)s::text[], %(opened_run_id)s::text[],
         %(opened_tool)s::text[], %(opened_side_effect)s::text[], %(opened_on_crash)s::text[],
         %(opened_call_id)s::text[], %(opened_digest)s::bytea[], %(opened_status)s::text[], %(opened_attempt)s::bigint[],
         %(opened_version)s::bigint[], %(opened_token)s::bytea[], %(opened_lease)s::interval[],
         %(opened_seq)s::bigint[], %(opened_detail_seq)s::bigint[], %(opened_created_at)s::timestamptz[],
         %(opened_updated_at)s::timestamptz[])
-        AS o (scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt, version, token_hash,
-            lease, opened_seq, detail_seq, created_at, updated_at)
+        AS o (scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt, version,
+            token_hash, lease, opened_seq, detail_seq, created_at, updated_at)
     ON CONFLICT (tenant, scope, key) DO NOTHING
     RETURNING 1
 ), moved AS (
-    UPDATE indelible_effects e SET status = m.status, attempt = m.attempt, version = m.version, token_hash = m.token_hash,
+    UPDATE indelible_effects e
+    SET status = m.status, attempt = m.attempt, version = m.version, token_hash = m.token_hash,
         lease_until = coalesce(%(now)s, clock_timestamp()) + m.lease, detail_seq = m.detail_seq,
         updated_at = m.updated_at
     FROM (
@@ -110,7 +115,8 @@ WITH opened AS (
             %(moved_was_token)s::bytea[], %(moved_status)s::text[], %(moved_attempt)s::bigint[],
             %(moved_version)s::bigint[], %(moved_token)s::bytea[], %(moved_lease)s::interval[],
             %(moved_detail_seq)s::bigint[], %(moved_updated_at)s::timestamptz[])
-            AS m (scope, key, was_version, was_token, status, attempt, version, token_hash, lease, detail_seq, updated_at)
+            AS m (scope, key, was_version, was_token, status, attempt, version, token_hash, lease, detail_seq,
+                updated_at)
         OFFSET 0
     ) AS m
     WHERE e.tenant = m.tenant AND e.scope = m.scope AND e.key = m.key
@@ -141,8 +147,9 @@ WITH opened AS (
 ), appended AS (
     INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
     SELECT %(tenant)s, run_id, CASE WHEN guard.holds THEN seq END, effect_id, type, hash, body
-    FROM guard, unnest(%(event_run_id)s::text[], %(event_seq)s::bigint[], %(event_effect_id)s::text[], %(event_type)s::text[],
-        %(event_hash)s::bytea[], %(event_body)s::bytea[]) AS v (run_id, seq, effect_id, type, hash, body)
+    FROM guard, unnest(%(event_run_id)s::text[], %(event_seq)s::bigint[], %(event_effect_id)s::text[],
+        %(event_type)s::text[], %(event_hash)s::bytea[], %(event_body)s::bytea[])
+        AS v (run_id, seq, effect_id, type, hash, body)
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, run_id, seq, hash
@@ -157,9 +164,10 @@ WITH opened AS (
 SELECT key FROM moved WHERE awaited
 
 -- name: look
--- For each place: the effect, or nulls where none is, the head of the effect's run or else of the run given, and the time.
+-- For each place: the effect, or nulls where none is, the head of its run or else of the run given, and the time.
 SELECT {effect},
-    (SELECT ROW(count, head) FROM indelible_runs WHERE tenant = place.tenant AND run_id = coalesce(e.run_id, place.run_id)),
+    (SELECT ROW(count, head) FROM indelible_runs
+        WHERE tenant = place.tenant AND run_id = coalesce(e.run_id, place.run_id)),
     coalesce(%(now)s::timestamptz, clock_timestamp())
 FROM unnest(%(tenants)s::text[], %(scopes)s::text[], %(keys)s::bytea[], %(run_ids)s::text[])
     WITH ORDINALITY AS place (tenant, scope, key, run_id, number)
@@ -180,7 +188,8 @@ WHERE e.tenant = place.tenant AND e.scope = place.scope AND e.key = place.key AN
 -- name: lock_effects
 -- Locks effects in the order given, so that two who lock the same ones cannot wait for each other; gives their runs.
 SELECT (
-    SELECT run_id FROM indelible_effects WHERE tenant = %(tenant)s::text AND scope = place.scope AND key = place.key FOR UPDATE
+    SELECT run_id FROM indelible_effects
+    WHERE tenant = %(tenant)s::text AND scope = place.scope AND key = place.key FOR UPDATE
 )
 FROM unnest(%(scopes)s::text[], %(keys)s::bytea[]) AS place (scope, key)
 
@@ -256,7 +265,7 @@ SELECT pg_notify('indelible', %(payload)s::text)
 SELECT pg_backend_pid()::bigint, current_setting('synchronous_commit')
 
 -- name: settle_in
--- Settings of a connection of our own: a commit is durable, and plans that are kept use indexes, however empty a table was.
+-- Settings of a connection of our own: a commit is durable, and kept plans use indexes, however empty a table was.
 SELECT set_config('synchronous_commit', %(synchronous_commit)s::text, false),
     set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
     set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false),

@@ -122,8 +122,8 @@ class PostgresStore:
         Only in this order: whoever moves one between the two sees the note, and rings.
         """
         if self._wakeups and not self._target.is_pooled:
-            places = rows.place_values(refs, [], None)
-            self._run("mark_awaited", places)
+            # In the order in which everybody locks effects, so that none waits for another in a circle.
+            self._run("mark_awaited", rows.place_values(sorted(refs), [], None))
         return self.look(refs)
 
     def get_effect(self, tenant: str, effect_id: str) -> Effect | None:

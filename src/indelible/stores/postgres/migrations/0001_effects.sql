@@ -34,7 +34,7 @@ CREATE TABLE indelible_effects (
     status      text COLLATE "C" NOT NULL,
     attempt     bigint NOT NULL,
     version     bigint NOT NULL,
-    token_hash       bytea NOT NULL,
+    token_hash  bytea NOT NULL,
     lease_until timestamptz,       -- by the clock of the database
     opened_seq  bigint NOT NULL,   -- the event that commits to the arguments
     detail_seq  bigint,            -- the event that commits to the result, error or reason
@@ -44,8 +44,8 @@ CREATE TABLE indelible_effects (
     PRIMARY KEY (tenant, scope, key)
 ) WITH (fillfactor = 80);
 
--- POSIX orders as C does, but a search by tenant, scope and key cannot take this index by mistake. On a table that it has
--- no statistics of, the planner would, and then read all effects of the tenant for each call.
+-- POSIX orders as C does, but a search by tenant, scope and key cannot take this index by mistake. On a table that it
+-- has no statistics of, the planner would, and then read all effects of the tenant for each call.
 CREATE UNIQUE INDEX indelible_effects_by_id ON indelible_effects (tenant COLLATE "POSIX", id);
 
 CREATE TABLE indelible_events (
