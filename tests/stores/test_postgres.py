@@ -274,7 +274,18 @@ def test_a_refused_batch_is_decided_on_a_look_and_the_next_ones_look_first(
 
 
 @pytest.mark.parametrize(
-    "name", ["open_one", "move_one", "write_batch", "look", "heartbeat", "lock_effects", "lock_runs", "has_event"]
+    "name",
+    [
+        "open_one",
+        "move_one",
+        "write_batch",
+        "look",
+        "heartbeat",
+        "lock_effects",
+        "lock_runs",
+        "has_event",
+        "mark_awaited",
+    ],
 )
 def test_plans_made_on_empty_tables_find_every_row_by_its_whole_key(
     name: str, store: PostgresStore, admin: psycopg.Connection[Any]
@@ -854,6 +865,27 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def test_only_what_somebody_waits_for_is_told(url: str, traffic: Traffic) -> None:
+    with contextlib.closing(PostgresStore(url)) as here, contextlib.closing(PostgresStore(url)) as there:
+        claims = [claim(here, number) for number in range(4)]
+        alarm = there.alarm()
+        assert alarm is not None
+        seen = there.watch([claims[number].effect.ref for number in (3, 1)])
+        assert [effect and effect.id for effect in seen.effects] == [claims[3].effect.id, claims[1].effect.id]
+        assert traffic.of(lambda: there.watch([claims[1].effect.ref])) == ["mark_awaited", "look"]
+        settle(here, claims[0])
+        assert here._ringer._thread is None, "nobody waits for this one"
+        settle(here, claims[1])
+        here.apply(TENANT, [finish(claims[2]), finish(claims[3])], [None, None])
+        told = {claims[number].effect.key[:16] for number in (1, 3)}
+        heard: set[str] = set()
+        while heard != told:
+            assert select.select([alarm], [], [], 5)[0]
+            heard |= alarm.drain() or set()
+            assert heard <= told
+        alarm.close()
 
 
 def test_many_rings_are_few_notifications(url: str) -> None:
