@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indelible import Event, Ledger, ToolCall
-from indelible.core.chain import Broken, Intact, check_chain
+from indelible.core.chain import Broken, Intact, altered_payloads, check_chain
 from indelible.core.events import NO_EVENTS, Head, event_hash
 
 
@@ -85,3 +85,16 @@ def test_a_body_that_is_no_record_is_found_though_its_hash_fits(body: bytes) -> 
 
 def test_an_event_of_another_run_does_not_pass() -> None:
     assert isinstance(check_chain(record(), "other"), Broken)
+
+
+def test_a_payload_that_is_not_the_committed_one_is_named() -> None:
+    with Ledger.open(":memory:") as ledger:
+        ledger.run(ToolCall(tool="count", args={"n": 1}, run_id="r"), lambda effect: "result")
+        opened, finished = ledger.events("r")
+        args, key = ledger._engine.store.payloads("default", "r", [0])
+        (result,) = ledger._engine.store.payloads("default", "r", [1])
+    assert altered_payloads(opened, [args, key, result]) == [], "payloads of other events do not matter"
+    assert altered_payloads(opened, []) == [], "what was erased is not altered"
+    assert altered_payloads(opened, [args._replace(value=b'{"n":2}'), key]) == ["args"]
+    assert altered_payloads(opened, [args, key._replace(salt=bytes(32))]) == ["key"]
+    assert altered_payloads(finished, [result._replace(field="error")]) == ["error"], "never committed to"

@@ -23,7 +23,7 @@ from indelible.core.commands import (
     Reopen,
     Settle,
 )
-from indelible.core.effects import Effect
+from indelible.core.effects import Effect, hash_of
 from indelible.core.steps import Step, next_step
 from tests.core.making import (
     ADA,
@@ -248,7 +248,7 @@ def test_the_next_attempt_keeps_everything_but_who_holds_it() -> None:
         status="processing",
         attempt=5,
         version=10,
-        token=command.token,
+        token_hash=hash_of(command.token),
         lease_until=NOON + LEASE,
         updated_at=NOON,
         detail_json=None,

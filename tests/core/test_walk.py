@@ -29,6 +29,7 @@ from indelible.core.commands import (
     NoSuchEffect,
     Open,
     Relinquish,
+    Reopen,
     Replayed,
     ReplayedFailure,
     Settle,
@@ -54,7 +55,7 @@ from indelible.errors import (
     StoreUnavailable,
     UnknownEffect,
 )
-from tests.core.making import ADA, REF, CountingMint, claim_of, effect, prepared, stamp
+from tests.core.making import ADA, REF, CountingMint, Shelf, claim_of, effect, open_command, prepared, relinquish, stamp
 
 CLAIM = claim_of(effect("processing"))
 CLAIMED = Claimed(CLAIM)
@@ -499,6 +500,49 @@ def test_a_probe_cannot_settle_what_is_running_again() -> None:
     running = effect("processing")
     played = run(InDoubt(DOUBTFUL), Returned(Succeeded(1)), Illegal(running, "it runs"), reconcile=probe)
     assert isinstance(played.error, IllegalMove)
+
+
+def test_a_probe_that_says_that_nothing_happened_allows_another_attempt() -> None:
+    ready = effect("ready")
+    played = run(
+        InDoubt(DOUBTFUL), Raised(NothingHappened("never arrived")), Moved(ready), CLAIMED, Returned("now"), MOVED,
+        reconcile=probe,
+    )  # fmt: skip
+    reopening = played.commands[1]
+    assert isinstance(reopening, Reopen)
+    assert "never arrived" in str(decode(reopening.detail_json))
+    assert reopening.stamp.actor.id == "probe of pay"
+    assert played.value == "now"
+
+
+@pytest.mark.xfail(reason="whoever comes second gets IllegalMove", strict=True)
+@pytest.mark.parametrize("found", [effect("ready"), effect("processing")])
+def test_a_probe_that_comes_second_goes_on_with_what_the_first_has_allowed(found: Effect) -> None:
+    answers: tuple[Any, ...] = (InDoubt(DOUBTFUL), Raised(NothingHappened("x")), Illegal(found, "it moved on"))
+    played = run(*answers, Replayed(effect("succeeded")), reconcile=probe)
+    assert played.value == {"ok": True}
+
+
+@pytest.mark.xfail(reason="what a probe found of one attempt is taken for another", strict=True)
+@pytest.mark.parametrize(
+    "verdict", [Raised(NothingHappened("x")), Returned(Failed("not there")), Returned(Succeeded(1))]
+)
+def test_what_a_probe_found_of_one_attempt_does_not_settle_the_next(verdict: Any) -> None:
+    """A slow probe asked about the first attempt; meanwhile a second one was made, and it is in doubt as well."""
+    shelf = Shelf()
+    first = shelf.do(open_command()).claim
+    shelf.do(relinquish(first, "in_doubt"))
+    asked = shelf.effects[REF]
+    steps = walk.probe(asked, probe, CountingMint())
+    assert isinstance(steps.send(None), Probe)
+    shelf.do(Reopen(ref=REF, stamp=stamp(actor=ADA), detail_json=b'"by hand"'))
+    second = shelf.do(open_command(token="cc" * 16)).claim
+    shelf.do(relinquish(second, "in_doubt"))
+    now = shelf.effects[REF]
+    request = steps.send(verdict)
+    answer = shelf.do(request.command)
+    assert not isinstance(answer, Moved)
+    assert shelf.effects[REF] == now
 
 
 # ── commands about a known effect ────────────────────────────────────────────────────────────────────────────────────
