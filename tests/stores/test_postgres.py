@@ -292,7 +292,9 @@ def test_plans_made_on_empty_tables_find_every_row_by_its_whole_key(
 ) -> None:
     del store
     admin.execute("SELECT " + re.findall(r"(set_config\('plan.*)", SQL["settle_in"].sql.decode(), re.DOTALL)[0])
-    plan = "\n".join(row[0] for row in admin.execute(b"EXPLAIN (GENERIC_PLAN) " + SQL[name].sql))
+    admin.execute(b"PREPARE probe AS " + SQL[name].sql)
+    nulls = ", ".join(["NULL"] * len(SQL[name].parameters))
+    plan = "\n".join(row[0] for row in admin.execute(f"EXPLAIN EXECUTE probe ({nulls})"))
     assert "Seq Scan" not in plan
     assert "effects_by_id" not in plan
     for index, last_column in {"effects_pkey": "key", "runs_pkey": "run_id", "payloads_pkey": "field"}.items():
@@ -799,13 +801,15 @@ def with_option(url: str, option: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}{option}"
 
 
-def test_durability_is_graded(postgres_server: PostgresServer, url: str, admin: psycopg.Connection[Any]) -> None:
+def test_durability_is_graded(postgres_server: PostgresServer) -> None:
+    url = postgres_server.create_database(name := f"graded_{os.urandom(4).hex()}")
     report = durability(url)
     assert (report["grade"], report["fsync"], report["standbys"]) == ("single", "on", [])
     assert report["server_version"].split(".")[0].isdigit()
     with a_standby_that_never_answers(postgres_server):
         assert durability(url)["grade"] == "quorum"
-    admin.execute("ALTER DATABASE " + admin.info.dbname + " SET synchronous_commit = off")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     assert durability(url)["grade"] == "unsafe"
 
 
