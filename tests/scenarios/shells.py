@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -164,6 +166,11 @@ def in_thread(body: Callable[[], Any]) -> Future[Any]:
     return future
 
 
+def interrupt_main() -> None:
+    """Does what Ctrl-C does."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 class Gate:
     """Is a handler that says when it was entered and goes on when it is let."""
 
@@ -206,9 +213,9 @@ class Count:
         return self.value
 
 
-def eventually(is_so: Callable[[], Any]) -> Any:
+def eventually(is_so: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """Waits until something is so that only another thread can make so."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     while True:
         found = is_so()
         if found:

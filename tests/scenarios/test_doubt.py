@@ -33,6 +33,7 @@ from tests.scenarios.shells import (
     charge,
     eventually,
     in_thread,
+    interrupt_main,
     types_of,
 )
 
@@ -167,6 +168,47 @@ async def until_late(ledger: AsyncLedger) -> Any:
             if events[-1].type == "tool_call_late":
                 return events
             await asyncio.sleep(0.002)
+
+
+@pytest.mark.xfail(reason="what is reported between the cancel and its delivery is dropped", strict=True)
+def test_a_result_that_comes_at_the_very_moment_of_the_cancel_is_kept(ready_url: str) -> None:
+    gate = Gate("just now")
+
+    def handlers() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "indelible-handler"]
+
+    async def scenario() -> None:
+        async with AsyncLedger.open(ready_url) as ledger:
+            task = asyncio.create_task(ledger.run(charge(), gate))
+            await asyncio.to_thread(gate.await_entry)
+            task.cancel()
+            gate.open()
+            eventually(lambda: not handlers())  # without letting the loop go on
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            (effect,) = await ledger.effects()
+            types = [event.type for event in await ledger.events("order-1")]
+            assert effect.status == "succeeded" or "tool_call_late" in types
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.xfail(reason="stays processing until its lease ends, and its result is dropped", strict=True)
+def test_an_interrupt_while_a_handler_with_a_time_limit_runs_leaves_doubt_at_once(ready_url: str) -> None:
+    gate = Gate("after all")
+
+    def handler(effect: RunningEffect) -> Any:
+        interrupt_main()
+        return gate(effect)
+
+    with Ledger.open(ready_url) as ledger:
+        with pytest.raises(KeyboardInterrupt):
+            ledger.run(charge(), handler, timeout=timedelta(seconds=PATIENCE))
+        try:
+            assert ledger.effects()[0].status == "in_doubt"
+        finally:
+            gate.open()
+        eventually(lambda: ledger.events("order-1")[-1].type == "tool_call_late")
 
 
 def test_a_time_limit_of_the_callers_own_leaves_doubt(ready_url: str) -> None:

@@ -28,6 +28,7 @@ from tests.scenarios.shells import (
     charge,
     eventually,
     in_thread,
+    interrupt_main,
     somebody_waits,
 )
 
@@ -233,6 +234,36 @@ def test_a_loop_that_was_closed_with_a_waiting_task_harms_nobody(ready_url: str)
         assert winner.result(PATIENCE) == "fine"
     finally:
         ledger.close()
+
+
+def interrupted(body: Callable[[], Any], when: Callable[[], Any]) -> None:
+    """Runs something in the main thread and interrupts it, as Ctrl-C does, once something is so."""
+    in_thread(lambda: (eventually(when), interrupt_main()))
+    with pytest.raises(KeyboardInterrupt):
+        body()
+
+
+@pytest.mark.xfail(reason="stays processing until its lease ends, though nothing was entered", strict=True)
+def test_an_interrupt_while_a_claim_is_written_gives_it_back(ready_url: str) -> None:
+    handler = Count()
+    with Ledger.open(ready_url) as ledger:
+        held = HeldStore(ledger)
+        other = in_thread(lambda: ledger.begin(charge(args={"amount": 6})))
+        assert held.is_held.wait(PATIENCE)
+        interrupted(lambda: ledger.run(charge(), handler), when=lambda: ledger._engine.writer._queue)
+        held.may_go_on.set()
+        other.result(PATIENCE)
+        eventually(lambda: {e.args["amount"]: e.status for e in ledger.effects()} == {5: "ready", 6: "processing"}, 5)
+    assert handler.entries == 0
+
+
+@pytest.mark.xfail(reason="its waker stays behind", strict=True)
+def test_an_interrupt_while_waiting_leaves_nobody_behind(ready_url: str) -> None:
+    with Ledger.open(ready_url) as ledger:
+        assert isinstance(ledger.begin(charge()), Claimed)
+        wakers = ledger._engine.waiting._wakers
+        interrupted(lambda: ledger.run(charge(), Count()), when=lambda: wakers)
+        assert wakers == {}
 
 
 def test_one_caller_whose_store_fails_does_not_take_the_others_with_it(ready_url: str) -> None:

@@ -209,6 +209,7 @@ def test_a_statement_that_fails_fails_the_effect_and_frees_the_database(ledger: 
     assert table.amounts() == [6]
 
 
+@pytest.mark.xfail(reason="stays processing until its lease ends", strict=True)
 def test_a_handler_that_ends_the_transaction_itself_is_told_so(ledger: Driver, table: Table) -> None:
     def handler(effect: RunningEffect) -> str:
         with effect.transaction() as connection:
@@ -218,7 +219,7 @@ def test_a_handler_that_ends_the_transaction_itself_is_told_so(ledger: Driver, t
 
     with pytest.raises((BadCall, ResultNotRecorded)):
         ledger.run(charge(), handler)
-    assert ledger.effects()[0].status != "succeeded", "told that it could not be settled, so it is not"
+    assert ledger.effects()[0].status == "in_doubt", "its rows are there, its effect could not be settled with them"
 
 
 # ── handlers that are given up on ────────────────────────────────────────────────────────────────────────────────────
@@ -342,6 +343,29 @@ def test_two_ledgers_on_one_file_do_not_wait_for_each_other_in_one_thread(
             return "done"
 
         assert in_thread(lambda: one.run(charge(), handler)).result(PATIENCE) in ("refused", "done")
+
+
+def test_a_handler_that_ran_out_of_time_inside_a_statement_is_stopped(ledger: Driver, table: Table) -> None:
+    """A recursive query of more than a minute: nobody can wait for its end."""
+    forever = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000000) SELECT count(*) FROM n"
+    )
+    ended = threading.Event()
+
+    def handler(effect: RunningEffect) -> None:
+        try:
+            with effect.transaction() as connection:
+                connection.execute(table.insert(1))
+                list(connection.execute(forever))
+        finally:
+            ended.set()
+
+    with pytest.raises(TimeoutError):
+        ledger.run(charge(), handler, timeout=timedelta(milliseconds=200))
+    assert ended.wait(PATIENCE)
+    assert_free(ledger)
+    assert table.amounts() == []
+    assert ledger.get_effect(ledger.effects(status="in_doubt")[0].id).status == "in_doubt"
 
 
 def test_the_current_effect_is_known_inside_a_transaction(ledger: Driver, table: Table) -> None:
