@@ -26,7 +26,11 @@ from indelible.stores.postgres.work import Heads, Work
 Result = TypeVar("Result")
 
 # Should we vanish in the middle, our locks must not stay for as long as the network takes to notice.
-BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '20s'"
+# And two who wait for each other part sooner than the server would find out.
+BEGIN = (
+    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '20s'; "
+    b"SET LOCAL lock_timeout = '200ms'"
+)
 COMMIT, ROLLBACK = b"COMMIT", b"ROLLBACK"
 _QUERY_CANCELED = "57014"
 # A call that turns out to be a repeat is cheaper to look up than to try. After two in a row the next one is looked up
