@@ -87,6 +87,15 @@ def test_a_handler_over_its_time_limit_leaves_doubt_at_once_and_its_result_is_ke
     assert gate.entries == 1
 
 
+def test_even_what_may_be_repeated_is_in_doubt_while_its_handler_may_still_run(ledger: Driver) -> None:
+    gate = Gate()
+    with pytest.raises(TimeoutError):
+        ledger.run(charge(), gate, timeout=SOON, on_crash="retry")
+    assert ledger.effects()[0].status == "in_doubt"
+    gate.open()
+    assert ledger.run(charge(), Count("again"), on_crash="retry") == "again"
+
+
 def test_the_late_failure_of_a_handler_over_its_time_limit_is_kept_too(ready_url: str) -> None:
     gate = Gate(ValueError("too late"))
     with Ledger.open(ready_url) as ledger:

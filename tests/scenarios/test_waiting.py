@@ -6,11 +6,12 @@ import os
 import threading
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from typing import Any
 
 import pytest
 
 from indelible import Claimed, Failed, InFlight, Ledger, NothingHappened, Succeeded
-from indelible.errors import ApprovalPending, EffectDenied, EffectFailed, EffectInDoubt, StillRunning
+from indelible.errors import ApprovalPending, EffectDenied, EffectFailed, EffectInDoubt, StillRunning, StoreUnavailable
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child
 from tests.scenarios.shells import LEASE, PATIENCE, Count, Driver, Gate, Shell, charge, eventually, somebody_waits
@@ -55,6 +56,20 @@ def test_a_caller_gets_the_result_of_a_winner_in_another_process(ledger: Driver)
         winner.tell("go on")
         assert waiter.result(PATIENCE) == "from afar"
         winner.result()
+
+
+def test_a_caller_of_the_same_ledger_is_told_without_asking_the_store(ledger: Driver) -> None:
+    claim = ledger.begin(charge()).claim
+    waiter = ledger.spawn("run", charge(), Count())
+    somebody_waits(ledger)
+    store = ledger.engine.store
+
+    def refuse(refs: Any) -> Any:
+        raise StoreUnavailable("nobody needs to ask")
+
+    store.watch = store.look = refuse
+    ledger.commit(claim, Succeeded("told"))
+    assert waiter.result(PATIENCE) == "told"
 
 
 def test_many_callers_get_the_one_result(ledger: Driver) -> None:
