@@ -179,7 +179,6 @@ async def until_late(ledger: AsyncLedger) -> Any:
             await asyncio.sleep(0.002)
 
 
-@pytest.mark.xfail(reason="what is reported between the cancel and its delivery is dropped", strict=True)
 def test_a_result_that_comes_at_the_very_moment_of_the_cancel_is_kept(ready_url: str) -> None:
     gate = Gate("just now")
 
@@ -202,7 +201,6 @@ def test_a_result_that_comes_at_the_very_moment_of_the_cancel_is_kept(ready_url:
     asyncio.run(scenario())
 
 
-@pytest.mark.xfail(reason="stays processing until its lease ends, and its result is dropped", strict=True)
 def test_an_interrupt_while_a_handler_with_a_time_limit_runs_leaves_doubt_at_once(ready_url: str) -> None:
     gate = Gate("after all")
 

@@ -245,7 +245,6 @@ def interrupted(body: Callable[[], Any], when: Callable[[], Any]) -> None:
         body()
 
 
-@pytest.mark.xfail(reason="stays processing until its lease ends, though nothing was entered", strict=True)
 def test_an_interrupt_while_a_claim_is_written_gives_it_back(ready_url: str) -> None:
     handler = Count()
     with Ledger.open(ready_url) as ledger:
@@ -259,7 +258,6 @@ def test_an_interrupt_while_a_claim_is_written_gives_it_back(ready_url: str) -> 
     assert handler.entries == 0
 
 
-@pytest.mark.xfail(reason="its waker stays behind", strict=True)
 def test_an_interrupt_while_waiting_leaves_nobody_behind(ready_url: str) -> None:
     with Ledger.open(ready_url) as ledger:
         assert isinstance(ledger.begin(charge()), Claimed)

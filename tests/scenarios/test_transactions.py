@@ -209,7 +209,6 @@ def test_a_statement_that_fails_fails_the_effect_and_frees_the_database(ledger: 
     assert table.amounts() == [6]
 
 
-@pytest.mark.xfail(reason="stays processing until its lease ends", strict=True)
 def test_a_handler_that_ends_the_transaction_itself_is_told_so(ledger: Driver, table: Table) -> None:
     def handler(effect: RunningEffect) -> str:
         with effect.transaction() as connection:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indelible import Claimed, Failed, InFlight, Ledger, NothingHappened, Succeeded
+from indelible import Claimed, Failed, InFlight, Ledger, NothingHappened, Succeeded, waiting
 from indelible.errors import ApprovalPending, EffectDenied, EffectFailed, EffectInDoubt, StillRunning, StoreUnavailable
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child
@@ -70,6 +70,23 @@ def test_a_caller_of_the_same_ledger_is_told_without_asking_the_store(ledger: Dr
     store.watch = store.look = refuse
     ledger.commit(claim, Succeeded("told"))
     assert waiter.result(PATIENCE) == "told"
+
+
+def test_a_move_between_the_answer_and_the_waiting_is_not_missed(
+    ledger: Driver, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the safety net of looking at times, which would find it a second later."""
+    monkeypatch.setattr(waiting, "LOOK_AT_LEAST_EVERY", timedelta(hours=1))
+    elsewhere = shell.open(wakeups=False)
+    claim = elsewhere.begin(charge()).claim
+    add = ledger.engine.waiting.add
+
+    def add_too_late(effect: Any, waker: Any) -> None:
+        elsewhere.commit(claim, Succeeded("quick"))
+        add(effect, waker)
+
+    monkeypatch.setattr(ledger.engine.waiting, "add", add_too_late)
+    assert ledger.spawn("run", charge(), Count()).result(PATIENCE) == "quick"
 
 
 def test_many_callers_get_the_one_result(ledger: Driver) -> None:
