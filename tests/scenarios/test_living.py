@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -414,7 +415,7 @@ def test_a_ledger_closed_at_once_ends_at_once() -> None:
         try:
             for _ in range(300):
                 heartbeats = Heartbeats(lambda claim, lease: True)
-                claim: Any = type("AnyClaim", (), {"token": "t"})()
+                claim: Any = SimpleNamespace(token="t")
                 heartbeats.keep(claim, timedelta(seconds=30))
                 heartbeats.drop(claim)
                 heartbeats.close()
@@ -422,6 +423,48 @@ def test_a_ledger_closed_at_once_ends_at_once() -> None:
             sys.setswitchinterval(before)
 
     in_thread(many).result(PATIENCE)
+
+
+class Beats:
+    """Is a store's heartbeat that answers by a script, and says when it was asked so many times."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.asked = 0
+        self.is_over = threading.Event()
+        self._answers = answers
+
+    def __call__(self, claim: Any, lease: timedelta) -> bool:
+        answer = self._answers[min(self.asked, len(self._answers) - 1)]
+        self.asked += 1
+        if self.asked >= len(self._answers):
+            self.is_over.set()
+        if isinstance(answer, Exception):
+            raise answer
+        return bool(answer)
+
+
+def test_a_store_that_blinks_does_not_end_the_heartbeats() -> None:
+    beats = Beats(True, StoreUnavailable("for a moment"), True, True)
+    heartbeats = Heartbeats(beats)
+    claim: Any = SimpleNamespace(token="t")
+    heartbeats.keep(claim, timedelta(milliseconds=15))
+    assert beats.is_over.wait(PATIENCE)
+    heartbeats.close()
+
+
+def test_a_claim_that_is_gone_gets_no_more_heartbeats() -> None:
+    gone, kept = Beats(False), Beats(*[True] * 5)
+
+    def beat(claim: Any, lease: timedelta) -> bool:
+        return (gone if claim.token == "gone" else kept)(claim, lease)
+
+    heartbeats = Heartbeats(beat)
+    for token in ("gone", "kept"):
+        claim: Any = SimpleNamespace(token=token)
+        heartbeats.keep(claim, timedelta(milliseconds=15))
+    assert kept.is_over.wait(PATIENCE)
+    heartbeats.close()
+    assert gone.asked == 1
 
 
 def test_closing_waits_for_what_is_being_written(ready_url: str) -> None:
