@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import select
 import shutil
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -353,6 +355,38 @@ def test_batches_that_race_for_the_same_keys_and_runs_claim_each_once(url: str, 
         one.close()
     assert len(claimed) == len(set(claimed)) == 96
     assert sum(check_chain(admin, f"order-{run}") for run in range(3)) == 192
+
+
+def test_writers_never_wait_for_each_other_in_a_circle(url: str, admin: psycopg.Connection[Any]) -> None:
+    """Keys are shared by runs here, and single commands, batches and locks get in each other's way."""
+    stores = [PostgresStore(url, wakeups=False) for _ in range(6)]
+
+    def work(which: int) -> float:
+        chance = random.Random(which)
+        slowest = 0.0
+        for round_ in range(60):
+            numbers = [round_ * 10 + step for step in range(chance.choice((1, 1, 1, 4)))]
+            chance.shuffle(numbers)
+            commands = [shared(number, f"order-{chance.randrange(2)}") for number in numbers]
+            began = time.monotonic()
+            answers = stores[which].apply(TENANT, commands, [None] * len(commands))
+            slowest = max(slowest, time.monotonic() - began)
+            reports = [finish(answer.claim) for answer in answers if isinstance(answer, Claimed)]
+            stores[which].apply(TENANT, reports, [None] * len(reports))
+        return slowest
+
+    def shared(number: int, run: str) -> Open:
+        command = opening(number, run)
+        return replace(command, ref=command.ref._replace(scope="everywhere", key=f"{number:064x}"))
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(work, range(6)))
+    for one in stores:
+        one.close()  # a session reports its statistics when it ends
+    time.sleep(1)
+    assert admin.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone() == (0,)
+    counts = [check_chain(admin, f"order-{run}") for run in range(2)]
+    assert admin.execute("SELECT 2 * count(*) FROM indelible_effects").fetchone() == (sum(counts),)
 
 
 def test_two_stores_that_race_for_one_key_claim_it_once(url: str, admin: psycopg.Connection[Any]) -> None:

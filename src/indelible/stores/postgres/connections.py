@@ -45,7 +45,8 @@ class Rejected(Exception):
 
         self.sqlstate = said(pq.DiagnosticField.SQLSTATE)
         self.severity = said(pq.DiagnosticField.SEVERITY_NONLOCALIZED)
-        self.column = f"{said(pq.DiagnosticField.TABLE_NAME)}.{said(pq.DiagnosticField.COLUMN_NAME)}"
+        column = f"{said(pq.DiagnosticField.TABLE_NAME)}.{said(pq.DiagnosticField.COLUMN_NAME)}"
+        self.violated = said(pq.DiagnosticField.CONSTRAINT_NAME) or column
         super().__init__(f"{said(pq.DiagnosticField.MESSAGE_PRIMARY)} (SQLSTATE {self.sqlstate})")
 
 

@@ -4,6 +4,9 @@
 -- number of an event comes out null, which the table forbids: then all of the statement is undone. The parts of a
 -- statement run in an order of the server's choosing, so each of them asks the guard.
 --
+-- Everybody takes the runs that are there first, then new runs, then effects, and of each kind one after the other in
+-- their order: so no two wait for each other. Whoever moves an effect has its run, so nobody else can want it.
+--
 -- Plans are made once, when a table may still be empty, and kept. So lookups are written in a way that leaves the
 -- planner one choice, the primary key: by scalar subqueries, and by joins to what hides its constants (LATERAL,
 -- OFFSET 0).
@@ -18,37 +21,36 @@ ROW(e,
 
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.
-WITH opened AS (
-    INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
-        attempt, version, token_hash, lease_until, opened_seq, created_at, updated_at)
-    SELECT %(tenant)s::text, %(scope)s::text, %(key)s::bytea, %(id)s::text, %(run_id)s::text, %(tool)s::text,
-        %(side_effect)s::text, %(on_crash)s::text, %(call_id)s::text, %(digest)s::bytea, %(status)s::text,
-        %(attempt)s::bigint, %(version)s::bigint, %(token)s::bytea,
-        coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval, %(seq)s::bigint,
-        %(created_at)s::timestamptz, %(updated_at)s::timestamptz
-    -- A new run has no head, neither in the table nor in what was decided on.
-    WHERE (SELECT head FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s)
-        IS NOT DISTINCT FROM %(prev)s::bytea
-    ON CONFLICT (tenant, scope, key) DO NOTHING
-    RETURNING 1
-), headed AS (
+WITH headed AS (
     INSERT INTO indelible_runs (tenant, run_id, count, head)
-    SELECT %(tenant)s, %(run_id)s, %(seq)s + 1, %(hash)s::bytea FROM opened
+    SELECT %(tenant)s::text, %(run_id)s::text, %(seq)s::bigint + 1, %(hash)s::bytea
+    WHERE NOT EXISTS (
+        SELECT FROM indelible_effects WHERE tenant = %(tenant)s AND scope = %(scope)s::text AND key = %(key)s::bytea)
+        -- A new run has no head, neither in the table nor in what was decided on.
+        AND (SELECT head FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s)
+            IS NOT DISTINCT FROM %(prev)s::bytea
     ON CONFLICT (tenant, run_id) DO UPDATE SET count = excluded.count, head = excluded.head
         WHERE indelible_runs.count = %(seq)s AND indelible_runs.head = %(prev)s
     RETURNING 1
+), opened AS (
+    INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
+        attempt, version, token_hash, lease_until, opened_seq, created_at, updated_at)
+    SELECT %(tenant)s, %(scope)s, %(key)s, %(id)s::text, %(run_id)s, %(tool)s::text, %(side_effect)s::text,
+        %(on_crash)s::text, %(call_id)s::text, %(digest)s::bytea, %(status)s::text, %(attempt)s::bigint,
+        %(version)s::bigint, %(token)s::bytea, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval,
+        %(seq)s, %(created_at)s::timestamptz, %(updated_at)s::timestamptz
+    FROM headed
+    RETURNING 1
 ), appended AS (
     INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
-    SELECT %(tenant)s, %(run_id)s, CASE WHEN EXISTS (SELECT FROM headed) THEN %(seq)s END, %(id)s, %(type)s::text,
-        %(hash)s, %(body)s::bytea
-    FROM opened
+    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(id)s, %(type)s::text, %(hash)s, %(body)s::bytea FROM opened
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
-    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM headed
+    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM opened
 ), committed AS (
     INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, value.*
-    FROM headed,
+    FROM opened,
         (VALUES ('args', %(args_salt)s::bytea, %(args)s::bytea), ('key', %(key_salt)s::bytea, %(key)s)) AS value
 )
 SELECT (SELECT {effect} FROM indelible_effects e WHERE tenant = %(tenant)s AND scope = %(scope)s AND key = %(key)s),
@@ -58,40 +60,60 @@ WHERE NOT EXISTS (SELECT FROM opened)
 
 -- name: move_one
 -- Moves one effect and appends its event, which commits to one value. Gives a row if it did: does somebody wait?
-WITH moved AS (
+WITH headed AS (
+    UPDATE indelible_runs SET count = %(seq)s::bigint + 1, head = %(hash)s::bytea
+    WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND count = %(seq)s AND head = %(prev)s::bytea
+        AND EXISTS (
+            SELECT FROM indelible_effects
+            WHERE tenant = %(tenant)s AND scope = %(scope)s::text AND key = %(key)s::bytea
+                AND version = %(was_version)s::bigint AND token_hash = %(was_token)s::bytea)
+    RETURNING 1
+), moved AS (
     UPDATE indelible_effects
     SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
         token_hash = %(token)s::bytea, detail_seq = %(detail_seq)s::bigint, updated_at = %(updated_at)s::timestamptz,
         lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
-    WHERE tenant = %(tenant)s::text AND scope = %(scope)s::text AND key = %(key)s::bytea
-        AND version = %(was_version)s::bigint AND token_hash = %(was_token)s::bytea
-        AND (SELECT head FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s::text) = %(prev)s::bytea
+    WHERE tenant = %(tenant)s AND scope = %(scope)s AND key = %(key)s
+        AND version = %(was_version)s AND token_hash = %(was_token)s AND EXISTS (SELECT FROM headed)
     RETURNING id, awaited
-), headed AS (
-    UPDATE indelible_runs SET count = %(seq)s::bigint + 1, head = %(hash)s::bytea
-    WHERE tenant = %(tenant)s AND run_id = %(run_id)s AND count = %(seq)s AND head = %(prev)s
-        AND EXISTS (SELECT FROM moved)
-    RETURNING 1
 ), appended AS (
     INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
-    SELECT %(tenant)s, %(run_id)s, CASE WHEN EXISTS (SELECT FROM headed) THEN %(seq)s END, id, %(type)s::text, %(hash)s,
-        %(body)s::bytea
-    FROM moved
+    SELECT %(tenant)s, %(run_id)s, CASE WHEN EXISTS (SELECT FROM moved) THEN %(seq)s END, (SELECT id FROM moved),
+        %(type)s::text, %(hash)s, %(body)s::bytea
+    FROM headed
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
-    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM headed
+    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM moved
 ), committed AS (
     INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
-    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(field)s::text, %(salt)s::bytea, %(value)s::bytea FROM headed
+    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(field)s::text, %(salt)s::bytea, %(value)s::bytea FROM moved
 )
 SELECT awaited FROM moved
 
 -- name: write_batch
 -- Writes any number of changes of one tenant, all or none. Gives the keys of moved effects that somebody waits for.
-WITH opened AS (
+WITH headed AS (
+    UPDATE indelible_runs r SET count = h.count, head = h.hash
+    FROM (
+        SELECT %(tenant)s::text AS tenant, h.*
+        FROM unnest(%(headed_run_id)s::text[], %(headed_was_count)s::bigint[], %(headed_was_hash)s::bytea[],
+            %(headed_count)s::bigint[], %(headed_hash)s::bytea[]) AS h (run_id, was_count, was_hash, count, hash)
+        OFFSET 0
+    ) AS h
+    WHERE r.tenant = h.tenant AND r.run_id = h.run_id AND r.count = h.was_count AND r.head = h.was_hash
+    RETURNING 1
+), started AS (
+    INSERT INTO indelible_runs (tenant, run_id, count, head)
+    SELECT %(tenant)s, s.run_id, s.count, s.hash
+    FROM unnest(%(started_run_id)s::text[], %(started_count)s::bigint[], %(started_hash)s::bytea[])
+        AS s (run_id, count, hash)
+    WHERE (SELECT count FROM indelible_runs r WHERE r.tenant = %(tenant)s AND r.run_id = s.run_id) IS NULL
+    ON CONFLICT (tenant, run_id) DO NOTHING
+    RETURNING 1
+), opened AS (
     INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
         attempt, version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at)
-    SELECT %(tenant)s::text, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
+    SELECT %(tenant)s, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
         version, token_hash, coalesce(%(now)s::timestamptz, clock_timestamp()) + lease, opened_seq, detail_seq,
         created_at, updated_at
     FROM unnest(%(opened_scope)s::text[], %(opened_key)s::bytea[], %(opened_id)s::text[], %(opened_run_id)s::text[],
@@ -122,28 +144,11 @@ WITH opened AS (
     WHERE e.tenant = m.tenant AND e.scope = m.scope AND e.key = m.key
         AND e.version = m.was_version AND e.token_hash = m.was_token
     RETURNING e.key, e.awaited
-), started AS (
-    INSERT INTO indelible_runs (tenant, run_id, count, head)
-    SELECT %(tenant)s, run_id, count, hash
-    FROM unnest(%(started_run_id)s::text[], %(started_count)s::bigint[], %(started_hash)s::bytea[])
-        AS s (run_id, count, hash)
-    ON CONFLICT (tenant, run_id) DO NOTHING
-    RETURNING 1
-), headed AS (
-    UPDATE indelible_runs r SET count = h.count, head = h.hash
-    FROM (
-        SELECT %(tenant)s AS tenant, h.*
-        FROM unnest(%(headed_run_id)s::text[], %(headed_was_count)s::bigint[], %(headed_was_hash)s::bytea[],
-            %(headed_count)s::bigint[], %(headed_hash)s::bytea[]) AS h (run_id, was_count, was_hash, count, hash)
-        OFFSET 0
-    ) AS h
-    WHERE r.tenant = h.tenant AND r.run_id = h.run_id AND r.count = h.was_count AND r.head = h.was_hash
-    RETURNING 1
 ), guard AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM opened) = cardinality(%(opened_key)s)
-        AND (SELECT count(*) FROM moved) = cardinality(%(moved_key)s)
+    SELECT (SELECT count(*) FROM headed) = cardinality(%(headed_hash)s)
         AND (SELECT count(*) FROM started) = cardinality(%(started_hash)s)
-        AND (SELECT count(*) FROM headed) = cardinality(%(headed_hash)s) AS holds
+        AND (SELECT count(*) FROM opened) = cardinality(%(opened_key)s)
+        AND (SELECT count(*) FROM moved) = cardinality(%(moved_key)s) AS holds
 ), appended AS (
     INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
     SELECT %(tenant)s, run_id, CASE WHEN guard.holds THEN seq END, effect_id, type, hash, body
@@ -161,7 +166,7 @@ WITH opened AS (
         %(payload_salt)s::bytea[], %(payload_value)s::bytea[]) AS p (run_id, seq, field, salt, value)
     WHERE guard.holds
 )
-SELECT key FROM moved WHERE awaited
+SELECT ARRAY(SELECT key FROM moved WHERE awaited) FROM guard WHERE holds
 
 -- name: look
 -- For each place: the effect, or nulls where none is, the head of its run or else of the run given, and the time.
@@ -185,18 +190,26 @@ FROM (
 WHERE e.tenant = place.tenant AND e.scope = place.scope AND e.key = place.key AND NOT e.awaited
     AND e.status NOT IN ('succeeded', 'failed', 'denied', 'canceled')
 
+-- name: lock_runs
+-- Locks the runs given and those of some effects, in their order; gives those that are there.
+SELECT wanted.run_id
+FROM (
+    SELECT run_id COLLATE "C" FROM unnest(%(run_ids)s::text[]) AS given (run_id)
+    UNION
+    SELECT (SELECT run_id FROM indelible_effects
+        WHERE tenant = %(tenant)s::text AND scope = place.scope AND key = place.key)
+    FROM unnest(%(scopes)s::text[], %(keys)s::bytea[]) AS place (scope, key)
+    ORDER BY 1
+) AS wanted (run_id)
+WHERE (SELECT true FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = wanted.run_id FOR UPDATE)
+
 -- name: lock_effects
--- Locks effects in the order given, so that two who lock the same ones cannot wait for each other; gives their runs.
+-- Locks effects, in the order given; gives for each whether it is there.
 SELECT (
-    SELECT run_id FROM indelible_effects
+    SELECT true FROM indelible_effects
     WHERE tenant = %(tenant)s::text AND scope = place.scope AND key = place.key FOR UPDATE
 )
 FROM unnest(%(scopes)s::text[], %(keys)s::bytea[]) AS place (scope, key)
-
--- name: lock_runs
--- Locks runs in the order given.
-SELECT (SELECT true FROM indelible_runs WHERE tenant = %(tenant)s::text AND run_id = wanted.run_id FOR UPDATE)
-FROM unnest(%(run_ids)s::text[]) AS wanted (run_id)
 
 -- name: has_event
 -- Was this event written?

@@ -16,7 +16,7 @@ from indelible.stores.postgres.connections import Rejected, Session
 from indelible.stores.postgres.driver import pq
 from indelible.stores.postgres.statements import SQL
 
-_NOT_NULL_VIOLATION = "23502"
+_GUARDS = {("23502", "indelible_events.seq"), ("23505", "indelible_effects_pkey")}
 _TRUE = b"\1"
 
 
@@ -54,18 +54,34 @@ def look(session: Session, commands: Sequence[Command], clock: datetime | None, 
     return View(rows.time_from(found, 0), effects, heads)
 
 
-def lock(session: Session, tenant: str, commands: Sequence[Command], until: float) -> None:
-    """Locks the effects of commands, then their runs, each in order; what is not there yet cannot be locked."""
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Is what was there to be locked."""
+
+    runs: set[str]
+    effects: set[Ref]
+
+    def covers(self, seen: View) -> bool:
+        """Is everything locked that was seen afterwards? Something new may have come in between."""
+        return self.runs.issuperset(seen.heads) and all(
+            effect is None or ref in self.effects for ref, effect in seen.effects.items()
+        )
+
+
+def lock(session: Session, tenant: str, commands: Sequence[Command], until: float) -> Locked:
+    """Locks the runs of commands, then their effects, each in order; what is not there yet cannot be locked."""
     refs = sorted({command.ref for command in commands})
     values = {
         "tenant": tenant.encode(),
+        "run_ids": wire.words([command.run_id for command in commands if isinstance(command, Open)]),
         "scopes": wire.words([ref.scope for ref in refs]),
         "keys": wire.hexes([ref.key for ref in refs]),
     }
-    found = session.run(SQL["lock_effects"], SQL["lock_effects"].ordered(values), until)
-    runs = {raw.decode() for row in range(found.ntuples) if (raw := found.get_value(row, 0)) is not None}
-    runs.update(command.run_id for command in commands if isinstance(command, Open))
-    session.run(SQL["lock_runs"], [tenant.encode(), wire.words(sorted(runs))], until)
+    runs, effects = (session.run(SQL[name], SQL[name].ordered(values), until) for name in ("lock_runs", "lock_effects"))
+    return Locked(
+        {(runs.get_value(row, 0) or b"").decode() for row in range(runs.ntuples)},
+        {ref for row, ref in enumerate(refs) if effects.get_value(row, 0) == _TRUE},
+    )
 
 
 def write(
@@ -85,7 +101,7 @@ def write(
     found = _send(session, "write_batch", rows.batch_values(tenant, batch, now, moment), until)
     if found is None:
         return Refusal()
-    session.awaited = [key.hex() for row in range(found.ntuples) if (key := found.get_value(row, 0)) is not None]
+    session.awaited = [key.hex() for key in wire.read_array(found.get_value(0, 0) or b"")]
     return None
 
 
@@ -108,12 +124,12 @@ def _open_one(session: Session, batch: Batch, values: rows.Named, until: float) 
 
 
 def _send(session: Session, name: str, values: rows.Named, until: float) -> pq.abc.PGresult | None:
-    """Sends a guarded statement; None when its guard made the number of an event null."""
+    """Sends a guarded statement; None when it was undone: an event got no number, or an effect's place was taken."""
     statement = SQL[name]
     try:
         return session.run(statement, statement.ordered(values), until)
     except Rejected as rejected:
-        if rejected.sqlstate == _NOT_NULL_VIOLATION and rejected.column == "indelible_events.seq":
+        if (rejected.sqlstate, rejected.violated) in _GUARDS:
             return None
         raise
 

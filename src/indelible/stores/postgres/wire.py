@@ -61,6 +61,17 @@ def read_record(raw: bytes) -> list[bytes | None]:
     return fields
 
 
+def read_array(raw: bytes) -> list[bytes]:
+    """Reads an array of one dimension without nulls; an empty one has no dimension."""
+    items = []
+    at = 20
+    while at < len(raw):
+        size = int.from_bytes(raw[at : at + 4], "big")
+        items.append(raw[at + 4 : at + 4 + size])
+        at += 4 + size
+    return items
+
+
 # Arrays: each column of a batch is one parameter. What repeats is encoded once, what has one size is joined by it.
 
 
