@@ -207,7 +207,7 @@ class Desk:
 
     def _reopen(self, effect: Effect, by: Actor | str, reason: str) -> Generator[Request, Any, Effect]:
         def make(stamp: Stamp, why: bytes) -> Command:
-            return Reopen(ref=effect.ref, stamp=stamp, detail_json=why)
+            return Reopen(ref=effect.ref, stamp=stamp, detail_json=why, attempt=effect.attempt)
 
         return self._command(make, effect, by, reason)
 

@@ -69,7 +69,7 @@ class Engine:
             case Submit(command, known):
                 answer = errand.settle_inside(command)
                 if answer is None:
-                    return self.writer.do(command, known)
+                    return self.writer.do(command, known, self._return_claim)
                 self._publish_settled(answer)
                 return answer
             case Invoke(claim, handling):
@@ -118,14 +118,18 @@ class Engine:
         context = copy_context()
 
         def body() -> None:
-            future.set_result(context.run(_report, lambda: _entered(running, handler)))
+            context.run(_fulfil, future, lambda: _entered(running, handler))
 
         threading.Thread(target=body, name="indelible-handler", daemon=True).start()
+        error: BaseException
         try:
             return future.result(timeout.total_seconds())
         except TimeoutError:
-            future.add_done_callback(lambda done: self.keep_late(claim, done.result()))
-            return Raised(TimeoutError(f"{claim.effect.tool} did not return within {timeout}"), is_interruption=True)
+            error = TimeoutError(f"{claim.effect.tool} did not return within {timeout}")
+        except BaseException as interrupt:
+            error = interrupt
+        future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result()))
+        return Raised(error, is_interruption=True)
 
     # Asynchronous
 
@@ -222,18 +226,12 @@ class Engine:
         """Enters a handler from a task: a coroutine function here, any other function in a thread of its own."""
         if _is_coroutine_function(handler):
             return await handler(running)
-        is_awaited = True
-
-        def body() -> Returned | Raised:
-            report = _report(lambda: handler(running))
-            if not is_awaited:
-                self.keep_late(claim, report)
-            return report
-
+        future: Future[Returned | Raised] = Future()
         try:
-            report = await in_own_thread(body)
+            report = await in_own_thread(lambda: _fulfil(future, lambda: handler(running)))
         except asyncio.CancelledError:
-            is_awaited = False  # the thread cannot be stopped; what it still reports is kept as a late result
+            # The thread cannot be stopped. What it reports, or has just reported, is kept.
+            future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result()))
             raise
         if isinstance(report, Raised):
             raise report.error
@@ -254,6 +252,10 @@ class Engine:
             self.writer.do(command)
         except IndelibleError:
             return  # in doubt it is already; there is nobody left to tell
+
+    def _keep_late_aside(self, claim: Claim, report: Returned | Raised) -> None:
+        """Does so in a thread of its own, for whoever finds out may be a loop."""
+        threading.Thread(target=self.keep_late, args=(claim, report), name="indelible-late", daemon=True).start()
 
     def _publish_settled(self, answer: Answer) -> None:
         if isinstance(answer, Moved):
@@ -332,6 +334,12 @@ def _report(body: Callable[[], Any]) -> Returned | Raised:
         return Returned(body())
     except BaseException as error:
         return Raised(error, is_interruption=not isinstance(error, Exception))
+
+
+def _fulfil(future: Future[Returned | Raised], body: Callable[[], Any]) -> Returned | Raised:
+    report = _report(body)
+    future.set_result(report)
+    return report
 
 
 async def _report_async(body: Awaitable[Any]) -> Returned | Raised:

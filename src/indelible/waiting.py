@@ -69,9 +69,11 @@ class Waiting:
             moved.append(newest)
             done.set()
 
-        self.add(effect, waker)
-        done.wait(most.total_seconds())
-        self.discard(effect, waker)
+        try:
+            self.add(effect, waker)
+            done.wait(most.total_seconds())
+        finally:
+            self.discard(effect, waker)
         return moved[0] if moved else None
 
     def publish(self, effects: Iterable[Effect]) -> None:

@@ -77,17 +77,31 @@ class Writer:
         self._starting = threading.Lock()
         self._is_closed = False
 
-    def do(self, command: Command, known: Effect | None = None) -> Answer:
-        """Carries out a command and gives its answer; blocks until it is durable."""
+    def do(
+        self,
+        command: Command,
+        known: Effect | None = None,
+        if_unwanted: Callable[[Answer], None] | None = None,
+    ) -> Answer:
+        """Carries out a command and gives its answer; blocks until it is durable.
+
+        A caller who is interrupted leaves its command behind, and the command is still carried out; then
+        `if_unwanted` gets the answer.
+        """
         answer = self.try_without_writing(command, known)
         if answer is not None:
             return answer
         slot = Slot(command, known)
         self._append(slot)
-        if self._busy.acquire(blocking=False):
-            self._lead(slot)
-        else:
-            slot.wait()
+        try:
+            if self._busy.acquire(blocking=False):
+                self._lead(slot)
+            else:
+                slot.wait()
+        except BaseException:
+            if if_unwanted is not None:
+                self.leave(slot, if_unwanted)
+            raise
         return slot.result()
 
     def leave(self, slot: Slot, if_unwanted: Callable[[Answer], None]) -> None:
@@ -137,7 +151,7 @@ class Writer:
         while True:
             try:
                 while self._queue and not (own is not None and own.is_done):
-                    self._write_batch(own)
+                    self._write_batch()
             finally:
                 self._busy.release()
             if not self._queue:
@@ -148,13 +162,14 @@ class Writer:
             if not self._busy.acquire(blocking=False):
                 return
 
-    def _write_batch(self, own: Slot | None) -> None:
+    def _write_batch(self) -> None:
         slots = self._take()
         try:
             self._answer(slots)
         except BaseException:
-            # An interrupt belongs to the thread it hit; the others' commands wait for the next batch.
-            self._queue.extendleft(slot for slot in reversed(slots) if slot is not own and not slot.is_done)
+            # An interrupt belongs to the thread it hit; the commands wait for the next batch. Whether they were
+            # written this time does not matter, for they carry their tokens.
+            self._queue.extendleft(slot for slot in reversed(slots) if not slot.is_done)
             self._wake_thread()
             raise
         by_loop: dict[asyncio.AbstractEventLoop, list[Slot]] = {}
@@ -227,7 +242,7 @@ class Writer:
             thread.join()
         with self._busy:  # somebody may be writing in a thread of its own
             while self._queue:
-                self._write_batch(None)
+                self._write_batch()
 
 
 def _copy_of(error: StoreError) -> StoreError:

@@ -191,6 +191,10 @@ def meaning(value: Any) -> Any:
     if isinstance(value, float):
         return ("number", int(value)) if value.is_integer() and abs(value) <= SAFE else ("double", value.hex())
     if isinstance(value, Decimal):
+        sign, digits, exponent = value.as_tuple()
+        if abs(exponent) > 10_000:  # written out as a fraction this would take minutes
+            stripped = "".join(map(str, digits)).rstrip("0")
+            return ("decimal", sign, stripped.lstrip("0"), exponent + len(digits) - len(stripped) if stripped else 0)
         return ("decimal", str(Fraction(value)))
     if isinstance(value, str):
         return ("text", str(value))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -53,6 +55,6 @@ def ledger(shell: Shell, clock: FakeClock) -> Driver:
 
 
 @pytest.fixture
-def ready_url(store_url: str) -> str:
-    """An empty store that is ready, for scenarios about one shell alone."""
-    return prepare_store(store_url)
+def place(scenario_url: str) -> dict[str, Any]:
+    """Where to open a ledger without effects, as words for `open`; for scenarios about one shell alone."""
+    return {"url": scenario_url, "tenant": f"tenant-{uuid4().hex[:8]}"}

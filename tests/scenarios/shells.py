@@ -7,11 +7,13 @@ import functools
 import inspect
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -164,6 +166,18 @@ def in_thread(body: Callable[[], Any]) -> Future[Any]:
 
     threading.Thread(target=run, daemon=True).start()
     return future
+
+
+def main_is_inside(place: str, deepest: str = "wait") -> bool:
+    """Does the main thread wait in a function, named as `file.py:function`, and not still begin to?"""
+    main = threading.main_thread().ident
+    assert main is not None
+    frame = sys._current_frames()[main]
+    names = []
+    while frame is not None:
+        names.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}")
+        frame = frame.f_back  # type: ignore[assignment]
+    return place in names and names[0].endswith(f":{deepest}") and "threading.py:start" not in names
 
 
 def interrupt_main() -> None:

@@ -34,6 +34,7 @@ from tests.scenarios.shells import (
     eventually,
     in_thread,
     interrupt_main,
+    main_is_inside,
     types_of,
 )
 
@@ -96,9 +97,9 @@ def test_even_what_may_be_repeated_is_in_doubt_while_its_handler_may_still_run(l
     assert ledger.run(charge(), Count("again"), on_crash="retry") == "again"
 
 
-def test_the_late_failure_of_a_handler_over_its_time_limit_is_kept_too(ready_url: str) -> None:
+def test_the_late_failure_of_a_handler_over_its_time_limit_is_kept_too(place: dict[str, Any]) -> None:
     gate = Gate(ValueError("too late"))
-    with Ledger.open(ready_url) as ledger:
+    with Ledger.open(**place) as ledger:
         with pytest.raises(TimeoutError):
             ledger.run(charge(), gate, timeout=SOON)
         gate.open()
@@ -114,9 +115,9 @@ def test_a_handler_within_its_time_limit_is_like_any_other(ledger: Driver) -> No
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_in_a_blocking_handler_leaves_doubt_and_goes_on_its_way(
-    ready_url: str, kind: type[BaseException]
+    place: dict[str, Any], kind: type[BaseException]
 ) -> None:
-    with Ledger.open(ready_url) as ledger:
+    with Ledger.open(**place) as ledger:
         with pytest.raises(kind):
             ledger.run(charge(), Count(kind()))
         assert ledger.effects()[0].status == "in_doubt"
@@ -124,9 +125,9 @@ def test_an_interrupt_in_a_blocking_handler_leaves_doubt_and_goes_on_its_way(
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_in_a_coroutine_leaves_doubt_and_goes_on_its_way(
-    ready_url: str, kind: type[BaseException]
+    place: dict[str, Any], kind: type[BaseException]
 ) -> None:
-    ledger = AsyncLedger.open(ready_url)
+    ledger = AsyncLedger.open(**place)
 
     async def handler(effect: RunningEffect) -> None:
         raise kind
@@ -145,7 +146,7 @@ def test_an_interrupt_in_a_coroutine_leaves_doubt_and_goes_on_its_way(
 
 
 @pytest.mark.parametrize("is_blocking", [True, False])
-def test_a_cancelled_task_leaves_doubt_at_once(ready_url: str, is_blocking: bool) -> None:
+def test_a_cancelled_task_leaves_doubt_at_once(place: dict[str, Any], is_blocking: bool) -> None:
     gate = Gate("after all")
 
     async def coroutine(effect: RunningEffect) -> Any:
@@ -153,7 +154,7 @@ def test_a_cancelled_task_leaves_doubt_at_once(ready_url: str, is_blocking: bool
         await asyncio.sleep(PATIENCE)
 
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             task = asyncio.create_task(ledger.run(charge(), gate if is_blocking else coroutine))
             await asyncio.to_thread(gate.await_entry)
             task.cancel()
@@ -179,14 +180,14 @@ async def until_late(ledger: AsyncLedger) -> Any:
             await asyncio.sleep(0.002)
 
 
-def test_a_result_that_comes_at_the_very_moment_of_the_cancel_is_kept(ready_url: str) -> None:
+def test_a_result_that_comes_at_the_very_moment_of_the_cancel_is_kept(place: dict[str, Any]) -> None:
     gate = Gate("just now")
 
     def handlers() -> list[threading.Thread]:
         return [thread for thread in threading.enumerate() if thread.name == "indelible-handler"]
 
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             task = asyncio.create_task(ledger.run(charge(), gate))
             await asyncio.to_thread(gate.await_entry)
             task.cancel()
@@ -201,14 +202,15 @@ def test_a_result_that_comes_at_the_very_moment_of_the_cancel_is_kept(ready_url:
     asyncio.run(scenario())
 
 
-def test_an_interrupt_while_a_handler_with_a_time_limit_runs_leaves_doubt_at_once(ready_url: str) -> None:
+def test_an_interrupt_while_a_handler_with_a_time_limit_runs_leaves_doubt_at_once(place: dict[str, Any]) -> None:
     gate = Gate("after all")
 
     def handler(effect: RunningEffect) -> Any:
+        eventually(lambda: main_is_inside("engine.py:_in_thread", deepest="wait"))
         interrupt_main()
         return gate(effect)
 
-    with Ledger.open(ready_url) as ledger:
+    with Ledger.open(**place) as ledger:
         with pytest.raises(KeyboardInterrupt):
             ledger.run(charge(), handler, timeout=timedelta(seconds=PATIENCE))
         try:
@@ -218,12 +220,12 @@ def test_an_interrupt_while_a_handler_with_a_time_limit_runs_leaves_doubt_at_onc
         eventually(lambda: ledger.events("order-1")[-1].type == "tool_call_late")
 
 
-def test_a_time_limit_of_the_callers_own_leaves_doubt(ready_url: str) -> None:
+def test_a_time_limit_of_the_callers_own_leaves_doubt(place: dict[str, Any]) -> None:
     async def handler(effect: RunningEffect) -> None:
         await asyncio.sleep(PATIENCE)
 
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
                     await ledger.run(charge(), handler)
@@ -232,7 +234,7 @@ def test_a_time_limit_of_the_callers_own_leaves_doubt(ready_url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_the_result_of_a_coroutine_that_finished_in_spite_of_its_time_limit_is_kept(ready_url: str) -> None:
+def test_the_result_of_a_coroutine_that_finished_in_spite_of_its_time_limit_is_kept(place: dict[str, Any]) -> None:
     async def handler(effect: RunningEffect) -> str:
         try:
             await asyncio.sleep(PATIENCE)
@@ -241,7 +243,7 @@ def test_the_result_of_a_coroutine_that_finished_in_spite_of_its_time_limit_is_k
         raise AssertionError("not reached")
 
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             try:
                 assert await ledger.run(charge(), handler, timeout=SOON) == "done in spite of all"
             except TimeoutError:
@@ -286,10 +288,10 @@ def test_a_heartbeat_says_when_the_claim_is_gone(ledger: Driver, clock: FakeCloc
         ledger.heartbeat(claim)
 
 
-def test_a_long_handler_is_kept_alive_without_its_help(ready_url: str) -> None:
+def test_a_long_handler_is_kept_alive_without_its_help(place: dict[str, Any]) -> None:
     """Goes by the real clock: the handler stays inside for several leases."""
     gate = Gate("at last")
-    with Ledger.open(ready_url, lease=timedelta(milliseconds=300)) as ledger:
+    with Ledger.open(**place, lease=timedelta(milliseconds=300)) as ledger:
         call = in_thread(lambda: ledger.run(charge(), gate))
         gate.await_entry()
         first = ledger.effects()[0].lease_until
@@ -480,9 +482,9 @@ def test_two_callers_who_probe_at_once_get_the_same_result(ledger: Driver) -> No
     assert [call.result(PATIENCE) for call in calls] == ["found", "found"]
 
 
-def test_a_task_cancelled_while_it_probes_is_cancelled(ready_url: str) -> None:
+def test_a_task_cancelled_while_it_probes_is_cancelled(place: dict[str, Any]) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             with pytest.raises(MayHaveHappened):
                 await ledger.run(charge(), Count(MayHaveHappened("x")))
             is_asked = asyncio.Event()
@@ -569,11 +571,11 @@ def test_reconcile_takes_as_many_as_it_is_told(ledger: Driver, clock: FakeClock)
     assert len(ledger.effects(status="in_doubt")) == 3
 
 
-def test_reconcile_is_interrupted_by_an_interrupt(ready_url: str) -> None:
+def test_reconcile_is_interrupted_by_an_interrupt(place: dict[str, Any]) -> None:
     def probe(effect: Any) -> None:
         raise KeyboardInterrupt
 
-    with Ledger.open(ready_url, reconcile=probe) as ledger:
+    with Ledger.open(**place, reconcile=probe) as ledger:
 
         @ledger.tool("charge")
         def _charge(amount: int) -> None:

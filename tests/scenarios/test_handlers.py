@@ -55,32 +55,32 @@ HANDLERS = [
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_the_asynchronous_ledger_takes_any_handler(ready_url: str, handler: Any) -> None:
+def test_the_asynchronous_ledger_takes_any_handler(place: dict[str, Any], handler: Any) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             assert await ledger.run(charge(), handler) == await ledger.run(charge(), handler) == {"amount": 5}
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_the_blocking_ledger_takes_any_handler(ready_url: str, handler: Any) -> None:
-    with Ledger.open(ready_url) as ledger:
+def test_the_blocking_ledger_takes_any_handler(place: dict[str, Any], handler: Any) -> None:
+    with Ledger.open(**place) as ledger:
         assert ledger.run(charge(), handler) == ledger.run(charge(), handler) == {"amount": 5}
 
 
 @pytest.mark.parametrize("handler", [coroutine_handler, blocking_handler])
-def test_the_blocking_ledger_works_where_a_loop_is_running(ready_url: str, handler: Any) -> None:
+def test_the_blocking_ledger_works_where_a_loop_is_running(place: dict[str, Any], handler: Any) -> None:
     async def cell() -> Any:
-        with Ledger.open(ready_url) as ledger:
+        with Ledger.open(**place) as ledger:
             return ledger.run(charge(), handler)
 
     assert asyncio.run(cell()) == {"amount": 5}
 
 
-def test_a_blocking_handler_does_not_block_the_loop(ready_url: str) -> None:
+def test_a_blocking_handler_does_not_block_the_loop(place: dict[str, Any]) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             gate = Gate("done")
             task = asyncio.create_task(ledger.run(charge(), gate))
             await asyncio.to_thread(gate.await_entry)
@@ -92,21 +92,21 @@ def test_a_blocking_handler_does_not_block_the_loop(ready_url: str) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), NothingHappened("no")])
-def test_what_a_coroutine_raises_in_the_blocking_ledger_is_raised(ready_url: str, error: Exception) -> None:
+def test_what_a_coroutine_raises_in_the_blocking_ledger_is_raised(place: dict[str, Any], error: Exception) -> None:
     async def handler(effect: RunningEffect) -> None:
         raise error
 
     async def cell(ledger: Ledger) -> None:
         ledger.run(charge(args={"amount": 6}), handler)
 
-    with Ledger.open(ready_url) as ledger:
+    with Ledger.open(**place) as ledger:
         with pytest.raises(type(error), match="no"):
             ledger.run(charge(), handler)
         with pytest.raises(type(error), match="no"):
             asyncio.run(cell(ledger))
 
 
-def test_many_blocking_handlers_of_the_asynchronous_ledger_can_all_wait_for_each_other(ready_url: str) -> None:
+def test_many_blocking_handlers_of_the_asynchronous_ledger_can_all_wait_for_each_other(place: dict[str, Any]) -> None:
     """Handlers that block must not use up the threads that others need."""
     number = 40
     together = threading.Barrier(number)
@@ -116,7 +116,7 @@ def test_many_blocking_handlers_of_the_asynchronous_ledger_can_all_wait_for_each
         return 1
 
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             calls = [ledger.run(charge(args={"amount": n}), handler) for n in range(number)]
             async with asyncio.timeout(PATIENCE):
                 assert sum(await asyncio.gather(*calls)) == number
@@ -124,9 +124,9 @@ def test_many_blocking_handlers_of_the_asynchronous_ledger_can_all_wait_for_each
     asyncio.run(scenario())
 
 
-def test_reading_goes_on_while_many_blocking_handlers_run(ready_url: str) -> None:
+def test_reading_goes_on_while_many_blocking_handlers_run(place: dict[str, Any]) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             gate = Gate()
             tasks = [asyncio.create_task(ledger.run(charge(args={"amount": n}), gate)) for n in range(40)]
             try:
@@ -169,9 +169,9 @@ def test_a_nested_call_that_replays_a_failure_settles_the_outer_one_too(ledger: 
     assert {effect.tool: effect.status for effect in ledger.effects()} == {"charge": "failed", "inner": "failed"}
 
 
-def test_an_awaited_handler_may_await_other_calls(ready_url: str) -> None:
+def test_an_awaited_handler_may_await_other_calls(place: dict[str, Any]) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
 
             async def inner(effect: RunningEffect) -> str:
                 assert current_effect() is effect
@@ -208,8 +208,8 @@ def test_handlers_beside_each_other_each_have_their_own_effect(ledger: Driver) -
     assert all(call.result(PATIENCE) for call in calls)
 
 
-def test_a_handler_may_be_interrupted_and_the_ledger_used_again(ready_url: str) -> None:
-    with Ledger.open(ready_url) as ledger:
+def test_a_handler_may_be_interrupted_and_the_ledger_used_again(place: dict[str, Any]) -> None:
+    with Ledger.open(**place) as ledger:
         with pytest.raises(KeyboardInterrupt):
             ledger.run(charge(), Count(KeyboardInterrupt()))
         assert ledger.run(charge(args={"amount": 6}), Count("next")) == "next"
@@ -237,7 +237,7 @@ def test_a_request_key_is_the_effects_key_and_then_numbered(ledger: Driver) -> N
 
 @pytest.mark.parametrize("part", ["waiting", "writer"])
 def test_a_ledger_closed_while_a_thread_of_its_own_begins_ends_well(
-    ready_url: str, part: str, monkeypatch: pytest.MonkeyPatch
+    place: dict[str, Any], part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begins, may_begin = threading.Event(), threading.Event()
 
@@ -248,13 +248,15 @@ def test_a_ledger_closed_while_a_thread_of_its_own_begins_ends_well(
                 assert may_begin.wait(PATIENCE)
             super().start()
 
-    ledger = Ledger.open(ready_url, wait=1)
+    ledger = Ledger.open(**place, wait=1)
     claim: Any = ledger.begin(charge())
     monkeypatch.setattr(threading, "Thread", SlowToStart)
     if part == "waiting":
         busy = in_thread(lambda: ledger.run(charge(), Count()))
     else:
-        busy = in_thread(lambda: asyncio.run(AsyncLedger(ledger._engine).begin(charge(args={"amount": 6}))))
+        busy = in_thread(
+            lambda: asyncio.run(AsyncLedger(ledger._engine, tenant=ledger.tenant).begin(charge(args={"amount": 6})))
+        )
     assert begins.wait(PATIENCE)
     closing = in_thread(ledger.close)
     monkeypatch.undo()

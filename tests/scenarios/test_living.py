@@ -30,6 +30,7 @@ from tests.scenarios.shells import (
     eventually,
     in_thread,
     interrupt_main,
+    main_is_inside,
     somebody_waits,
 )
 
@@ -48,8 +49,8 @@ def test_many_callers_of_many_calls_each_get_their_own_result(ledger: Driver) ->
         assert [event.read()["prev"] for event in events[1:]] == [event.hash for event in events[:-1]]
 
 
-def test_commands_that_come_while_one_is_written_share_a_transaction(ready_url: str) -> None:
-    with Ledger.open(ready_url) as ledger:
+def test_commands_that_come_while_one_is_written_share_a_transaction(place: dict[str, Any]) -> None:
+    with Ledger.open(**place) as ledger:
         store: Any = ledger._engine.store
         apply = store.apply
         sizes: list[int] = []
@@ -72,9 +73,9 @@ def test_commands_that_come_while_one_is_written_share_a_transaction(ready_url: 
         assert sizes[:2] == [1, 20]
 
 
-def test_no_transaction_crosses_tenants(ready_url: str) -> None:
-    with Ledger.open(ready_url, tenant="a") as ledger:
-        other = Ledger(ledger._engine, tenant="b")
+def test_no_transaction_crosses_tenants(place: dict[str, Any]) -> None:
+    with Ledger.open(**place) as ledger:
+        other = Ledger(ledger._engine, tenant=f"{ledger.tenant}-other")
         store: Any = ledger._engine.store
         apply = store.apply
         batches: list[set[str]] = []
@@ -100,8 +101,8 @@ def test_no_transaction_crosses_tenants(ready_url: str) -> None:
         assert all(len(tenants) == 1 for tenants in batches)
 
 
-def test_one_ledger_serves_several_loops_at_once(ready_url: str) -> None:
-    ledger = AsyncLedger.open(ready_url)
+def test_one_ledger_serves_several_loops_at_once(place: dict[str, Any]) -> None:
+    ledger = AsyncLedger.open(**place)
 
     def loop(number: int) -> Any:
         return asyncio.run(ledger.run(charge(args={"amount": number}), lambda effect: effect.args["amount"]))
@@ -137,11 +138,11 @@ async def until(is_so: Callable[[], Any]) -> None:
             await asyncio.sleep(0.002)
 
 
-def test_a_task_cancelled_while_its_claim_is_written_gives_it_back(ready_url: str) -> None:
+def test_a_task_cancelled_while_its_claim_is_written_gives_it_back(place: dict[str, Any]) -> None:
     handler = Count()
 
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             held = HeldStore(ledger)
             task = asyncio.create_task(ledger.run(charge(), handler))
             await asyncio.to_thread(held.is_held.wait, PATIENCE)
@@ -149,7 +150,7 @@ def test_a_task_cancelled_while_its_claim_is_written_gives_it_back(ready_url: st
             with pytest.raises(asyncio.CancelledError):
                 await task
             held.may_go_on.set()
-            blocking = Ledger(ledger._engine)
+            blocking = Ledger(ledger._engine, tenant=ledger.tenant)
             await until(lambda: [effect.status for effect in blocking.effects()] == ["ready"])
             assert await ledger.run(charge(), Count("later")) == "later"
 
@@ -157,8 +158,8 @@ def test_a_task_cancelled_while_its_claim_is_written_gives_it_back(ready_url: st
     assert handler.entries == 0
 
 
-def test_a_task_cancelled_at_the_end_of_its_loop_gives_its_claim_back(ready_url: str) -> None:
-    ledger = AsyncLedger.open(ready_url)
+def test_a_task_cancelled_at_the_end_of_its_loop_gives_its_claim_back(place: dict[str, Any]) -> None:
+    ledger = AsyncLedger.open(**place)
     held = HeldStore(ledger)
     handler = Count()
 
@@ -181,9 +182,9 @@ def test_a_task_cancelled_at_the_end_of_its_loop_gives_its_claim_back(ready_url:
     assert handler.entries == 0
 
 
-def test_a_task_cancelled_while_its_result_is_written_loses_nothing(ready_url: str) -> None:
+def test_a_task_cancelled_while_its_result_is_written_loses_nothing(place: dict[str, Any]) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             held: list[HeldStore] = []
 
             async def handler(effect: RunningEffect) -> str:
@@ -205,9 +206,9 @@ def test_a_task_cancelled_while_its_result_is_written_loses_nothing(ready_url: s
     asyncio.run(scenario())
 
 
-def test_a_task_cancelled_while_it_waits_leaves_the_winner_alone(ready_url: str) -> None:
+def test_a_task_cancelled_while_it_waits_leaves_the_winner_alone(place: dict[str, Any]) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             claim = (await ledger.begin(charge())).claim  # type: ignore[union-attr]
             task = asyncio.create_task(ledger.run(charge(), Count()))
             await until(lambda: ledger._engine.waiting._wakers)
@@ -220,13 +221,13 @@ def test_a_task_cancelled_while_it_waits_leaves_the_winner_alone(ready_url: str)
     asyncio.run(scenario())
 
 
-def test_a_loop_that_was_closed_with_a_waiting_task_harms_nobody(ready_url: str) -> None:
-    ledger = Ledger.open(ready_url)
+def test_a_loop_that_was_closed_with_a_waiting_task_harms_nobody(place: dict[str, Any]) -> None:
+    ledger = Ledger.open(**place)
     gate = Gate("fine")
     winner = in_thread(lambda: ledger.run(charge(), gate))
     gate.await_entry()
     loop = asyncio.new_event_loop()
-    shared = AsyncLedger(ledger._engine)
+    shared = AsyncLedger(ledger._engine, tenant=ledger.tenant)
     task = loop.create_task(shared.run(charge(), Count()))
     while not ledger._engine.waiting._wakers:
         loop.run_until_complete(asyncio.sleep(0.002))
@@ -239,37 +240,37 @@ def test_a_loop_that_was_closed_with_a_waiting_task_harms_nobody(ready_url: str)
         ledger.close()
 
 
-def interrupted(body: Callable[[], Any], when: Callable[[], Any]) -> None:
-    """Runs something in the main thread and interrupts it, as Ctrl-C does, once something is so."""
-    in_thread(lambda: (eventually(when), interrupt_main()))
+def interrupted(body: Callable[[], Any], inside: str) -> None:
+    """Runs something in the main thread and interrupts it, as Ctrl-C does, once it waits inside of this function."""
+    in_thread(lambda: (eventually(lambda: main_is_inside(inside)), interrupt_main()))
     with pytest.raises(KeyboardInterrupt):
         body()
 
 
-def test_an_interrupt_while_a_claim_is_written_gives_it_back(ready_url: str) -> None:
+def test_an_interrupt_while_a_claim_is_written_gives_it_back(place: dict[str, Any]) -> None:
     handler = Count()
-    with Ledger.open(ready_url) as ledger:
+    with Ledger.open(**place) as ledger:
         held = HeldStore(ledger)
         other = in_thread(lambda: ledger.begin(charge(args={"amount": 6})))
         assert held.is_held.wait(PATIENCE)
-        interrupted(lambda: ledger.run(charge(), handler), when=lambda: ledger._engine.writer._queue)
+        interrupted(lambda: ledger.run(charge(), handler), inside="writer.py:wait")
         held.may_go_on.set()
         other.result(PATIENCE)
         eventually(lambda: {e.args["amount"]: e.status for e in ledger.effects()} == {5: "ready", 6: "processing"}, 5)
     assert handler.entries == 0
 
 
-def test_an_interrupt_while_waiting_leaves_nobody_behind(ready_url: str) -> None:
-    with Ledger.open(ready_url) as ledger:
+def test_an_interrupt_while_waiting_leaves_nobody_behind(place: dict[str, Any]) -> None:
+    with Ledger.open(**place) as ledger:
         assert isinstance(ledger.begin(charge()), Claimed)
         wakers = ledger._engine.waiting._wakers
-        interrupted(lambda: ledger.run(charge(), Count()), when=lambda: wakers)
+        interrupted(lambda: ledger.run(charge(), Count()), inside="waiting.py:wait")
         assert wakers == {}
 
 
-def test_one_caller_whose_store_fails_does_not_take_the_others_with_it(ready_url: str) -> None:
+def test_one_caller_whose_store_fails_does_not_take_the_others_with_it(place: dict[str, Any]) -> None:
     """A command that cannot be written at all is answered alone; those in its batch are written."""
-    with Ledger.open(ready_url) as ledger:
+    with Ledger.open(**place) as ledger:
         store: Any = ledger._engine.store
         apply = store.apply
         is_held, may_go_on = threading.Event(), threading.Event()
@@ -315,8 +316,8 @@ def in_fork(body: Callable[[], None]) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_ledger_opened_before_a_fork_works_in_parent_and_child(ready_url: str) -> None:
-    with Ledger.open(ready_url) as ledger:
+def test_a_ledger_opened_before_a_fork_works_in_parent_and_child(place: dict[str, Any]) -> None:
+    with Ledger.open(**place) as ledger:
         assert ledger.run(charge(), Count("parent")) == "parent"
 
         def child() -> None:
@@ -332,9 +333,9 @@ def test_a_ledger_opened_before_a_fork_works_in_parent_and_child(ready_url: str)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_forked_while_the_ledger_is_busy_works(ready_url: str) -> None:
+def test_a_child_forked_while_the_ledger_is_busy_works(place: dict[str, Any]) -> None:
     """At the moment of the fork other threads hold every lock there is; in the child nobody will release them."""
-    with Ledger.open(ready_url) as ledger:
+    with Ledger.open(**place) as ledger:
         gate = Gate()
         running = in_thread(lambda: ledger.run(charge(), gate))
         gate.await_entry()
@@ -391,14 +392,14 @@ def test_a_ledger_that_did_nothing_can_be_closed(shell: Shell) -> None:
     shell.open().spawn("close").result(PATIENCE)
 
 
-def test_a_ledger_is_closed_at_the_end_of_its_block(ready_url: str) -> None:
-    with Ledger.open(ready_url) as ledger:
+def test_a_ledger_is_closed_at_the_end_of_its_block(place: dict[str, Any]) -> None:
+    with Ledger.open(**place) as ledger:
         pass
     with pytest.raises(StoreUnavailable):
         ledger.begin(charge())
 
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as awaited:
+        async with AsyncLedger.open(**place) as awaited:
             pass
         with pytest.raises(StoreUnavailable):
             await awaited.begin(charge())
@@ -467,8 +468,8 @@ def test_a_claim_that_is_gone_gets_no_more_heartbeats() -> None:
     assert gone.asked == 1
 
 
-def test_closing_waits_for_what_is_being_written(ready_url: str) -> None:
-    ledger = Ledger.open(ready_url)
+def test_closing_waits_for_what_is_being_written(place: dict[str, Any]) -> None:
+    ledger = Ledger.open(**place)
     store: Any = ledger._engine.store
     is_inside, may_go_on = threading.Event(), threading.Event()
 
@@ -513,9 +514,9 @@ def test_nobody_who_waits_keeps_a_ledger_from_closing(shell: Shell) -> None:
         waiter.result(PATIENCE)
 
 
-def test_threads_end_with_their_ledger(ready_url: str) -> None:
+def test_threads_end_with_their_ledger(place: dict[str, Any]) -> None:
     before = set(threading.enumerate())
-    with Ledger.open(ready_url, lease=LEASE) as ledger:
+    with Ledger.open(**place, lease=LEASE) as ledger:
         claim = ledger.begin(charge()).claim  # type: ignore[union-attr]
         waiter = in_thread(lambda: ledger.run(charge(), Count()))
         eventually(lambda: ledger._engine.waiting._wakers)

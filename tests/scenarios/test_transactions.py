@@ -59,12 +59,6 @@ def table(scenario_url: str) -> Table:
     return Table(scenario_url)
 
 
-@pytest.fixture
-def tenant() -> str:
-    """A tenant without effects."""
-    return f"tenant-{uuid4().hex[:8]}"
-
-
 def test_what_the_handler_wrote_is_committed_with_its_effect(ledger: Driver, table: Table) -> None:
     def handler(effect: RunningEffect) -> str:
         table.book(effect, 5)
@@ -161,8 +155,8 @@ def test_a_handler_has_one_transaction(ledger: Driver, table: Table) -> None:
     assert table.amounts() == []
 
 
-def test_the_ledger_cannot_be_called_inside_a_transaction(scenario_url: str, tenant: str, table: Table) -> None:
-    with Ledger.open(scenario_url, tenant=tenant) as ledger:
+def test_the_ledger_cannot_be_called_inside_a_transaction(place: dict[str, Any], table: Table) -> None:
+    with Ledger.open(**place) as ledger:
 
         def handler(effect: RunningEffect) -> None:
             with effect.transaction():
@@ -269,10 +263,10 @@ def test_a_handler_that_ran_out_of_time_cannot_lock_the_ledger_afterwards(ledger
 
 
 def test_a_task_cancelled_while_it_waits_for_its_transaction_does_not_lock_the_ledger(
-    scenario_url: str, tenant: str, table: Table
+    place: dict[str, Any], table: Table
 ) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(scenario_url, tenant=tenant) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             is_held, may_end, asks = asyncio.Event(), asyncio.Event(), asyncio.Event()
             both_are_claimed = asyncio.Event()
 
@@ -307,11 +301,11 @@ def test_a_task_cancelled_while_it_waits_for_its_transaction_does_not_lock_the_l
     assert table.amounts() == [1]
 
 
-def test_a_blocking_handler_in_a_notebook_has_its_transaction(scenario_url: str, tenant: str, table: Table) -> None:
+def test_a_blocking_handler_in_a_notebook_has_its_transaction(place: dict[str, Any], table: Table) -> None:
     """Notebooks call blocking code from a thread whose loop is running."""
 
     async def cell() -> Any:
-        with Ledger.open(scenario_url, tenant=tenant) as ledger:
+        with Ledger.open(**place) as ledger:
             return ledger.run(charge(), lambda effect: table.book(effect, 5))
 
     asyncio.run(cell())
@@ -327,10 +321,8 @@ def test_a_blocking_with_in_a_coroutine_is_refused(ledger: Driver, table: Table)
         ledger.run(charge(), handler)
 
 
-def test_two_ledgers_on_one_file_do_not_wait_for_each_other_in_one_thread(
-    scenario_url: str, tenant: str, table: Table
-) -> None:
-    with Ledger.open(scenario_url, tenant=tenant) as one, Ledger.open(scenario_url, tenant=tenant) as other:
+def test_two_ledgers_on_one_file_do_not_wait_for_each_other_in_one_thread(place: dict[str, Any], table: Table) -> None:
+    with Ledger.open(**place) as one, Ledger.open(**place) as other:
 
         def handler(effect: RunningEffect) -> str:
             with effect.transaction() as connection:

@@ -9,11 +9,13 @@ import apsw
 import psycopg
 import pytest
 
-import indelible
 from indelible.core import ports
 from indelible.core.ports import Store
 from indelible.stores import open_store
 from indelible.testing import StoreConformance
+from tests.scenarios.fixtures import _scenario_database
+
+__all__ = ["_scenario_database"]
 
 
 class TestSqliteStore(StoreConformance):
@@ -51,11 +53,11 @@ class TestMemoryStore:
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture(autouse=True)
-    def _database(self, postgres_url: str) -> None:
-        self._url = postgres_url
-        indelible.migrate(postgres_url)
-        with psycopg.connect(postgres_url) as connection:
-            connection.execute("CREATE TABLE mine (number integer)")
+    def _database(self, _scenario_database: str) -> None:
+        self._url = _scenario_database
+        with psycopg.connect(self._url) as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS mine (number integer)")
+            connection.execute("TRUNCATE mine")
 
     def factory(self) -> Callable[..., Store]:
         return functools.partial(open_store, self._url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import fields
@@ -20,6 +21,7 @@ from indelible.stores import open_store
 from indelible.stores.named_sql import Migration, load_migrations, load_queries
 from indelible.stores.postgres import schema as postgres_schema
 from indelible.stores.sqlite import schema as sqlite_schema
+from tests.postgres import fresh_database
 
 STORES = ["indelible.stores.sqlite", "indelible.stores.postgres"]
 # Not about tenants: the ledger's own name, and which migrations it has.
@@ -72,10 +74,16 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Schema:
     return Schema(columns, primary, unique)
 
 
-@pytest.fixture
-def postgres(postgres_url: str) -> Schema:
+@pytest.fixture(scope="module")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Schema]:
     """What PostgreSQL has after the migrations."""
-    indelible.migrate(postgres_url)
+    server = os.environ.get("INDELIBLE_TEST_POSTGRES") or request.getfixturevalue("_postgres_cluster").start().url
+    with fresh_database(server) as url:
+        indelible.migrate(url)
+        yield postgres_schema_of(url)
+
+
+def postgres_schema_of(postgres_url: str) -> Schema:
     columns: dict[str, list[Column]] = {}
     primary: dict[str, list[str]] = {}
     unique: dict[str, list[list[str]]] = {}
@@ -250,7 +258,6 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(store_url: str, monke
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.xfail(reason="changing to WAL does not wait, so an open that races is refused at once", strict=True)
 def test_a_file_that_somebody_is_writing_to_is_waited_for(sqlite_url: str) -> None:
     """An application's own database is not in WAL mode yet, and the application is in the middle of a transaction."""
     theirs = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))

@@ -88,6 +88,8 @@ class Settle:
     status: Literal["succeeded", "failed"]
     detail_json: bytes = field(repr=False)
     evidence_json: bytes = field(repr=False)
+    attempt: int | None = None
+    """Is the attempt they looked at; what is known of one says nothing of the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,8 @@ class Reopen:
     ref: Ref
     stamp: Stamp
     detail_json: bytes = field(repr=False)
+    attempt: int | None = None
+    """Is the attempt they looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,8 @@ def next_step(command: Command, effect: Effect | None, now: datetime, seq: int) 
             return _move(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=b'"the lease ran out"')
         case Expire():
             return Step(Moved(effect))
+        case Settle() | Reopen() if command.attempt not in (None, effect.attempt):
+            return Step(Illegal(effect, f"is at attempt {effect.attempt} now, not {command.attempt}; look at it again"))
         case Settle() if effect.status == "in_doubt" or effect.is_abandoned(now):
             field = {"succeeded": "result", "failed": "error"}[command.status]
             shown = {field: command.detail_json, "evidence": command.evidence_json}

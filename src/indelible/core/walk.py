@@ -290,6 +290,9 @@ def _finish(
             f"be in doubt when its lease ends; settle it with what you know",
             value=outcome.value if isinstance(outcome, Succeeded) else outcome.error,
         ) from (cause or problem)
+    except BadCall as problem:  # the handler's own transaction cannot take it, and may hold what the handler wrote
+        yield from _give_up(claim, "in_doubt", problem, mint)
+        raise
     if isinstance(answer, Late):
         raise LeaseLost(
             f"{effect.tool} ran and {status}, but attempt {claim.attempt} had lost its lease; the effect {effect.id} "
@@ -317,7 +320,8 @@ def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Gen
             raise report.error
         if isinstance(report.error, NothingHappened):
             reason = encode(_safe_text(f"the probe says that nothing happened: {_said_by(report.error)}"))
-            return (yield from _take(Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason), effect))
+            reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
+            return (yield from _take(reopening, effect))
         raise EffectInDoubt(
             f"{effect.tool}: {effect.id} is in doubt and its probe raised {report.error!r}; mend it, or settle by hand",
             effect=effect,
@@ -331,13 +335,11 @@ def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Gen
 
 
 def _take(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
-    """Carries out what a probe found; when somebody else settled the effect first, that is as good."""
+    """Carries out what a probe found; when somebody else has moved the effect on meanwhile, that holds."""
     try:
         return (yield from carry_out(command, effect))
     except IllegalMove as illegal:
-        if illegal.effect is None or not illegal.effect.is_settled:
-            raise
-        return illegal.effect
+        return illegal.effect or effect
 
 
 def settle(
@@ -354,6 +356,7 @@ def _settling(effect: Effect, outcome: Outcome, stamp: Stamp, evidence: str) -> 
         status="succeeded" if isinstance(outcome, Succeeded) else "failed",
         detail_json=outcome_json(outcome),
         evidence_json=encode(evidence, root="evidence"),
+        attempt=effect.attempt,
     )
 
 

@@ -24,6 +24,7 @@ BUSY_MS = 10_000
 # A page that many commits touch is copied into the database once per checkpoint, so few checkpoints are cheap.
 CHECKPOINT_PAGES = 4000
 _LOOK_AGAIN = 0.0002
+_LOOK_AGAIN_FOR_MODE = 0.01
 
 
 def is_safe_for_wal(version: str = "") -> bool:
@@ -41,12 +42,26 @@ def connect(path: str, *, is_memory: bool) -> apsw.Connection:
     connection.set_busy_timeout(BUSY_MS)
     if not is_memory:
         mode = "WAL" if is_safe_for_wal() else "TRUNCATE"
-        connection.execute(f"PRAGMA journal_mode={mode}").fetchall()
+        _change_mode(connection, mode)
         connection.execute("PRAGMA synchronous=FULL").fetchall()
         connection.wal_autocheckpoint(CHECKPOINT_PAGES)
     connection.execute("PRAGMA temp_store=MEMORY").fetchall()
     connection.execute("PRAGMA trusted_schema=OFF").fetchall()
     return connection
+
+
+def _change_mode(connection: apsw.Connection, mode: str) -> None:
+    """Sets the journal's mode; while somebody writes SQLite refuses that at once, so the waiting is ours."""
+    ends = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute(f"PRAGMA journal_mode={mode}").fetchall()
+        except apsw.BusyError:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(_LOOK_AGAIN_FOR_MODE)
+        else:
+            return
 
 
 class WriteLock:
