@@ -89,7 +89,7 @@ def test_03_a_call_that_ran_out_of_time_is_in_doubt_at_once(ledger: Driver) -> N
 
 
 @pytest.mark.parametrize("is_blocking", [True, False])
-def test_03_a_cancelled_call_is_in_doubt_at_once(ready_url: str, is_blocking: bool) -> None:
+def test_03_a_cancelled_call_is_in_doubt_at_once(place: dict[str, Any], is_blocking: bool) -> None:
     gate = Gate()
 
     async def coroutine(effect: RunningEffect) -> None:
@@ -97,7 +97,7 @@ def test_03_a_cancelled_call_is_in_doubt_at_once(ready_url: str, is_blocking: bo
         await asyncio.sleep(PATIENCE)
 
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             task = asyncio.create_task(ledger.run(charge(), gate if is_blocking else coroutine))
             await asyncio.to_thread(gate.await_entry)
             task.cancel()
@@ -138,9 +138,9 @@ def test_05_an_effect_whose_result_cannot_be_stored_is_in_doubt_and_not_failed(l
     assert ledger.effects()[0].status == "in_doubt"
 
 
-def test_05_a_blocking_handler_of_the_asynchronous_ledger_is_no_failure(ready_url: str) -> None:
+def test_05_a_blocking_handler_of_the_asynchronous_ledger_is_no_failure(place: dict[str, Any]) -> None:
     async def scenario() -> None:
-        async with AsyncLedger.open(ready_url) as ledger:
+        async with AsyncLedger.open(**place) as ledger:
             assert await ledger.run(charge(), Count("done")) == "done"
             assert (await ledger.effects())[0].status == "succeeded"
 
