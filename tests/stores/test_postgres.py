@@ -311,13 +311,15 @@ def test_settling_changes_no_index(store: PostgresStore, admin: psycopg.Connecti
         store._writing.drop()  # a session reports its statistics when it ends
     deadline = time.monotonic() + 10
     counts: Any = None
-    while time.monotonic() < deadline and (counts is None or counts[0] != (50, 50)):
+    while time.monotonic() < deadline and (counts is None or [updated for updated, _ in counts] != [50, 99]):
         time.sleep(0.05)
         counts = admin.execute(
             "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables "
             "WHERE relname IN ('indelible_effects', 'indelible_runs') ORDER BY relname"
         ).fetchall()
-    assert counts == [(50, 50), (99, 99)]
+    assert [updated for updated, _ in counts] == [50, 99]
+    for updated, without_index in counts:  # a page that is just full moves its row once
+        assert without_index >= updated - 3
 
 
 # ── guards, locks, clocks ────────────────────────────────────────────────────────────────────────────────────────────

@@ -95,14 +95,11 @@ class Lane:
 
     def _note(self, work: Work, effects: Mapping[Ref, Effect | None]) -> None:
         """Learns from what was found where something new was expected."""
-        guessed = [ref for ref, state in work.assumed.items() if state is None]
-        if not guessed:
-            return
         is_single = len(work.commands) == 1
-        if any(effects.get(ref) is not None for ref in guessed):
+        if effects and any(state is None and effects.get(ref) is not None for ref, state in work.assumed.items()):
             self._wary = self._wary + 1 if is_single else _WARY_FOR
-        else:
-            self._wary = 0 if is_single else max(0, self._wary - 1)
+        elif self._wary > 0 and any(state is None for state in work.assumed.values()):
+            self._wary = 0 if is_single else self._wary - 1
 
     def _persist(self, work: Work, ways: Sequence[Callable[[Work], Result | None]]) -> Result:
         """Goes from way to way until one gives a result, and tries the last one again while there is time."""
@@ -247,7 +244,8 @@ class Lane:
         """Writes in one statement that is its own transaction; gives the answers, or why it was refused."""
         if batch.is_empty:
             return batch.answers
-        session, until = self._session(work), work.patience.until
+        until = work.patience.until
+        session = self._line.session(until)
         refusal = self._send(work, batch, lambda: write(session, work.tenant, batch, now, self.test_time(), until))
         if refusal is not None:
             work.sent.pop()

@@ -26,6 +26,7 @@ from indelible.stores.postgres.transaction import PostgresTransaction
 from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try
 
 PATIENCE = timedelta(seconds=10)
+_MOST_TENANTS = 1000
 
 
 class PostgresStore:
@@ -50,6 +51,7 @@ class PostgresStore:
         self._ringer = Ringer(self._target)
         self._lane = Lane(self._writing, self._provenance, self._ring, clock, self._seconds)
         self._writer_id, self._writer_pid = uuid.uuid4().hex, os.getpid()
+        self._provenances: dict[str, Provenance] = {}
         self.ledger_name = self._open()
 
     def _open(self) -> str:
@@ -73,7 +75,13 @@ class PostgresStore:
         """Says whose events these are; a forked child is a writer of its own."""
         if os.getpid() != self._writer_pid:
             self._writer_id, self._writer_pid = uuid.uuid4().hex, os.getpid()
-        return Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
+            self._provenances.clear()
+        known = self._provenances.get(tenant)
+        if known is None:
+            if len(self._provenances) >= _MOST_TENANTS:
+                self._provenances.clear()
+            known = self._provenances[tenant] = Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
+        return known
 
     # Writing
 

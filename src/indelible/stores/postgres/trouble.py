@@ -23,6 +23,8 @@ _NEEDS_NEW_CONNECTION = ("25006", "0A000")
 class Patience:
     """Is the time one call has, and how much of it one statement may take."""
 
+    __slots__ = ("_ends", "_pause", "_seconds")
+
     def __init__(self, seconds: float, target: Target) -> None:
         self._seconds = min(seconds, _SECONDS_WHILE_AWAY) if target.is_away else seconds
         self._ends = time.monotonic() + self._seconds

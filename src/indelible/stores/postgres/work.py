@@ -30,17 +30,24 @@ class Heads:
 
     def remember(self, tenant: str, batch: Batch) -> None:
         """Notes the heads that a committed batch left."""
-        self.correct(tenant, batch.heads, {run: head for run, (_, head) in batch.heads.items()})
+        heads = self._heads
+        for run, (_, head) in batch.heads.items():
+            heads.pop((tenant, run), None)  # so that it counts as the newest
+            heads[tenant, run] = head
+        self._forget_oldest()
 
-    def correct(self, tenant: str, runs: set[str] | Mapping[str, object], found: Mapping[str, Head]) -> None:
-        """Notes what is true of these runs and forgets the others among them, and the least recently noted of all."""
+    def correct(self, tenant: str, runs: set[str], found: Mapping[str, Head]) -> None:
+        """Notes what was found to be true of these runs, and forgets those of which nothing was."""
         heads = self._heads
         for run in runs:
             heads.pop((tenant, run), None)
             if run in found:
                 heads[tenant, run] = found[run]
-        while len(heads) > _MOST_HEADS:
-            del heads[next(iter(heads))]
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        while len(self._heads) > _MOST_HEADS:
+            del self._heads[next(iter(self._heads))]
 
 
 @dataclass(slots=True)
