@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from indelible.core.effects import ENDED, SETTLED, Failed, Status, Succeeded
+from indelible.core.effects import ENDED, SETTLED, Actor, Failed, Status, Succeeded
 from indelible.core.identity import Ref
+from indelible.errors import BadCall
 from tests.core.making import LEASE, NOON, claim_of, effect
 
 
@@ -87,3 +88,9 @@ def test_neither_secrets_nor_payloads_are_shown() -> None:
     assert "bb" * 16 not in shown
     assert "amount" not in shown
     assert "ok" not in shown
+
+
+@pytest.mark.parametrize("words", [("ada", "robot"), ("ada", "person", "hearsay"), ("",)])
+def test_an_actor_is_of_a_known_kind_and_has_a_name(words: tuple[Any, ...]) -> None:
+    with pytest.raises(BadCall):
+        Actor(*words)

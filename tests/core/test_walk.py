@@ -435,6 +435,13 @@ def test_even_a_stop_iteration_is_raised_as_itself() -> None:
     assert played.error is error
 
 
+def test_an_outcome_that_the_handlers_transaction_cannot_take_leaves_doubt() -> None:
+    ended = BadCall("the handler ended its transaction")
+    played = run(CLAIMED, Returned("booked"), ended, MOVED)
+    assert played.error is ended
+    assert played.commands[-1].status == "in_doubt"
+
+
 def test_a_store_that_fails_while_asking_is_told_as_it_is() -> None:
     gone = StoreUnavailable("gone")
     assert run(gone).error is gone
