@@ -1020,6 +1020,21 @@ def test_a_transaction_that_is_not_settled_or_came_late_leaves_nothing(
     assert check_chain(admin, "order-1") == 2
 
 
+def test_a_transaction_can_be_closed_while_its_handler_is_inside_a_statement(
+    store: PostgresStore, rows: Callable[[], list[int]]
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        with store.transaction(TENANT) as transaction:
+            insert(transaction.connection, 1)
+            stuck = pool.submit(transaction.connection.execute, "SELECT pg_sleep(5)")
+            wait_until(lambda: transaction.connection.lock.locked())
+            time.sleep(0.1)
+        with pytest.raises(psycopg.OperationalError):
+            stuck.result(timeout=3)
+    assert rows() == []
+    assert transaction.connection.closed
+
+
 @pytest.mark.parametrize("ending", ["commit", "commit and begin", "close", "failed statement"])
 def test_a_handler_that_ends_the_transaction_itself_is_told(
     ending: str, store: PostgresStore, rows: Callable[[], list[int]]

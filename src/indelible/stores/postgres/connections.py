@@ -6,8 +6,10 @@ would wait for ever; here each wait has an end, and Ctrl-C ends it too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import socket
 import threading
 import time
 import weakref
@@ -181,6 +183,11 @@ class Session:
     def close(self) -> None:
         """Closes the connection; whatever it was doing, the server finds out."""
         self.connection.close()
+
+    def hang_up(self) -> None:
+        """Cuts the line and leaves the rest to whoever is using the connection."""
+        with socket.socket(fileno=os.dup(self._pg.socket)) as line, contextlib.suppress(OSError):
+            line.shutdown(socket.SHUT_RDWR)
 
 
 def open_session(target: Target, until: float) -> Session:

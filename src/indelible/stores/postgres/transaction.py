@@ -113,5 +113,16 @@ class PostgresTransaction:
             self._session.close()
 
     def close(self) -> None:
-        """Gives the connection back; what is not committed is undone."""
-        self._session.close()
+        """Closes the connection, also while an abandoned handler is in a statement; what is not committed is undone.
+
+        To free a connection that another thread is using would crash it. Hanging up ends the statement there, and the
+        thread then finds the connection closed.
+        """
+        lock = self._session.connection.lock
+        if lock.acquire(blocking=False):
+            try:
+                self._session.close()
+            finally:
+                lock.release()
+        else:
+            self._session.hang_up()
