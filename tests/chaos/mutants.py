@@ -62,9 +62,9 @@ def ack_before_settle() -> None:
                 do(self, owed.pop())
         return self
 
-    def broken(self: Writer, command: Command, known: Effect | None = None) -> Answer:
+    def broken(self: Writer, command: Command, known: Effect | None = None, if_unwanted: Any = None) -> Answer:
         if not isinstance(command, Finish):
-            return do(paid(self), command, known)
+            return do(paid(self), command, known, if_unwanted)
         owed.append(command)
         return next_step(command, command.claim.effect, command.stamp.at, 0).answer
 
