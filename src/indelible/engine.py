@@ -242,7 +242,11 @@ class Engine:
     def keep_late(self, claim: Claim, report: Returned | Raised) -> None:
         """Keeps, as an event, what a handler reported after nobody waited for it any more."""
         stamp = self.mint.stamp(SYSTEM)
+        reason = b'"its caller stopped waiting"'
         try:
+            # The doubt comes first: a report that nobody waited for must never settle the effect.
+            doubt = Relinquish(claim=claim, stamp=self.mint.stamp(SYSTEM), status="in_doubt", detail_json=reason)
+            self.writer.do(doubt, claim.effect)
             if isinstance(report, Returned):
                 detail = encode(report.value, root="result")
                 command = Finish(claim=claim, stamp=stamp, status="succeeded", detail_json=detail)

@@ -358,7 +358,6 @@ def test_a_handler_that_ran_out_of_time_inside_a_statement_is_stopped(ledger: Dr
     assert table.amounts() == []
 
 
-@pytest.mark.xfail(reason="blocking: the failure that our own giving up caused settles the effect", strict=False)
 def test_a_handler_broken_off_by_its_time_limit_is_in_doubt_and_not_failed(
     ledger: Driver, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
