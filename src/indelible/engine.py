@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -17,7 +18,19 @@ from indelible.core.canonical import encode
 from indelible.core.commands import Answer, Claimed, Command, Finish, Moved, Open, Relinquish
 from indelible.core.effects import SYSTEM, Claim, Effect
 from indelible.core.ports import Store
-from indelible.core.walk import AwaitChange, Invoke, Pause, Probe, Raised, Request, Returned, Submit, Walk, error_json
+from indelible.core.walk import (
+    AwaitChange,
+    Awaited,
+    Invoke,
+    Pause,
+    Probe,
+    Raised,
+    Request,
+    Returned,
+    Submit,
+    Walk,
+    error_json,
+)
 from indelible.errors import BadCall, IndelibleError, LeaseLost
 from indelible.heartbeats import Heartbeats
 from indelible.mint import SystemMint
@@ -75,7 +88,8 @@ class Engine:
             case Invoke(claim, handling):
                 return self._invoke(claim, handling, errand)
             case AwaitChange(effect, most):
-                return self.waiting.wait(effect, most)
+                since = time.monotonic()
+                return _awaited(self.waiting.wait(effect, most), most, since)
             case Pause(duration):
                 threading.Event().wait(duration.total_seconds())
                 return None
@@ -157,7 +171,8 @@ class Engine:
             case Invoke(claim, handling):
                 return await self._invoke_async(claim, handling, errand)
             case AwaitChange(effect, most):
-                return await self._wait_async(effect, most)
+                since = time.monotonic()
+                return _awaited(await self._wait_async(effect, most), most, since)
             case Pause(duration):
                 return await asyncio.sleep(duration.total_seconds())
             case Probe(effect, reconcile):
@@ -301,11 +316,20 @@ class _Errand:
 
 def _refuse_inside_transaction(store: Store) -> None:
     running = _current.get()
-    if running is not None and running.holds_transaction and running._store.address == store.address:
+    if running is None or not running.holds_transaction:
+        return
+    # Two ledgers on one file or server would wait for each other; every `:memory:` is a database of its own.
+    if running._store is store or running._store.address == store.address != ":memory:":
         raise BadCall(
             f"{running.tool} is inside effect.transaction(): the ledger cannot be called until it has ended; make the "
             "other call before it, or in a handler of its own"
         )
+
+
+def _awaited(newest: Effect | None, most: timedelta, since: float) -> Awaited:
+    """Counts the time that waiting took, so that a call which is woken in vain does not start over."""
+    left = most - timedelta(seconds=time.monotonic() - since)
+    return Awaited(newest, timedelta(0) if newest is None else max(left, timedelta(0)))
 
 
 def _value_or_raise(end: Any) -> Any:

@@ -36,7 +36,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import SYSTEM, Effect, Failed, Succeeded
 from indelible.core.identity import identify, repeat_of
-from indelible.core.walk import AwaitChange, Invoke, Pause, Probe, Raised, Returned, Submit
+from indelible.core.walk import AwaitChange, Awaited, Invoke, Pause, Probe, Raised, Returned, Submit
 from indelible.errors import (
     ApprovalPending,
     BadCall,
@@ -60,6 +60,7 @@ from tests.core.making import ADA, REF, CountingMint, Shelf, claim_of, effect, o
 CLAIM = claim_of(effect("processing"))
 CLAIMED = Claimed(CLAIM)
 RUNNING = effect("processing")
+LATER = timedelta(seconds=3)
 DOUBTFUL = effect("in_doubt")
 MOVED = Moved(effect("succeeded"))
 
@@ -251,7 +252,7 @@ def test_a_driver_that_answers_nonsense_is_stopped() -> None:
 def test_a_caller_waits_for_the_one_at_work_and_gets_its_result() -> None:
     key = identify(prepared().call, "default").ref.key
     done = effect("succeeded", key=key)
-    played = run(InFlight(effect("processing", key=key)), done, Replayed(done), wait=7)
+    played = run(InFlight(effect("processing", key=key)), Awaited(done, LATER), Replayed(done), wait=7)
     _, waiting, asking = played.asked
     assert waiting == AwaitChange(effect("processing", key=key), timedelta(seconds=7))
     assert asking.known is done, "what came with the wake-up need not be read again"
@@ -259,24 +260,40 @@ def test_a_caller_waits_for_the_one_at_work_and_gets_its_result() -> None:
 
 
 def test_a_caller_whose_wait_is_over_looks_once_more_and_then_says_so() -> None:
-    played = run(InFlight(RUNNING), None, InFlight(RUNNING), wait=7)
+    played = run(InFlight(RUNNING), Awaited(None, timedelta(0)), InFlight(RUNNING), wait=7)
     assert [type(request) for request in played.asked] == [Submit, AwaitChange, Submit]
     assert isinstance(played.error, StillRunning)
 
 
 def test_a_result_that_came_in_the_last_moment_is_still_taken() -> None:
-    assert run(InFlight(RUNNING), None, Replayed(effect("succeeded")), wait=7).value == {"ok": True}
+    assert run(InFlight(RUNNING), Awaited(None, timedelta(0)), Replayed(effect("succeeded")), wait=7).value == {
+        "ok": True
+    }
+
+
+def test_a_wait_is_a_total_however_often_the_caller_is_woken_in_vain() -> None:
+    played = run(
+        InFlight(RUNNING),
+        Awaited(RUNNING, LATER),
+        InFlight(RUNNING),
+        Awaited(None, timedelta(0)),
+        InFlight(RUNNING),
+        wait=7,
+    )
+    waits = [request.left for request in played.asked if isinstance(request, AwaitChange)]
+    assert waits == [timedelta(seconds=7), LATER]
+    assert isinstance(played.error, StillRunning)
 
 
 def test_a_caller_waits_for_the_decision_of_a_person_then_runs() -> None:
     waiting = effect("requires_approval")
     approved = effect("ready")
-    played = run(AwaitingApproval(waiting), approved, CLAIMED, Returned(1), MOVED)
+    played = run(AwaitingApproval(waiting), Awaited(approved, LATER), CLAIMED, Returned(1), MOVED)
     assert played.value == 1
 
 
 def test_a_caller_that_waited_takes_over_what_was_given_back() -> None:
-    played = run(InFlight(RUNNING), effect("ready"), CLAIMED, Returned(1), MOVED)
+    played = run(InFlight(RUNNING), Awaited(effect("ready"), LATER), CLAIMED, Returned(1), MOVED)
     assert [type(request) for request in played.asked] == [Submit, AwaitChange, Submit, Invoke, Submit]
 
 
@@ -357,10 +374,18 @@ def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
 
 def test_the_last_attempt_is_the_last() -> None:
     error = OSError("reset")
-    last = Claimed(claim_of(effect("processing", attempt=3)))
-    played = run(last, Raised(error), MOVED, retry=Retry(on=(OSError,), attempts=3))
+    again = Claimed(claim_of(effect("processing", attempt=2)))
+    retry = Retry(on=(OSError,), attempts=2)
+    played = run(CLAIMED, Raised(OSError("first")), MOVED, None, again, Raised(error), MOVED, retry=retry)
     assert played.commands[-1].status == "failed"
     assert played.error is error
+
+
+def test_attempts_of_earlier_calls_do_not_use_up_those_of_this_one() -> None:
+    later = Claimed(claim_of(effect("processing", attempt=7)))
+    again = Claimed(claim_of(effect("processing", attempt=8)))
+    retry = Retry(on=(OSError,), attempts=2)
+    assert run(later, Raised(OSError("reset")), MOVED, None, again, Returned("ok"), MOVED, retry=retry).value == "ok"
 
 
 def test_an_exception_that_was_not_declared_is_not_tried_again() -> None:

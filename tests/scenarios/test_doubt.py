@@ -387,6 +387,17 @@ def test_tries_end(ledger: Driver) -> None:
         ledger.run(charge(), flaky)
 
 
+def test_a_persons_retry_gets_the_full_number_of_tries(ledger: Driver) -> None:
+    flaky = Flaky(5, ConnectionError("reset"))
+    retry = Retry(on=(ConnectionError,), attempts=3, backoff=timedelta(0))
+    with pytest.raises(ConnectionError):
+        ledger.run(charge(), flaky, retry=retry)
+    (effect,) = ledger.effects()
+    ledger.retry(effect.id, by="ana", reason="the line is mended")
+    assert ledger.run(charge(), flaky, retry=retry) == "at last"
+    assert flaky.fences == [1, 2, 3, 4, 5, 6]
+
+
 def test_other_exceptions_are_not_tried_again(ledger: Driver) -> None:
     flaky = Flaky(9, ValueError("no"))
     with pytest.raises(ValueError, match="no"):

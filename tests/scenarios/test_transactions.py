@@ -391,3 +391,13 @@ def test_the_current_effect_is_known_inside_a_transaction(ledger: Driver, table:
 
     ledger.run(ToolCall(tool="t"), handler)
     assert seen[0].tool == "t"
+
+
+def test_another_ledger_in_memory_may_be_used_inside_a_transaction() -> None:
+    with Ledger.open(":memory:") as outer, Ledger.open(":memory:") as inner:
+
+        def handler(effect: RunningEffect) -> Any:
+            with effect.transaction():
+                return inner.run(charge(), Count("inner"))
+
+        assert outer.run(charge(), handler) == "inner"

@@ -83,7 +83,9 @@ class Store(Protocol):
 
         MUST decide every command with `core.batch.decide`, on a state that nobody changed before the commit.
         MUST write all of it or nothing. MUST NOT return before it is durable. MUST give, after a commit whose outcome
-        got lost, the answers of what was really committed. Afterwards it rings the alarms of those who watch.
+        got lost, the answers of what was really committed. The `lease_until` of a claim it gives MAY differ from the
+        stored one by the time a statement takes, for leases are counted by the store's own clock. Afterwards it rings
+        the alarms of those who watch.
         `known` holds the states the callers saw last; a store MAY decide on them first if it guards the write.
         """
 

@@ -89,10 +89,10 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True)
 class AwaitChange:
-    """Wait until this effect has moved on, at most `wait`; answer its newest state, or None when the time is up."""
+    """Wait until this effect has moved on, at most `left`; answer `Awaited`."""
 
     effect: Effect
-    until: timedelta
+    left: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,14 @@ class Returned:
     """The user's code returned."""
 
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The effect's newest state, or None when the time was up, and how much of the time is left."""
+
+    newest: Effect | None
+    left: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +202,14 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
     left = handling.wait
     known: Effect | None = None
     has_probed = False
+    entries = 0
     while True:
         begun: Begun = yield from begin(prepared, mint, known)
         known = None
         match begun:
             case Claimed(claim):
-                verdict = yield from _attempt(claim, prepared, mint)
+                entries += 1
+                verdict = yield from _attempt(claim, prepared, mint, entries)
                 if verdict is not _AGAIN:
                     return verdict
             case Replayed(value):
@@ -216,9 +226,8 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
             case InFlight(effect) | AwaitingApproval(effect):
                 if left <= timedelta(0):
                     _refuse(begun)
-                known = yield AwaitChange(effect, left)
-                if known is None:
-                    left = timedelta(0)
+                awaited: Awaited = yield AwaitChange(effect, left)
+                known, left = awaited.newest, awaited.left
             case _:
                 _refuse(begun)
 
@@ -226,19 +235,22 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
 _AGAIN = object()
 
 
-def _attempt(claim: Claim, prepared: Prepared, mint: Mint) -> Walk:
-    """Enters the handler once and records what came of it; gives the value, raises, or says to go round again."""
+def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk:
+    """Enters the handler once and records what came of it; gives the value, raises, or says to go round again.
+
+    `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure.
+    """
     report: Returned | Raised = yield Invoke(claim, prepared.handling)
     match report:
         case Returned(value):
             return (yield from finish_with_value(claim, value, prepared.max_result_bytes, mint))
         case Raised(NothingHappened() as error):
             yield from _give_up(claim, "ready", error, mint)
-        case Raised(error) if _may_repeat(error, claim, prepared.handling):
+        case Raised(error) if _may_repeat(error, entries, prepared.handling):
             yield from _give_up(claim, "ready", error, mint)
             retry = prepared.handling.retry
             assert retry is not None
-            yield Pause(retry.pause_after(claim.attempt))
+            yield Pause(retry.pause_after(entries))
             return _AGAIN
         case Raised(error, is_interruption) if is_interruption or _leaves_doubt(error, prepared.handling):
             yield from _give_up(claim, "in_doubt", error, mint)
@@ -248,9 +260,9 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint) -> Walk:
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
 
 
-def _may_repeat(error: BaseException, claim: Claim, handling: Handling) -> bool:
+def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:
     retry = handling.retry
-    return retry is not None and isinstance(error, retry.on) and claim.attempt < retry.attempts
+    return retry is not None and isinstance(error, retry.on) and entries < retry.attempts
 
 
 def _leaves_doubt(error: BaseException, handling: Handling) -> bool:
