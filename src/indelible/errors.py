@@ -12,10 +12,17 @@
     │   ├── EffectDenied         a person said no
     │   ├── EffectCanceled       it was withdrawn
     │   ├── EffectInDoubt        it may have happened; settle it, retry it or give the tool a probe
+    │   ├── EffectErased         what is asked for was recorded and then erased; it cannot be given any more
+    │   ├── OnHold               a legal hold keeps this from being erased
     │   └── IllegalMove          the effect's status does not allow this operation
     ├── EffectFailed             the recorded outcome is a failure (raised on replay)
     ├── LeaseLost                the handler ran but its claim was no longer ours; its late result is kept as an event
     ├── ResultNotRecorded        the handler ran but its result could not be stored; the effect is in doubt
+    ├── JournalError             the record cannot be sealed, read or shown
+    │   ├── SignerRefused        the database does not continue what was signed: nothing was signed
+    │   ├── KeyUnusable          a signing key is missing, open to others, locked or damaged
+    │   ├── NotSealed            the event is durable, but no signed head covered it in time
+    │   └── BadNote              a note, key, head or receipt is not what it should be
     └── StoreError               the store is the problem, not the call
         ├── StoreUnavailable     it cannot be reached or written: nothing was claimed, call again later
         ├── OutcomeUnknown       a commit was sent and its fate cannot be learnt now
@@ -95,6 +102,14 @@ class EffectInDoubt(Refused):
     """The effect may have happened; only a probe or a person can say."""
 
 
+class EffectErased(Refused):
+    """What is asked for was recorded and then erased; the effect happened, and its value cannot be given any more."""
+
+
+class OnHold(Refused):
+    """A legal hold keeps this from being erased."""
+
+
 class IllegalMove(Refused):
     """The effect's status does not allow this operation."""
 
@@ -122,6 +137,26 @@ class ResultNotRecorded(IndelibleError):
     def __init__(self, message: str, *, value: object = None) -> None:
         super().__init__(message)
         self.value = value
+
+
+class JournalError(IndelibleError):
+    """The record cannot be sealed, read or shown."""
+
+
+class SignerRefused(JournalError):
+    """The database does not continue what was signed before; nothing was signed."""
+
+
+class KeyUnusable(JournalError):
+    """A signing key is missing, can be read by others, is locked or damaged."""
+
+
+class NotSealed(JournalError):
+    """The event is durable, but no signed head covered it in time, and the ledger was told to refuse then."""
+
+
+class BadNote(JournalError, ValueError):
+    """A note, key, head or receipt is not what it should be; the message says what is wrong with it."""
 
 
 class StoreError(IndelibleError):

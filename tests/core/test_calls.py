@@ -140,6 +140,9 @@ def test_options_without_a_gap_stay_as_they_are() -> None:
         lease=timedelta(seconds=1),
         wait=True,
         timeout=timedelta(seconds=1),
+        await_inclusion=False,
+        redact=["card"],
+        subject="args.customer",
     )
     assert full.over(Options(side_effect="payment")) is full
 

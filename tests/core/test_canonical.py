@@ -30,7 +30,7 @@ from pydantic import BaseModel, RootModel, SecretStr
 
 from indelible.core import canonical
 from indelible.core.canonical import MAX_DEPTH, decode, encode, parse_strict
-from indelible.core.tags import MAX_INT_DIGITS
+from indelible.core.tags import MAX_INT_DIGITS, Redacted
 from indelible.errors import BadCall, NotRecordable, TooLarge
 
 HERE = Path(__file__).parent
@@ -165,6 +165,7 @@ POLICY: dict[str, Any] = {
     "bytes": b"\x00\xff",
     "bytearray": bytearray(b"\x01\x02"),
     "memoryview": memoryview(b"\x03\x04"),
+    "redacted": Redacted("00112233445566778899aabbccddeeff" * 2),
     "enum": Colour.RED,
     "int enum": Level.LOW,
     "dataclass": Payment(amount=Decimal("9.90"), tags=["a"]),
@@ -210,6 +211,8 @@ def meaning(value: Any) -> Any:
         return ("duration", value // timedelta(microseconds=1))
     if isinstance(value, UUID):
         return ("uuid", value.int)
+    if isinstance(value, Redacted):
+        return ("redacted", value.mark)
     if isinstance(value, list | tuple):
         return ("array", *map(meaning, value))
     return ("object", *sorted(((str(key), meaning(item)) for key, item in members(value)), key=lambda pair: pair[0]))
@@ -229,7 +232,9 @@ def members(value: Any) -> list[tuple[str, Any]]:
     return list(value.items())
 
 
-BASE_TYPES = {type(None), bool, int, float, str, bytes, Decimal, datetime, date, time, timedelta, UUID, list, dict}
+BASE_TYPES = {
+    type(None), bool, int, float, str, bytes, Decimal, datetime, date, time, timedelta, UUID, Redacted, list, dict,
+}  # fmt: skip
 
 
 def types_in(value: Any) -> set[type]:

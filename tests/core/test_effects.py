@@ -9,7 +9,7 @@ import pytest
 
 from indelible.core.effects import ENDED, SETTLED, Actor, Failed, Status, Succeeded
 from indelible.core.identity import Ref
-from indelible.errors import BadCall
+from indelible.errors import BadCall, EffectErased
 from tests.core.making import LEASE, NOON, claim_of, effect
 
 
@@ -27,8 +27,9 @@ def test_arguments_are_a_fresh_copy_each_time() -> None:
     assert made.args == {"amount": 5}
 
 
-def test_erased_arguments_read_as_none_at_all() -> None:
-    assert effect(args_json=None).args == {}
+def test_erased_arguments_are_never_read_as_none_at_all() -> None:
+    with pytest.raises(EffectErased):
+        assert effect(args_json=None).args
 
 
 def test_a_success_has_its_value_as_outcome() -> None:
@@ -47,7 +48,7 @@ def test_a_failure_has_its_message_and_class_as_outcome() -> None:
 
 
 def test_a_failure_whose_detail_was_erased_is_still_a_failure() -> None:
-    assert effect("failed", detail_json=None).outcome == Failed("", "Error")
+    assert effect("failed", detail_json=None).outcome == Failed("(erased)", "Error")
 
 
 @pytest.mark.parametrize("status", sorted(set(get_args(Status)) - SETTLED))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from indelible.core.commands import Answer, Command, Open
+from indelible.core.commands import Answer, Command, Open, Record, Stamp
 from indelible.core.effects import Effect
 from indelible.core.events import (
     NO_EVENTS,
@@ -18,9 +18,11 @@ from indelible.core.events import (
     commitment,
     effect_event,
     event_hash,
+    fact_event,
+    signed_message,
 )
 from indelible.core.identity import Ref
-from indelible.core.steps import Change, next_step
+from indelible.core.steps import Change, Fact, next_step
 
 
 @dataclass(slots=True)
@@ -36,6 +38,8 @@ class Batch:
     heads: dict[str, tuple[Head, Head]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     payloads: list[Payload] = field(default_factory=list)
+    erased: list[tuple[str, int, str]] = field(default_factory=list)
+    """Names payloads that go in this transaction, by run, number of the event, and field."""
 
     @property
     def is_empty(self) -> bool:
@@ -65,7 +69,10 @@ def decide(
         if step.change is not None:
             end = Head(head.length + 1, _record(batch, command, step.change, head, by))
             batch.heads[run_id] = (was, end)
-            _note(batch, state, step.change.effect)
+            if isinstance(step.change, Change):
+                _note(batch, state, step.change.effect)
+            else:
+                batch.erased += [(run_id, seq, name) for seq, name in step.change.erased]
         batch.answers.append(step.answer)
     return batch
 
@@ -74,7 +81,7 @@ def _run_of(command: Command, effect: Effect | None) -> str:
     """Gives the run whose chain an event about this would join; an effect stays in the run that opened it."""
     if effect is not None:
         return effect.run_id
-    return command.run_id if isinstance(command, Open) else ""
+    return command.run_id if isinstance(command, Open | Record) else ""
 
 
 def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], ref: Ref) -> Effect | None:
@@ -83,33 +90,51 @@ def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], ref: Ref) -> Eff
     return batch.opened.get(ref) or effects.get(ref)
 
 
-def _record(batch: Batch, command: Command, change: Change, head: Head, by: Provenance) -> str:
+def _record(batch: Batch, command: Command, change: Change | Fact, head: Head, by: Provenance) -> str:
     """Writes the change's event at the end of its run's chain, and the values it commits to; gives its hash."""
-    effect, stamp = change.effect, command.stamp
-    commits = {}
+    effect = change.effect if isinstance(change, Change) else None
+    run_id = change.run_id if isinstance(change, Fact) else change.effect.run_id
+    stamp, commits = command.stamp, {}
     for number, (name, value) in enumerate(change.committed.items()):
         salt = stamp.salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
         commits[name] = commitment(salt, name, value)
-        batch.payloads.append(Payload(effect.run_id, head.length, name, salt, value))
-    body = effect_event(
-        effect=effect,
+        batch.payloads.append(Payload(run_id, head.length, name, salt, value))
+    body = _body(change, head, stamp, commits, by)
+    hash_ = event_hash(body)
+    event = Event(
+        run_id=run_id,
+        seq=head.length,
+        effect_id=None if effect is None else effect.id,
+        type=change.event_type,
+        hash=hash_,
+        body=body,
+        signature=None if by.sign is None else by.sign(signed_message(hash_)),
+    )
+    batch.events.append(event)
+    return hash_
+
+
+def _body(change: Change | Fact, head: Head, stamp: Stamp, commits: Mapping[str, str], by: Provenance) -> bytes:
+    if isinstance(change, Change):
+        return effect_event(
+            effect=change.effect,
+            head=head,
+            event_type=change.event_type,
+            at=stamp.at,
+            actor=stamp.actor,
+            commits=commits,
+            by=by,
+        )
+    return fact_event(
+        run_id=change.run_id,
         head=head,
         event_type=change.event_type,
         at=stamp.at,
         actor=stamp.actor,
         commits=commits,
+        facts=change.facts,
         by=by,
     )
-    event = Event(
-        run_id=effect.run_id,
-        seq=head.length,
-        effect_id=effect.id,
-        type=change.event_type,
-        hash=event_hash(body),
-        body=body,
-    )
-    batch.events.append(event)
-    return event.hash
 
 
 def _note(batch: Batch, before: Effect | None, after: Effect) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
+from indelible.core.redaction import Rule, Subject, check_rules
 from indelible.errors import BadCall
 
 if TYPE_CHECKING:
@@ -17,8 +18,11 @@ SideEffect = Literal["none", "read", "write", "external_mutation", "payment", "n
 OnCrash = Literal["retry", "hold"]
 Dedupe = Literal["args", "call", "ask"]
 Approval = Literal["required", "none"]
+# Does a call return only when its outcome is under a signed head? "awaited_here": only where this process seals.
+Inclusion = Literal["awaited", "awaited_here", "not_awaited"]
 
 DEFAULT_TENANT = "default"
+OWN_RUNS = "indelible:"
 SIDE_EFFECTS: tuple[SideEffect, ...] = get_args(SideEffect)
 DEDUPES: tuple[Dedupe, ...] = get_args(Dedupe)
 # Classes that leave no trace outside may be entered again after a crash without anybody having said so.
@@ -47,7 +51,7 @@ class ToolCall:
     """
 
     tool: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = field(default_factory=dict, repr=False)
     run_id: str = "default"
     scope: str | None = None
     key: Sequence[str] | None = None
@@ -60,7 +64,7 @@ class ToolCall:
             raise BadCall(f"tool name {self.tool!r}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : / -")
         if not isinstance(self.args, Mapping):
             raise BadCall(f"args of {self.tool}: pass a mapping of names to values, not {type(self.args).__name__}")
-        check_name("run_id", self.run_id)
+        check_run_id(self.run_id)
         if self.scope is not None:
             check_name("scope", self.scope)
         if self.call_id is not None:
@@ -73,6 +77,13 @@ class ToolCall:
             raise BadCall(f"{self.tool}: key is a list of argument names, for example key=['order_id']")
         if self.key is not None and self.resource is not None:
             raise BadCall(f"{self.tool}: name key fields or a resource, not both; either alone is the identity")
+
+
+def check_run_id(run_id: object) -> None:
+    """Raises `BadCall` unless a caller may use this run: those the ledger tells about itself in are its own."""
+    check_name("run_id", run_id)
+    if str(run_id).startswith(OWN_RUNS):
+        raise BadCall(f"run_id {run_id!r}: names that begin with {OWN_RUNS!r} belong to the ledger; choose another")
 
 
 def check_name(what: str, name: object) -> None:
@@ -119,6 +130,9 @@ class OptionWords(TypedDict, total=False):
     lease: timedelta
     wait: timedelta | float | bool
     timeout: timedelta
+    await_inclusion: bool
+    redact: Sequence[Rule]
+    subject: Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +147,15 @@ class Options:
     lease: timedelta | None = None
     wait: timedelta | float | bool | None = None
     timeout: timedelta | None = None
+    await_inclusion: bool | None = None
+    redact: Sequence[Rule] | None = None
+    subject: Subject | None = None
 
     def __post_init__(self) -> None:
+        if self.redact is not None:
+            check_rules(self.redact)
+        if self.subject is not None and not callable(self.subject):
+            _check_subject(self.subject)
         _check_choice("side_effect", self.side_effect, SIDE_EFFECTS)
         _check_choice("approval", self.approval, get_args(Approval))
         _check_choice("on_crash", self.on_crash, get_args(OnCrash))
@@ -143,9 +164,16 @@ class Options:
                 raise BadCall(f"{name}={duration}: must be longer than nothing")
 
     def over(self, lower: Options) -> Options:
-        """Gives these options, with the gaps filled from `lower`."""
+        """Gives these options, with the gaps filled from `lower`; what either of them redacts is redacted."""
         gaps = {f.name: getattr(lower, f.name) for f in fields(self) if getattr(self, f.name) is None}
+        if self.redact is not None and lower.redact is not None:
+            gaps["redact"] = (*lower.redact, *self.redact)
         return replace(self, **gaps) if gaps else self
+
+
+def _check_subject(path: object) -> None:
+    if not isinstance(path, str) or not path.startswith("args."):
+        raise BadCall(f"subject={path!r}: name an argument, as in subject='args.customer_id', or give a function")
 
 
 def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
@@ -165,6 +193,9 @@ class Handling:
     lease: timedelta
     wait: timedelta
     timeout: timedelta | None
+    inclusion: Inclusion
+    redact: tuple[Rule, ...] = ()
+    subject: Subject | None = None
 
 
 def handling_of(options: Options) -> Handling:
@@ -179,7 +210,16 @@ def handling_of(options: Options) -> Handling:
         lease=options.lease or timedelta(seconds=30),
         wait=_as_duration(options.wait),
         timeout=options.timeout,
+        inclusion=_inclusion_of(options.await_inclusion, side_effect),
+        redact=() if options.redact is None else tuple(options.redact),
+        subject=options.subject,
     )
+
+
+def _inclusion_of(asked: bool | None, side_effect: SideEffect) -> Inclusion:
+    if asked is None:
+        return "awaited_here" if side_effect == "payment" else "not_awaited"
+    return "awaited" if asked else "not_awaited"
 
 
 def _as_duration(wait: timedelta | float | bool | None) -> timedelta:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from indelible.core.calls import Dedupe, OnCrash, SideEffect
-from indelible.core.effects import Actor, Claim, Effect
+from indelible.core.effects import ERASED_TEXT, Actor, Claim, Effect
 from indelible.core.identity import Ref
 
 
@@ -39,6 +40,8 @@ class Open:
     lease: timedelta
     needs_approval: bool
     has_key_fields: bool
+    subject_json: bytes | None = field(default=None, repr=False)
+    """Is the mark of the person this call is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +126,25 @@ class Decide:
     detail_json: bytes = field(repr=False)
 
 
-Command = Open | Finish | Relinquish | Expire | Settle | Reopen | Cancel | Decide
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Appends a fact to a run that is about no effect; `erased` names payloads of the run that go with it."""
+
+    tenant: str
+    run_id: str
+    stamp: Stamp
+    event_type: str
+    facts: bytes
+    committed: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    erased: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def ref(self) -> Ref:
+        """Is a place where no effect can be: no key is empty."""
+        return Ref(self.tenant, self.run_id, "")
+
+
+Command = Open | Finish | Relinquish | Expire | Settle | Reopen | Cancel | Decide | Record
 
 
 # Answers. Each says one thing, and `begin` hands the first group to the caller, so that none can be misread.
@@ -159,7 +180,12 @@ class ReplayedFailure:
     @property
     def error(self) -> str:
         """Is the recorded message."""
-        return str((self.effect.detail or {}).get("message", ""))
+        return ERASED_TEXT if self.effect.is_detail_erased else str((self.effect.detail or {}).get("message", ""))
+
+    @property
+    def error_type(self) -> str:
+        """Is the recorded name of the exception's class."""
+        return "Error" if self.effect.is_detail_erased else str((self.effect.detail or {}).get("type", "Error"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +219,7 @@ class Denied:
     @property
     def reason(self) -> str:
         """Is what the person gave as the reason."""
-        return str(self.effect.detail or "")
+        return ERASED_TEXT if self.effect.is_detail_erased else str(self.effect.detail or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +232,7 @@ class Canceled:
     @property
     def reason(self) -> str:
         """Is what was given as the reason."""
-        return str(self.effect.detail or "")
+        return ERASED_TEXT if self.effect.is_detail_erased else str(self.effect.detail or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +245,13 @@ class KeyTaken:
 @dataclass(frozen=True, slots=True)
 class LooksRepeated:
     """The same arguments came before under another call id, and the tool wants to be asked about that."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class ArgsErased:
+    """It could be attempted, but its arguments were erased."""
 
     effect: Effect
 
@@ -252,5 +285,13 @@ class NoSuchEffect:
     ref: Ref
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The fact is event `seq` of its run."""
+
+    run_id: str
+    seq: int
+
+
 Begun = Claimed | Replayed | ReplayedFailure | AwaitingApproval | InFlight | InDoubt | Denied | Canceled
-Answer = Begun | KeyTaken | LooksRepeated | Moved | Late | Illegal | NoSuchEffect
+Answer = Begun | KeyTaken | LooksRepeated | ArgsErased | Moved | Late | Illegal | NoSuchEffect | Recorded

@@ -7,7 +7,7 @@ journal's tree: one hash, three jobs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,10 +15,13 @@ from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
-from indelible.core.canonical import decode
+from indelible.core.canonical import decode, encode
 from indelible.core.effects import Actor, Effect
+from indelible.core.tags import SAFE_INTEGER
+from indelible.errors import BadCall, TooLarge
 
 COMMIT_TAG = b"indelible/commit/v1\0"
+SIGN_TAG = b"indelible/event/v1\0"
 SALT_BYTES = 32
 MOST_BODY_BYTES = 65_535
 
@@ -53,6 +56,8 @@ class Event:
     type: str
     hash: str
     body: bytes = field(repr=False)
+    signature: bytes | None = field(default=None, repr=False)
+    """Is its writer's own signature, when its writer has a key."""
 
     def read(self) -> dict[str, Any]:
         """Gives the body's fields."""
@@ -63,10 +68,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Says which journal the events belong to and which process writes them."""
+    """Says which journal the events belong to, which process writes them, and how it signs them, if it does."""
 
     log: str
     writer: str
+    sign: Callable[[bytes], bytes] | None = None
 
 
 def commitment(salt: bytes, name: str, value: bytes) -> str:
@@ -78,6 +84,11 @@ def commitment(salt: bytes, name: str, value: bytes) -> str:
 def event_hash(body: bytes) -> str:
     """Gives the event's id: the RFC 6962 leaf hash of its body."""
     return sha256(b"\0" + body).hexdigest()
+
+
+def signed_message(event_id: str) -> bytes:
+    """Gives what a writer signs: the event's hash, under a tag of its own."""
+    return SIGN_TAG + bytes.fromhex(event_id)
 
 
 def instant(at: datetime) -> str:
@@ -104,6 +115,48 @@ def effect_event(
         f'"status":"{effect.status}","tool":{_text(effect.tool)},"type":"{event_type}","v":1,"writer":"{by.writer}"}}'
     ).encode()
     assert len(body) <= MOST_BODY_BYTES, "names are bounded, so a body is"
+    return body
+
+
+def facts_json(facts: Mapping[str, Any]) -> bytes:
+    """Gives the canonical bytes of what an event says in clear: no floats and no large integers, so no doubt."""
+    encoded = encode(facts, root="facts")
+    if not is_recorded_plainly(facts):
+        raise BadCall("facts hold texts, whole numbers below 2^53, truth values, null, lists and objects only")
+    return encoded
+
+
+def is_recorded_plainly(value: object) -> bool:
+    """Is this what an event's body may hold?"""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and key[:1] != "$" and is_recorded_plainly(part) for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return all(is_recorded_plainly(part) for part in value)
+    return value is None or type(value) in (str, bool) or (type(value) is int and abs(value) <= SAFE_INTEGER)
+
+
+def fact_event(
+    *,
+    run_id: str,
+    head: Head,
+    event_type: str,
+    at: datetime,
+    actor: Actor,
+    commits: Mapping[str, str],
+    facts: bytes,
+    by: Provenance,
+) -> bytes:
+    """Writes the body of an event that is about no effect; `facts` is a canonical object of what it says in clear."""
+    committed = ",".join(f'"{name}":"{commits[name]}"' for name in sorted(commits))
+    body = (
+        f'{{"actor":{_actor(actor)},"at":"{instant(at)}","commits":{{{committed}}},"facts":'.encode()
+        + facts
+        + f',"log":{_text(by.log)},"prev":"{head.hash}","run":{_text(run_id)},"seq":{head.length},'
+        f'"type":{_text(event_type)},"v":1,"writer":"{by.writer}"}}'.encode()
+    )
+    if len(body) > MOST_BODY_BYTES:
+        message = f"an event of {len(body)} bytes is over the limit of {MOST_BODY_BYTES}: say less of it in clear"
+        raise TooLarge(message, size=len(body), limit=MOST_BODY_BYTES)
     return body
 
 

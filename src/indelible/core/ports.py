@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +12,9 @@ from indelible.core.calls import SideEffect
 from indelible.core.commands import Answer, Command
 from indelible.core.effects import Claim, Effect, Status
 from indelible.core.events import Event, Payload
+from indelible.core.forgetting import ForgettingStore
 from indelible.core.identity import Ref
+from indelible.core.journal import JournalStore
 
 
 class Clock(Protocol):
@@ -77,6 +79,20 @@ class Store(Protocol):
     """Is the name under which this ledger's journals are known; made once, kept in the store."""
     is_cheap_to_read: bool
     """Does a look cost next to nothing, so that it pays to look before writing?"""
+    sign_event: Callable[[bytes], bytes] | None
+    """Signs the events this process writes, when they are to carry a signature of their own."""
+
+    @property
+    def writer_id(self) -> str:
+        """Names this process in the events it writes; a forked child gets a name of its own."""
+
+    @property
+    def journal(self) -> JournalStore:
+        """Is the keeper of the tree over the events."""
+
+    @property
+    def forgetting(self) -> ForgettingStore:
+        """Finds what may be erased, and clears away what erasing leaves behind."""
 
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides and writes commands of one tenant as one durable transaction, and answers each.

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from indelible.core.commands import (
     Answer,
+    ArgsErased,
     AwaitingApproval,
     Cancel,
     Canceled,
@@ -27,13 +28,15 @@ from indelible.core.commands import (
     Moved,
     NoSuchEffect,
     Open,
+    Record,
+    Recorded,
     Relinquish,
     Reopen,
     Replayed,
     ReplayedFailure,
     Settle,
 )
-from indelible.core.effects import Claim, Effect, Status, hash_of
+from indelible.core.effects import ERASED_DIGEST, Claim, Effect, Status, hash_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,22 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """Is an event that moves no effect: what it says in clear, the values it commits to, and payloads that go."""
+
+    run_id: str
+    event_type: str
+    facts: bytes
+    committed: Mapping[str, bytes]
+    erased: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """Is what a command leads to: an answer, and the change to write before the answer may go out."""
 
     answer: Answer
-    change: Change | None = None
+    change: Change | Fact | None = None
 
 
 def next_step(command: Command, effect: Effect | None, now: datetime, seq: int) -> Step:
@@ -60,6 +74,9 @@ def next_step(command: Command, effect: Effect | None, now: datetime, seq: int) 
     """
     if isinstance(command, Open):
         return _open(command, effect, now, seq)
+    if isinstance(command, Record):
+        fact = Fact(command.run_id, command.event_type, command.facts, command.committed, command.erased)
+        return Step(Recorded(command.run_id, seq), fact)
     if effect is None:
         return Step(NoSuchEffect(command.ref))
     match command:
@@ -75,6 +92,8 @@ def next_step(command: Command, effect: Effect | None, now: datetime, seq: int) 
             field = {"succeeded": "result", "failed": "error"}[command.status]
             shown = {field: command.detail_json, "evidence": command.evidence_json}
             return _move(command, effect, seq, command.status, "tool_call_finished", **shown)
+        case Reopen() if effect.are_args_erased:
+            return Step(Illegal(effect, "cannot be tried again: its arguments were erased"))
         case Reopen() if effect.status in ("in_doubt", "failed") or effect.is_abandoned(now):
             return _move(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json)
         case Cancel() if effect.status in ("requires_approval", "ready"):
@@ -97,7 +116,7 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int) -> Step
         return Step(Claimed(Claim(effect, command.token)))  # our own write, whose answer got lost on the way
     if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
         return Step(LooksRepeated(effect))
-    if command.digest != effect.digest and not (command.has_key_fields and effect.is_settled):
+    if _is_other_content(command, effect):
         return Step(KeyTaken(effect))
     match effect.status:
         case "succeeded":
@@ -120,10 +139,17 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int) -> Step
             return _claimed(command, effect, now)
         case "processing":
             doubt = _move(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=b'"the lease ran out"')
-            assert doubt.change is not None
+            assert isinstance(doubt.change, Change)
             return Step(InDoubt(doubt.change.effect), doubt.change)
         case _:
             assert_never(effect.status)
+
+
+def _is_other_content(command: Open, effect: Effect) -> bool:
+    """Does this call say something else? Nobody can tell once the arguments are erased; the key is the same."""
+    if effect.digest in (command.digest, ERASED_DIGEST):
+        return False
+    return not (command.has_key_fields and effect.is_settled)
 
 
 def _opened(command: Open, now: datetime, seq: int) -> Step:
@@ -153,13 +179,17 @@ def _opened(command: Open, now: datetime, seq: int) -> Step:
         detail_json=None,
     )
     committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
+    if command.subject_json is not None:
+        committed["subject"] = command.subject_json
     if asks:
         return Step(AwaitingApproval(effect), Change(effect, "approval_requested", committed))
     return Step(Claimed(Claim(effect, command.token)), Change(effect, "tool_call_started", committed))
 
 
 def _claimed(command: Open, effect: Effect, now: datetime) -> Step:
-    """Takes the next attempt; the arguments stay those that were recorded."""
+    """Takes the next attempt; the arguments stay those that were recorded, and without them there is none."""
+    if effect.are_args_erased:
+        return Step(ArgsErased(effect))
     claimed = effect.moved(
         status="processing",
         at=command.stamp.at,
@@ -181,7 +211,7 @@ def _report(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:
             return _move(command, effect, seq, command.status, "tool_call_finished", **{field: command.detail_json})
         event_type = {"ready": "tool_call_released", "in_doubt": "tool_call_in_doubt"}[command.status]
         return _move(command, effect, seq, command.status, event_type, reason=command.detail_json)
-    if is_ours and effect.status == command.status and effect.detail_json == command.detail_json:
+    if is_ours and effect.status == command.status and effect.detail_json in (None, command.detail_json):
         return Step(Moved(effect))  # said twice
     if isinstance(command, Relinquish) or (not is_ours and command.claim.attempt >= effect.attempt):
         return Step(Late(effect))  # nothing to keep, or never a claim of this effect at all

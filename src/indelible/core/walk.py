@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal, NoReturn, Protocol
 
@@ -16,6 +16,7 @@ from indelible.core.calls import Handling, ToolCall
 from indelible.core.canonical import decode, encode
 from indelible.core.commands import (
     Answer,
+    ArgsErased,
     AwaitingApproval,
     Begun,
     Canceled,
@@ -32,6 +33,7 @@ from indelible.core.commands import (
     Moved,
     NoSuchEffect,
     Open,
+    Recorded,
     Relinquish,
     Reopen,
     Replayed,
@@ -39,13 +41,15 @@ from indelible.core.commands import (
     Settle,
     Stamp,
 )
-from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded
+from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.identity import Identity, repeat_of
+from indelible.core.redaction import Screen
 from indelible.errors import (
     ApprovalPending,
     BadCall,
     EffectCanceled,
     EffectDenied,
+    EffectErased,
     EffectFailed,
     EffectInDoubt,
     IllegalMove,
@@ -81,10 +85,14 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """Enter the handler with this claim; answer `Returned` or `Raised`."""
+    """Enter the handler with this claim; answer `Returned` or `Raised`.
+
+    `screen` holds the caller's own arguments where the record has marks, and what of a late report may be recorded.
+    """
 
     claim: Claim
     handling: Handling
+    screen: Screen | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,20 @@ class Probe:
     reconcile: Callable[[Effect], Any]
 
 
-Request = Submit | Invoke | AwaitChange | Pause | Probe
+@dataclass(frozen=True, slots=True)
+class CheckSealing:
+    """Raise `NotSealed` if the journal cannot be sealed now and the ledger was told to refuse then."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSeal:
+    """Wait until the newest event of this effect is under a signed head, wherever it is signed or only if here."""
+
+    effect: Effect
+    wherever: bool
+
+
+Request = Submit | Invoke | AwaitChange | Pause | Probe | CheckSealing | AwaitSeal
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +170,8 @@ class Prepared:
     handling: Handling
     actor: Actor
     max_result_bytes: int | None
+    screen: Screen | None = field(default=None, repr=False)
+    subject_json: bytes | None = field(default=None, repr=False)
 
 
 def opening(prepared: Prepared, mint: Mint) -> Open:
@@ -170,6 +193,7 @@ def opening(prepared: Prepared, mint: Mint) -> Open:
         lease=handling.lease,
         needs_approval=handling.needs_approval,
         has_key_fields=call.key is not None,
+        subject_json=prepared.subject_json,
     )
 
 
@@ -190,7 +214,15 @@ def begin(prepared: Prepared, mint: Mint, known: Effect | None = None) -> Genera
                 "use the same arguments, or let key fields, scope or call_id tell the two calls apart",
                 effect=effect,
             )
-        case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect():
+        case ArgsErased(effect):
+            raise EffectErased(
+                f"{effect.tool}: the arguments of {effect.id} were erased, so it cannot be attempted any more; if it "
+                f"has to be done, call it under another scope or call_id",
+                effect=effect,
+            )
+        case Replayed() if answer.effect.is_detail_erased:
+            raise detail_erased(answer.effect)
+        case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect() | Recorded():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case _:
             return answer
@@ -203,6 +235,8 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
     known: Effect | None = None
     has_probed = False
     entries = 0
+    if handling.inclusion != "not_awaited":
+        yield CheckSealing()
     while True:
         begun: Begun = yield from begin(prepared, mint, known)
         known = None
@@ -211,6 +245,7 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
                 entries += 1
                 verdict = yield from _attempt(claim, prepared, mint, entries)
                 if verdict is not _AGAIN:
+                    yield from await_seal(claim.effect, handling)
                     return verdict
             case Replayed(value):
                 return value
@@ -218,11 +253,11 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
                 raise EffectFailed(
                     f"{begun.effect.tool} failed before: {error} (replayed from {begun.effect.id})",
                     effect=begun.effect,
-                    error_type=str((begun.effect.detail or {}).get("type", "Error")),
+                    error_type=begun.error_type,
                 )
             case InDoubt(effect) if handling.reconcile is not None and not has_probed:
                 has_probed = True
-                yield from probe(effect, handling.reconcile, mint)
+                yield from probe(effect, handling.reconcile, mint, prepared.screen)
             case InFlight(effect) | AwaitingApproval(effect):
                 if left <= timedelta(0):
                     _refuse(begun)
@@ -230,6 +265,12 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
                 known, left = awaited.newest, awaited.left
             case _:
                 _refuse(begun)
+
+
+def await_seal(effect: Effect, handling: Handling) -> Generator[Request, Any, None]:
+    """Lets a call that must be on the signed record return only when it is."""
+    if handling.inclusion != "not_awaited":
+        yield AwaitSeal(effect, wherever=handling.inclusion == "awaited")
 
 
 _AGAIN = object()
@@ -240,23 +281,24 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
 
     `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure.
     """
-    report: Returned | Raised = yield Invoke(claim, prepared.handling)
+    screen = prepared.screen
+    report: Returned | Raised = yield Invoke(claim, prepared.handling, screen)
     match report:
         case Returned(value):
-            return (yield from finish_with_value(claim, value, prepared.max_result_bytes, mint))
+            return (yield from finish_with_value(claim, value, prepared.max_result_bytes, mint, screen))
         case Raised(NothingHappened() as error):
-            yield from _give_up(claim, "ready", error, mint)
+            yield from _give_up(claim, "ready", error, mint, screen)
         case Raised(error) if _may_repeat(error, entries, prepared.handling):
-            yield from _give_up(claim, "ready", error, mint)
+            yield from _give_up(claim, "ready", error, mint, screen)
             retry = prepared.handling.retry
             assert retry is not None
             yield Pause(retry.pause_after(entries))
             return _AGAIN
         case Raised(error, is_interruption) if is_interruption or _leaves_doubt(error, prepared.handling):
-            yield from _give_up(claim, "in_doubt", error, mint)
+            yield from _give_up(claim, "in_doubt", error, mint, screen)
         case _:
             error = report.error
-            yield from _finish(claim, Failed(_said_by(error)), error_json(error), mint, error)
+            yield from _finish(claim, Failed(_said_by(error)), error_json(error, screen), mint, error)
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
 
 
@@ -272,12 +314,14 @@ def _leaves_doubt(error: BaseException, handling: Handling) -> bool:
     return isinstance(error, TimeoutError) and handling.on_crash == "hold"
 
 
-def finish_with_value(claim: Claim, value: Any, max_bytes: int | None, mint: Mint) -> Walk:
+def finish_with_value(
+    claim: Claim, value: Any, max_bytes: int | None, mint: Mint, screen: Screen | None = None
+) -> Walk:
     """Records a success and gives the recorded form; a result that cannot be recorded leaves the effect in doubt."""
     try:
-        recorded = encode(value, root="result", max_bytes=max_bytes)
+        recorded = result_json(value, screen, max_bytes)
     except BadCall as problem:
-        yield from _give_up(claim, "in_doubt", problem, mint)
+        yield from _give_up(claim, "in_doubt", problem, mint, screen)
         raise ResultNotRecorded(
             f"{claim.effect.tool} ran, but its result cannot be recorded: {problem}. The effect {claim.effect.id} is "
             "in doubt: return plain values, then settle it",
@@ -313,9 +357,11 @@ def _finish(
         ) from cause
 
 
-def _give_up(claim: Claim, status: Any, error: BaseException, mint: Mint) -> Generator[Request, Any, None]:
+def _give_up(
+    claim: Claim, status: Any, error: BaseException, mint: Mint, screen: Screen | None = None
+) -> Generator[Request, Any, None]:
     """Relinquishes the claim; when even that cannot be written, the lease says the same a little later."""
-    reason = encode(_safe_text(f"{type(error).__qualname__}: {_said_by(error)}"))
+    reason = encode(_safe_text(f"{type(error).__qualname__}: {_said_by(error)}", screen))
     command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason)
     try:
         yield Submit(command, claim.effect)
@@ -323,7 +369,9 @@ def _give_up(claim: Claim, status: Any, error: BaseException, mint: Mint) -> Gen
         error.add_note(f"Indelible: the effect {claim.effect.id} could not be marked {status} now: {problem}")
 
 
-def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Generator[Request, Any, Effect]:
+def probe(
+    effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint, screen: Screen | None = None
+) -> Generator[Request, Any, Effect]:
     """Asks the tool's probe about an effect in doubt, and settles it if the probe knows."""
     report: Returned | Raised = yield Probe(effect, reconcile)
     actor = Actor(f"probe of {effect.tool}", "system")
@@ -331,19 +379,21 @@ def probe(effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint) -> Gen
         if report.is_interruption:
             raise report.error
         if isinstance(report.error, NothingHappened):
-            reason = encode(_safe_text(f"the probe says that nothing happened: {_said_by(report.error)}"))
+            reason = encode(_safe_text(f"the probe says that nothing happened: {_said_by(report.error)}", screen))
             reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
             return (yield from _take(reopening, effect))
         raise EffectInDoubt(
-            f"{effect.tool}: {effect.id} is in doubt and its probe raised {report.error!r}; mend it, or settle by hand",
+            f"{effect.tool}: {effect.id} is in doubt and its probe raised {_shown(report.error, screen)}; mend it, or "
+            "settle by hand",
             effect=effect,
         ) from report.error
     outcome = report.value
     if outcome is None:
         return effect
     if not isinstance(outcome, Succeeded | Failed):
-        raise BadCall(f"{effect.tool}: reconcile must return Succeeded(value), Failed(error) or None, not {outcome!r}")
-    return (yield from _take(_settling(effect, outcome, mint.stamp(actor), "probe"), effect))
+        kind = type(outcome).__name__
+        raise BadCall(f"{effect.tool}: reconcile must return Succeeded(value), Failed(error) or None, not {kind}")
+    return (yield from _take(_settling(effect, outcome, mint.stamp(actor), "probe", screen), effect))
 
 
 def _take(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
@@ -355,19 +405,19 @@ def _take(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
 
 
 def settle(
-    effect: Effect, outcome: Outcome, mint: Mint, *, actor: Actor, evidence: str
+    effect: Effect, outcome: Outcome, mint: Mint, *, actor: Actor, evidence: str, screen: Screen | None = None
 ) -> Generator[Request, Any, Effect]:
     """Settles an effect in doubt on a person's word."""
-    return (yield from carry_out(_settling(effect, outcome, mint.stamp(actor), evidence), effect))
+    return (yield from carry_out(_settling(effect, outcome, mint.stamp(actor), evidence, screen), effect))
 
 
-def _settling(effect: Effect, outcome: Outcome, stamp: Stamp, evidence: str) -> Settle:
+def _settling(effect: Effect, outcome: Outcome, stamp: Stamp, evidence: str, screen: Screen | None) -> Settle:
     return Settle(
         ref=effect.ref,
         stamp=stamp,
         status="succeeded" if isinstance(outcome, Succeeded) else "failed",
-        detail_json=outcome_json(outcome),
-        evidence_json=encode(evidence, root="evidence"),
+        detail_json=outcome_json(outcome, screen),
+        evidence_json=encode(evidence if screen is None else screen.text(evidence), root="evidence"),
         attempt=effect.attempt,
     )
 
@@ -386,16 +436,22 @@ def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effec
             raise AssertionError(f"{type(command).__name__} is never answered by {type(answer).__name__}")
 
 
-def outcome_json(outcome: Outcome) -> bytes:
+def outcome_json(outcome: Outcome, screen: Screen | None = None) -> bytes:
     """Gives the bytes by which an outcome is recorded."""
     if isinstance(outcome, Succeeded):
-        return encode(outcome.value, root="result")
-    return encode({"message": _safe_text(outcome.error), "type": _safe_text(outcome.error_type)})
+        return result_json(outcome.value, screen)
+    return encode({"message": _safe_text(outcome.error, screen), "type": _safe_text(outcome.error_type, screen)})
 
 
-def error_json(error: BaseException) -> bytes:
+def result_json(value: Any, screen: Screen | None, max_bytes: int | None = None) -> bytes:
+    """Gives the bytes by which a result is recorded."""
+    recorded = encode(value, root="result", max_bytes=max_bytes)
+    return recorded if screen is None else screen.result(recorded)
+
+
+def error_json(error: BaseException, screen: Screen | None = None) -> bytes:
     """Gives the bytes by which an exception is recorded: its class, its message, and the last place it came from."""
-    content = {"message": _safe_text(_said_by(error)), "type": _safe_text(type(error).__qualname__)}
+    content = {"message": _safe_text(_said_by(error), screen), "type": _safe_text(type(error).__qualname__)}
     frames = traceback.extract_tb(error.__traceback__)
     if frames:
         content["at"] = _safe_text(f"{frames[-1].name}:{frames[-1].lineno}")
@@ -410,9 +466,16 @@ def _said_by(error: BaseException) -> str:
         return f"(its message could not be read: {type(problem).__qualname__})"
 
 
-def _safe_text(text: str, most: int = 10_000) -> str:
-    """Makes any text recordable: lone surrogates are shown escaped, and a very long text is cut."""
+def _safe_text(text: str, screen: Screen | None = None, most: int = 10_000) -> str:
+    """Makes any text recordable: secrets are marked, lone surrogates shown escaped, and a very long text is cut."""
+    if screen is not None:
+        text = screen.text(text)  # before it is cut: half a secret would not be known again
     return text[:most].encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _shown(error: BaseException, screen: Screen | None) -> str:
+    """Gives an exception for a message of ours."""
+    return repr(error) if screen is None else f"{type(error).__qualname__}: {screen.text(_said_by(error))}"
 
 
 def _refuse(begun: Begun) -> NoReturn:
