@@ -9,6 +9,7 @@ import random
 import re
 import select
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -38,20 +39,27 @@ from indelible.core.commands import (
     Late,
     Moved,
     Open,
+    Record,
+    Recorded,
     Replayed,
     Stamp,
 )
 from indelible.core.effects import Actor, Claim, Effect
-from indelible.core.events import event_hash
+from indelible.core.events import event_hash, facts_json
 from indelible.core.identity import identify
+from indelible.core.journal import Tree
+from indelible.core.notes import log_name
 from indelible.core.ports import Filter
 from indelible.errors import BadCall, Misconfigured, OutcomeUnknown, SchemaOutdated, StoreError, StoreUnavailable
 from indelible.stores.postgres import PostgresStore, durability, migrate
 from indelible.stores.postgres.connections import Lost, Session
+from indelible.stores.postgres.schema import MIGRATIONS
 from indelible.stores.postgres.statements import SQL
+from indelible.testing.journal_conformance import check_journal
 from tests.postgres import PostgresServer, unprivileged
 
 TENANT = "default"
+NAMES = [f"{migration.number:04}_{migration.name}" for migration in MIGRATIONS]
 AGENT = Actor("billing", "agent")
 
 
@@ -87,6 +95,11 @@ def opening(number: int, run: str = "order-1", *, lease: float = 30.0, **changed
 
 def finish(claim: Claim, result: str = "paid") -> Finish:
     return Finish(claim=claim, stamp=stamp(), status="succeeded", detail_json=json.dumps(result).encode())
+
+
+def recording(run: str = "order-1", **changed: Any) -> Record:
+    fact = Record(tenant=TENANT, run_id=run, stamp=stamp(), event_type="noted", facts=facts_json({"n": 1}))
+    return replace(fact, **changed)
 
 
 def do(store: PostgresStore, command: Any, known: Effect | None = None) -> Answer:
@@ -287,6 +300,15 @@ def test_a_refused_batch_is_decided_on_a_look_and_the_next_ones_look_first(
         "lock_runs",
         "has_event",
         "mark_awaited",
+        "erase_payloads",
+        "has_pending",
+        "lock_tree",
+        "take_pending",
+        "grow_tree",
+        "tile",
+        "list_entries",
+        "leaf_of",
+        "list_heads",
     ],
 )
 def test_plans_made_on_empty_tables_find_every_row_by_its_whole_key(
@@ -299,9 +321,20 @@ def test_plans_made_on_empty_tables_find_every_row_by_its_whole_key(
     plan = "\n".join(row[0] for row in admin.execute(f"EXPLAIN EXECUTE probe ({nulls})"))
     assert "Seq Scan" not in plan
     assert "effects_by_id" not in plan
-    for index, last_column in {"effects_pkey": "key", "runs_pkey": "run_id", "payloads_pkey": "field"}.items():
-        for condition in re.findall(rf"Index Scan using {index} .*\n\s*Index Cond: (.*)", plan):
-            assert f"({last_column} = " in condition, plan
+    last_columns = {
+        "effects_pkey": "key =",
+        "runs_pkey": "run_id =",
+        "events_pkey": "seq =",
+        "payloads_pkey": "field =",
+        "trees_pkey": "tenant =",
+        "tiles_pkey": "number =",
+        "leaves_pkey": "leaf <",
+        "leaves_by_event": "seq =",
+        "heads_pkey": "size <=",
+    }
+    for index, last_column in last_columns.items():
+        for condition in re.findall(rf"Scan.* using indelible_{index} .*\n\s*Index Cond: (.*)", plan):
+            assert f"({last_column} " in condition, plan
 
 
 def test_settling_changes_no_index(store: PostgresStore, admin: psycopg.Connection[Any]) -> None:
@@ -369,7 +402,10 @@ def test_writers_never_wait_for_each_other_in_a_circle(url: str, admin: psycopg.
         for round_ in range(60):
             numbers = [round_ * 10 + step for step in range(chance.choice((1, 1, 1, 4)))]
             chance.shuffle(numbers)
-            commands = [shared(number, f"order-{chance.randrange(2)}") for number in numbers]
+            commands: list[Command] = [shared(number, f"order-{chance.randrange(2)}") for number in numbers]
+            if chance.random() < 0.3:
+                gone = tuple((chance.randrange(20), "args") for _ in range(chance.choice((0, 0, 3))))
+                commands.append(recording(f"order-{chance.randrange(2)}", erased=gone))
             began = time.monotonic()
             answers = stores[which].apply(TENANT, commands, [None] * len(commands))
             slowest = max(slowest, time.monotonic() - began)
@@ -388,7 +424,9 @@ def test_writers_never_wait_for_each_other_in_a_circle(url: str, admin: psycopg.
     time.sleep(1)
     assert admin.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone() == (0,)
     counts = [check_chain(admin, f"order-{run}") for run in range(2)]
-    assert admin.execute("SELECT 2 * count(*) FROM indelible_effects").fetchone() == (sum(counts),)
+    (facts,) = admin.execute("SELECT count(*) FROM indelible_events WHERE effect_id IS NULL").fetchone() or (0,)
+    assert facts > 0
+    assert admin.execute("SELECT 2 * count(*) FROM indelible_effects").fetchone() == (sum(counts) - facts,)
 
 
 def test_two_stores_that_race_for_one_key_claim_it_once(url: str, admin: psycopg.Connection[Any]) -> None:
@@ -1035,6 +1073,20 @@ def test_a_transaction_can_be_closed_while_its_handler_is_inside_a_statement(
     assert transaction.connection.closed
 
 
+def test_a_transaction_can_be_closed_while_its_handler_closes_the_connection(store: PostgresStore) -> None:
+    """The connection's number may be given to another line at once: that one must not be cut."""
+    with contextlib.ExitStack() as stack:
+        with store.transaction(TENANT) as transaction:
+            number = transaction.connection.fileno()
+            transaction.connection.lock.acquire()  # as its thread holds it at the end of a last statement
+            stack.callback(transaction.connection.lock.release)
+            transaction.connection.close()
+            here, there = map(stack.enter_context, socket.socketpair())
+            assert number in (here.fileno(), there.fileno()), "the system gives the lowest free numbers"
+        here.send(b"still there")
+        assert there.recv(20) == b"still there"
+
+
 @pytest.mark.parametrize("ending", ["commit", "commit and begin", "close", "failed statement"])
 def test_a_handler_that_ends_the_transaction_itself_is_told(
     ending: str, store: PostgresStore, rows: Callable[[], list[int]]
@@ -1100,9 +1152,10 @@ def test_a_newer_schema_is_refused(url: str, admin: psycopg.Connection[Any]) -> 
 def test_migrators_that_race_apply_each_migration_once(postgres_url: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         applied = list(pool.map(migrate, [postgres_url] * 8))
-    assert sorted(applied) == [[]] * 7 + [["0001_effects"]]
+    assert sorted(name for names in applied for name in names) == NAMES
     with psycopg.connect(postgres_url) as connection:
-        assert connection.execute("SELECT number, name FROM indelible_migrations").fetchall() == [(1, "effects")]
+        noted = connection.execute("SELECT number, name FROM indelible_migrations ORDER BY number").fetchall()
+        assert noted == [(migration.number, migration.name) for migration in MIGRATIONS]
         found = connection.execute("SELECT name FROM indelible_ledger").fetchall()
     assert len(found) == 1
     assert re.fullmatch("ledger-[0-9a-f]{12}", found[0][0])
@@ -1117,7 +1170,7 @@ def test_a_migration_that_fails_leaves_nothing(postgres_url: str) -> None:
             "SELECT to_regclass('indelible_effects'), count(*) FROM indelible_migrations"
         ).fetchone() == (None, 0)
         connection.execute("DROP TABLE indelible_pending")
-    assert migrate(postgres_url) == ["0001_effects"]
+    assert migrate(postgres_url) == NAMES
 
 
 def test_no_message_shows_the_password(postgres_server: PostgresServer) -> None:
@@ -1196,6 +1249,9 @@ def test_behind_pgbouncer_everything_works_but_listening(
     if option == "pooler=none":
         assert all(store._target.is_pooled for store in stores), "missing prepared statements gave it away"
     assert all(store.alarm() is None for store in stores)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(integrate_everything, stores))
+    assert len(check_journal(stores[0], TENANT)) == 2 * (3 * 15 + 8)
     held = claim(stores[0], 999)
     with stores[0].transaction(TENANT) as transaction:
         transaction.connection.execute("CREATE TABLE handlers_own (number bigint)")
@@ -1220,7 +1276,7 @@ def test_behind_pgbouncer_no_session_is_left_changed(pgbouncer: Callable[[str], 
 
 def test_a_migration_can_be_run_behind_pgbouncer(pgbouncer: Callable[[str], str], postgres_url: str) -> None:
     name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
-    assert migrate(pgbouncer(str(name))) == ["0001_effects"]
+    assert migrate(pgbouncer(str(name))) == NAMES
 
 
 def test_cancelling_is_a_move_like_any_other(store: PostgresStore, traffic: Traffic) -> None:
@@ -1231,3 +1287,320 @@ def test_cancelling_is_a_move_like_any_other(store: PostgresStore, traffic: Traf
     assert isinstance(answers[0], Moved)
     assert store.get_effect(TENANT, asked.id[:-2]) == answers[0].effect
     assert store.find_by_key(TENANT, asked.key, None) == answers[0].effect
+
+
+# ── facts about no effect ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_fact_is_one_statement_and_one_that_erases_is_a_transaction(
+    store: PostgresStore, other: PostgresStore, admin: psycopg.Connection[Any], traffic: Traffic
+) -> None:
+    assert traffic.of(lambda: do(store, recording())) == ["write_batch"], "of a new run"
+    assert traffic.of(lambda: do(store, recording())) == ["write_batch"], "and of one we wrote to last"
+    assert traffic.of(lambda: do(other, recording())) == ["write_batch", "look", "write_batch"]
+    mixed: list[Command] = [opening(1), recording(), opening(2), recording("order-2")]
+    assert traffic.of(lambda: store.apply(TENANT, mixed, [None] * 4)) == ["write_batch", "look", "write_batch"]
+    assert traffic.of(lambda: store.apply(TENANT, [opening(3), recording()], [None] * 2)) == ["write_batch"]
+    erasing = traffic.of(lambda: do(store, recording(erased=((3, "args"),))))
+    assert erasing[:6] == ["BEGIN", "lock_runs", "lock_effects", "look", "write_batch", "erase_payloads"]
+    assert erasing[-1] == "COMMIT"
+    assert [check_chain(admin, run) for run in ("order-1", "order-2")] == [9, 1]
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_fact_whose_answer_was_lost_is_recorded_once(
+    is_new: bool, is_carried_out: bool, store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    if not is_new:
+        claim(store, 1)
+    for statement, command in (("write_batch", recording()), ("COMMIT", recording(erased=((0, "args"),)))):
+        with pytest.MonkeyPatch.context() as patch:
+            cuts = cut_connection(patch, statement, is_carried_out=is_carried_out, times=2)
+            answer = do(store, command)
+            assert isinstance(answer, Recorded)
+            assert cuts
+        assert answer.seq == check_chain(admin, "order-1") - 1
+    assert check_chain(admin, "order-1") == (2 if is_new else 3)
+    kept = [] if is_new else ["key"]
+    assert [payload.field for payload in store.payloads(TENANT, "order-1", [0])] == kept
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_fact_that_the_lost_backend_commits_late_is_recorded_once(
+    is_new: bool, url: str, admin: psycopg.Connection[Any]
+) -> None:
+    with (
+        contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=3))) as store,
+        psycopg.connect(url) as blocker,
+        ThreadPoolExecutor() as pool,
+    ):
+        if not is_new:
+            do(store, recording())
+        blocker.execute("LOCK TABLE indelible_pending IN EXCLUSIVE MODE")
+        future = pool.submit(do, store, recording())
+        stalled = writer_pid_when_waiting(admin)
+        time.sleep(1.8)  # half its patience: it looks for the truth on a new connection, behind the old backend
+        blocker.rollback()
+        assert future.result(timeout=20) == Recorded("order-1", 0 if is_new else 1)
+        assert writer_pid(store) != stalled
+    assert check_chain(admin, "order-1") == (1 if is_new else 2)
+
+
+def test_erasing_and_the_fact_that_tells_of_it_are_one_transaction(
+    store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    claim(store, 1)
+    with psycopg.connect(admin.info.dsn) as blocker, ThreadPoolExecutor() as pool:
+        blocker.execute("SELECT FROM indelible_payloads WHERE field = 'args' FOR UPDATE")
+        future = pool.submit(do, store, recording(erased=((0, "args"), (0, "key"))))
+        writer_pid_when_waiting(admin)
+        assert admin.execute("SELECT count(*) FROM indelible_events").fetchone() == (1,), "neither, while it waits"
+        assert admin.execute("SELECT count(*) FROM indelible_payloads").fetchone() == (2,)
+        blocker.rollback()
+        assert future.result(timeout=20) == Recorded("order-1", 1)
+    assert admin.execute("SELECT count(*) FROM indelible_payloads").fetchone() == (0,)
+    assert check_chain(admin, "order-1") == 2
+
+
+def test_the_journals_name_is_one_that_may_name_a_key(store: PostgresStore) -> None:
+    tenant = "two words+a%"
+    store.apply(tenant, [replace(recording(), tenant=tenant)], [None])
+    (event,) = store.events(tenant, "order-1", -1, 1)
+    assert event.read()["log"] == log_name(store.ledger_name, tenant) == f"{store.ledger_name}/two%20words%2Ba%25"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_a_name_of_its_own_and_does_not_sign_with_its_parents_key(
+    url: str, admin: psycopg.Connection[Any]
+) -> None:
+    with contextlib.closing(PostgresStore(url, wakeups=False)) as store:
+        store.sign_event = lambda _: b"parent"
+        do(store, recording())
+        parent = store.writer_id
+        child = os.fork()
+        if child == 0:
+            try:
+                is_fine = store.writer_id != parent and store.sign_event is None
+                do(store, recording())
+                store.sign_event = lambda _: b"child"
+                do(store, recording())
+                os._exit(0 if is_fine else 1)
+            except BaseException:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        do(store, recording())
+        events = store.events(TENANT, "order-1", -1, 10)
+        assert [event.signature for event in events] == [b"parent", None, b"child", b"parent"]
+        assert [event.read()["writer"] == parent for event in events] == [True, False, False, True]
+
+
+# ── the journal ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def integrate_everything(store: PostgresStore, most: int = 7) -> None:
+    while store.journal.integrate(TENANT, most) is not None:
+        pass
+
+
+def record(store: PostgresStore, count: int, run: str = "order-1") -> None:
+    store.apply(TENANT, [recording(run) for _ in range(count)], [None] * count)
+
+
+def test_integrating_nothing_is_one_statement_that_writes_nothing(
+    store: PostgresStore, admin: psycopg.Connection[Any], traffic: Traffic
+) -> None:
+    record(store, 1)
+    store.journal.integrate(TENANT, 10)
+    before = admin.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
+    assert traffic.of(lambda: store.journal.integrate(TENANT, 10)) == ["has_pending"]
+    assert admin.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone() == before
+
+
+def test_nobody_waits_while_events_are_integrated(
+    store: PostgresStore, other: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    """Somebody holds the lock of the tree; calls, looks and lists go on meanwhile."""
+    settle(store, claim(store, 1))
+    store.journal.integrate(TENANT, 1)
+    with psycopg.connect(admin.info.dsn) as blocker, ThreadPoolExecutor() as pool:
+        blocker.execute("SELECT FROM indelible_trees FOR UPDATE")
+        integrating = [pool.submit(which.journal.integrate, TENANT, 10) for which in (store, other)]
+        writer_pid_when_waiting(admin)
+        held = claim(store, 2)
+        do(store, recording())
+        assert settle(store, held).status == "succeeded"
+        assert store.look([held.effect.ref]).effects[0] is not None
+        assert len(store.events(TENANT, "order-1", -1, 10)) == 5
+        assert not any(future.done() for future in integrating)
+        blocker.rollback()
+        grown = [future.result(timeout=20) for future in integrating]
+    assert Tree(5, store.journal.tree(TENANT).root) in grown
+    assert len(check_journal(store, TENANT)) == 5
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+def test_an_integration_whose_commit_got_lost_is_finished_and_told(
+    is_carried_out: bool, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(store, 5)
+    cuts = cut_connection(monkeypatch, "COMMIT", is_carried_out=is_carried_out, times=2)
+    grown = store.journal.integrate(TENANT, 10)
+    assert len(cuts) == 2
+    assert grown is not None
+    assert grown == store.journal.tree(TENANT)
+    assert grown.size == 5, "what grew is told, even if nothing waited when it was tried again"
+    assert len(check_journal(store, TENANT)) == 5
+
+
+def test_an_integration_that_takes_too_long_takes_less_when_it_is_tried_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(store, 3000)
+    cuts = cut_connection(monkeypatch, "grow_tree", is_carried_out=False, times=1)
+    sizes = [tree and tree.size for tree in (store.journal.integrate(TENANT, 100_000) for _ in range(2))]
+    assert (cuts, sizes) == (["grow_tree"], [3000, None]), "a quarter of what one transaction may take, at the most"
+    record(store, 3000)
+    cut_connection(monkeypatch, "grow_tree", is_carried_out=False, times=3)
+    assert [tree and tree.size for tree in (store.journal.integrate(TENANT, 4000) for _ in range(2))] == [3500, 6000]
+
+
+@pytest.mark.parametrize(("is_sent", "expected"), [(True, OutcomeUnknown), (False, StoreUnavailable)])
+def test_an_integration_that_cannot_be_finished_says_whether_it_may_have_taken_place(
+    is_sent: bool, expected: type[StoreError], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.5))) as store:
+        record(store, 5)
+        cut_connection(monkeypatch, "COMMIT" if is_sent else "take_pending", is_carried_out=True)
+        monkeypatch.setattr("indelible.stores.postgres.connections.open_session", _nobody_answers)
+        store.journal._line._session = store._writing._session  # the one connection there is
+        with pytest.raises(expected):
+            store.journal.integrate(TENANT, 10)
+        store._writing._session = None
+        monkeypatch.undo()
+        integrate_everything(store)
+        assert len(check_journal(store, TENANT)) == 5
+
+
+@pytest.mark.parametrize("table", ["indelible_trees", "indelible_pending", "indelible_leaves", "indelible_tiles"])
+def test_an_integrator_that_is_killed_in_the_middle_leaves_the_tree_as_it_was(
+    table: str, store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    record(store, 300)
+    store.journal.integrate(TENANT, 10)
+    with psycopg.connect(admin.info.dsn) as blocker, ThreadPoolExecutor() as pool:
+        blocker.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+        future = pool.submit(store.journal.integrate, TENANT, 1000)
+        admin.execute("SELECT pg_terminate_backend(%s)", (writer_pid_when_waiting(admin),))
+        assert admin.execute("SELECT size FROM indelible_trees").fetchone() == (10,)
+        blocker.rollback()
+        assert future.result(timeout=20) == store.journal.tree(TENANT)
+    assert len(check_journal(store, TENANT)) == 300
+
+
+def test_an_integrator_that_finds_a_wrong_tile_lets_go_of_the_tree(
+    store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    record(store, 10)
+    store.journal.integrate(TENANT, 5)
+    admin.execute("UPDATE indelible_tiles SET hashes = ''")
+    with pytest.raises(ValueError, match="too short"):
+        store.journal.integrate(TENANT, 5)
+    admin.execute("SET lock_timeout = '5s'")  # for the server to notice that the connection is gone
+    admin.execute("SELECT FROM indelible_trees FOR UPDATE")
+    assert store.journal.waiting(TENANT) == 5
+
+
+def test_a_refusal_that_may_pass_is_tried_again(url: str, admin: psycopg.Connection[Any]) -> None:
+    admin.execute("ALTER DATABASE " + admin.info.dbname + " SET lock_timeout = '50ms'")
+    admin.execute("ALTER DATABASE " + admin.info.dbname + " SET default_transaction_isolation = 'serializable'")
+    stores = [PostgresStore(url, wakeups=False) for _ in range(3)]
+    for run in range(20):
+        record(stores[0], 3, f"order-{run}")
+    with psycopg.connect(url) as blocker, ThreadPoolExecutor() as pool:
+        blocker.execute("LOCK TABLE indelible_trees IN EXCLUSIVE MODE")
+        integrating = [pool.submit(integrate_everything, which) for which in stores]
+        writer_pid_when_waiting(admin)
+        time.sleep(0.2)
+        blocker.rollback()
+        for future in integrating:
+            future.result(timeout=20)
+    assert len(check_journal(stores[0], TENANT)) == 60
+    for one in stores:
+        one.close()
+
+
+def test_a_tree_is_not_told_before_the_standbys_have_it(postgres_server: PostgresServer) -> None:
+    url = postgres_server.create_database(f"sync_{os.urandom(4).hex()}")
+    migrate(url)
+    with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=20))) as store:
+        record(store, 3)
+        with a_standby_that_never_answers(postgres_server) as relent, ThreadPoolExecutor() as pool:
+            future = pool.submit(store.journal.integrate, TENANT, 10)
+            cancel_waiting_commit(postgres_server)
+            cancel_waiting_commit(postgres_server)  # the second one is the commit that was to make sure
+            time.sleep(0.3)
+            assert not future.done(), "the server said COMMIT, and the standby has nothing"
+            relent()
+            assert future.result(timeout=20) == store.journal.tree(TENANT)
+        assert len(check_journal(store, TENANT)) == 3
+
+
+def test_what_was_taken_is_cleared_away(
+    store: PostgresStore, admin: psycopg.Connection[Any], traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.stores.postgres.journal._CLEAR_AFTER", 200)
+    monkeypatch.setattr("indelible.stores.postgres.journal._CLEAR_AT_MOST", 1e9)
+
+    def go_on() -> None:
+        for _ in range(20):
+            record(store, 100)
+            store.journal.integrate(TENANT, 1000)
+
+    assert traffic.of(go_on).count("clear_pending") == 10
+    (pages,) = admin.execute("SELECT pg_relation_size('indelible_pending') / 8192").fetchone() or (0,)
+    assert pages < 10, "2,000 rows were written, and no more than 300 were ever there at once"
+    assert len(check_journal(store, TENANT)) == 2000
+
+
+def test_whoever_may_not_clear_away_integrates_all_the_same(
+    store: PostgresStore, admin: psycopg.Connection[Any], traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.stores.postgres.journal._CLEAR_AFTER", 1)
+    role = f"worker_{os.urandom(4).hex()}"
+    admin.execute(f"CREATE ROLE {role} LOGIN")
+    admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
+    try:
+        url = f"postgresql://{role}@/{admin.info.dbname}?host={quote(admin.info.host)}&port={admin.info.port}"
+        with contextlib.closing(PostgresStore(url, wakeups=False)) as worker:
+            for tries in (1, 0):
+                record(worker, 1)
+                assert traffic.of(lambda: worker.journal.integrate(TENANT, 5)).count("clear_pending") == tries
+            assert len(check_journal(worker, TENANT)) == 2
+    finally:
+        admin.execute(f"DROP OWNED BY {role}")
+        admin.execute(f"DROP ROLE {role}")
+
+
+def test_an_entry_whose_event_is_gone_is_left_out(store: PostgresStore, admin: psycopg.Connection[Any]) -> None:
+    record(store, 3)
+    store.journal.integrate(TENANT, 10)
+    admin.execute("DELETE FROM indelible_events WHERE seq = 1")
+    assert [entry.index for entry in store.journal.entries(TENANT, 0, 10)] == [0, 2]
+    assert store.journal.tree(TENANT).size == 3
+
+
+def test_a_closed_store_integrates_nothing_and_opens_no_connection(store: PostgresStore) -> None:
+    record(store, 1)
+    line = store.journal._line
+    with ThreadPoolExecutor() as pool:
+        with line.lock:  # it has passed the check and waits for its turn while the store is closed
+            waiting = pool.submit(store.journal.integrate, TENANT, 1)
+            closing = pool.submit(store.close)
+            wait_until(lambda: store._is_closed)
+        closing.result(timeout=10)
+        with contextlib.suppress(StoreUnavailable):
+            waiting.result(timeout=10)
+    assert line._session is None
+    with pytest.raises(StoreUnavailable, match="open it again"):
+        store.journal.tree(TENANT)

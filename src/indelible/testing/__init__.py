@@ -3,7 +3,8 @@
 import sys
 
 if "pytest" in sys.modules:  # asserts then say what they compared, as in any test
-    sys.modules["pytest"].register_assert_rewrite("indelible.testing.conformance")
+    for _name in ("suite", "conformance", "journal_conformance"):
+        sys.modules["pytest"].register_assert_rewrite(f"indelible.testing.{_name}")
 
 from indelible.testing.clock import FakeClock
 from indelible.testing.conformance import StoreConformance

@@ -25,15 +25,13 @@ import random
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from indelible.core.batch import decide
 from indelible.core.commands import (
-    Answer,
     AwaitingApproval,
     Claimed,
     Command,
@@ -44,29 +42,28 @@ from indelible.core.commands import (
     Moved,
     NoSuchEffect,
     Open,
+    Record,
+    Recorded,
     Relinquish,
     Replayed,
 )
 from indelible.core.effects import Claim, Effect
-from indelible.core.events import NO_EVENTS, Event, Head, Provenance, commitment, event_hash
+from indelible.core.events import Event, Head, Provenance, commitment
 from indelible.core.identity import Ref
-from indelible.core.ports import Clock, Filter, Store
+from indelible.core.ports import Filter, Store
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import DIGEST, LEASE, Commands
+from indelible.testing.journal_conformance import JournalConformance, recording
 from indelible.testing.racing import move_and_tell, open_own_keys, open_same_keys, race, run_to_its_death
+from indelible.testing.suite import PATIENCE, apply_one, check_chain, fail, in_threads, raises, take_claim
 
-PATIENCE = 30.0
 MEBIBYTE = 1024 * 1024
 
 
-class StoreConformance:
-    """Holds a store to its contract. Subclass it with the hooks below; pytest finds the tests by their names."""
+class StoreConformance(JournalConformance):
+    """Holds a store to its contract. Subclass it with the hooks; pytest finds the tests by their names."""
 
-    # Hooks
-
-    def factory(self) -> Callable[..., Store]:
-        """Gives what opens the store: picklable, for other processes, and taking `clock=`."""
-        raise NotImplementedError
+    # Hooks, beside `factory`
 
     def handler_writes(self, connection: Any, number: int) -> None:
         """Writes a number through a transaction's connection, as a handler would."""
@@ -75,21 +72,6 @@ class StoreConformance:
     def handler_wrote(self) -> list[int]:
         """Gives the numbers that were written and committed, in any order, seen from outside."""
         raise NotImplementedError
-
-    # Means
-
-    @contextmanager
-    def opened(self, clock: Clock | None = None) -> Iterator[Store]:
-        """Opens the store for a while."""
-        store = self.factory()(clock=clock)
-        try:
-            yield store
-        finally:
-            store.close()
-
-    def tenant(self) -> str:
-        """Gives a tenant without effects."""
-        return f"tenant-{os.urandom(6).hex()}"
 
     # apply
 
@@ -110,11 +92,11 @@ class StoreConformance:
             def ask(store: Store) -> None:
                 make = Commands(tenant)
                 together.wait(PATIENCE)
-                granted.extend(name for name in names if isinstance(_one(store, make.open(name)), Claimed))
+                granted.extend(name for name in names if isinstance(apply_one(store, make.open(name)), Claimed))
 
-            _in_threads([functools.partial(ask, store) for store in [one, other] * 4])
+            in_threads([functools.partial(ask, store) for store in [one, other] * 4])
             assert sorted(granted) == sorted(names)
-            _check_chain(one, tenant, "run-1")
+            check_chain(one, tenant, "run-1")
 
     def test_apply_must_decide_on_a_state_that_nobody_changed_before_the_commit_processes(self) -> None:
         """Processes ask for the same effects, and write to the same run: each is granted once, the chain is whole."""
@@ -124,35 +106,35 @@ class StoreConformance:
         opened = race(self.factory(), open_own_keys, [(tenant, racer, count) for racer in range(racers)])
         assert opened == [count] * racers
         with self.opened() as store:
-            assert len(_check_chain(store, tenant, "run-1")) == count + racers * count
+            assert len(check_chain(store, tenant, "run-1")) == count + racers * count
 
     def test_apply_must_decide_on_the_state_that_is_and_not_on_the_one_that_was_known(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            waiting = _one(store, make.open("effect", needs_approval=True))
+            waiting = apply_one(store, make.open("effect", needs_approval=True))
             assert isinstance(waiting, AwaitingApproval)
-            approved = _one(store, make.approve(waiting.effect.ref))
+            approved = apply_one(store, make.approve(waiting.effect.ref))
             assert isinstance(approved, Moved)
-            first = _one(store, make.open("effect"), known=approved.effect)
-            second = _one(store, make.open("effect"), known=approved.effect)
+            first = apply_one(store, make.open("effect"), known=approved.effect)
+            second = apply_one(store, make.open("effect"), known=approved.effect)
             assert (type(first), type(second)) == (Claimed, InFlight)
             assert isinstance(first, Claimed)
             stale = replace(first.claim.effect, version=1)
-            assert isinstance(_one(store, make.finish(first.claim), known=stale), Moved)
-            assert isinstance(_one(store, make.open("effect"), known=None), Replayed)
+            assert isinstance(apply_one(store, make.finish(first.claim), known=stale), Moved)
+            assert isinstance(apply_one(store, make.open("effect"), known=None), Replayed)
 
     def test_apply_must_write_all_of_it_or_nothing(self) -> None:
         make = Commands(self.tenant())
         with self.opened() as store:
-            _claim(store, make, "before")
+            take_claim(store, make, "before")
             poison: Any = make.open("poison", args_json=None)
-            with _raises():
+            with raises():
                 store.apply(make.tenant, [make.open("one"), poison, make.open("two")], [None] * 3)
             names = ("one", "poison", "two")
             assert store.look([make.ref(name) for name in names]).effects == [None, None, None]
-            assert len(_check_chain(store, make.tenant, "run-1")) == 1
-            _claim(store, make, "after")
-            assert len(_check_chain(store, make.tenant, "run-1")) == 2
+            assert len(check_chain(store, make.tenant, "run-1")) == 1
+            take_claim(store, make, "after")
+            assert len(check_chain(store, make.tenant, "run-1")) == 2
 
     def test_apply_must_not_return_before_it_is_durable(self) -> None:
         """A process ends abruptly, right after the call returned."""
@@ -163,21 +145,21 @@ class StoreConformance:
             (effect,) = store.look([Commands(tenant).ref("durable")]).effects
             assert effect is not None
             assert effect.status == "succeeded"
-            assert len(_check_chain(store, tenant, "run-1")) == 2
+            assert len(check_chain(store, tenant, "run-1")) == 2
 
     def test_apply_must_give_after_a_lost_outcome_the_answers_of_what_was_committed(self) -> None:
         """Whoever never heard the answer sends the same command again."""
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
             opening = make.open("effect")
-            first, again = _one(store, opening), _one(store, opening)
+            first, again = apply_one(store, opening), apply_one(store, opening)
             assert isinstance(first, Claimed)
             assert first == again
             finish = make.finish(first.claim)
-            settled, settled_again = _one(store, finish), _one(store, finish)
+            settled, settled_again = apply_one(store, finish), apply_one(store, finish)
             assert isinstance(settled, Moved)
             assert settled == settled_again
-            assert len(_check_chain(store, make.tenant, "run-1")) == 2
+            assert len(check_chain(store, make.tenant, "run-1")) == 2
 
     def test_apply_answers_each_command_in_order_and_on_what_those_before_it_left(self) -> None:
         make = Commands(self.tenant())
@@ -195,14 +177,14 @@ class StoreConformance:
             assert [type(answer) for answer in answers] == [
                 Claimed, InFlight, AwaitingApproval, Moved, Claimed, NoSuchEffect,
             ]  # fmt: skip
-            assert len(_check_chain(store, make.tenant, "run-1")) == 4
+            assert len(check_chain(store, make.tenant, "run-1")) == 4
 
     def test_apply_takes_several_commands_about_one_new_effect(self) -> None:
         """Two callers of two runs open the same effect at once, in a run that has events already."""
         make = Commands(self.tenant())
         with self.opened() as store:
             for run_id in ("run-1", "run-2"):
-                _claim(store, make, f"first of {run_id}", run_id=run_id)
+                take_claim(store, make, f"first of {run_id}", run_id=run_id)
             batches: list[list[Command]] = [
                 [make.open("a", run_id="run-1"), make.open("a", run_id="run-2")],
                 [make.open("b", run_id="run-2"), make.open("b", run_id="run-1"), make.expire(make.ref("b"))],
@@ -216,8 +198,8 @@ class StoreConformance:
                 [AwaitingApproval, Moved],
                 [NoSuchEffect, Claimed],
             ]
-            assert len(_check_chain(store, make.tenant, "run-1")) == 5
-            assert len(_check_chain(store, make.tenant, "run-2")) == 2
+            assert len(check_chain(store, make.tenant, "run-1")) == 5
+            assert len(check_chain(store, make.tenant, "run-2")) == 2
 
     def test_apply_takes_many_commands_of_many_runs_at_once(self) -> None:
         make = Commands(self.tenant())
@@ -225,7 +207,7 @@ class StoreConformance:
             commands = [make.open(f"effect-{n}", run_id=f"run-{n % 7}") for n in range(256)]
             answers = store.apply(make.tenant, commands, [None] * 256)
             assert all(isinstance(answer, Claimed) for answer in answers)
-            assert sum(len(_check_chain(store, make.tenant, f"run-{n}")) for n in range(7)) == 256
+            assert sum(len(check_chain(store, make.tenant, f"run-{n}")) for n in range(7)) == 256
 
     def test_apply_takes_nothing_at_all(self) -> None:
         with self.opened() as store:
@@ -234,38 +216,38 @@ class StoreConformance:
     def test_apply_keeps_an_effect_in_the_run_that_opened_it(self) -> None:
         make = Commands(self.tenant())
         with self.opened() as store:
-            claim = _claim(store, make, "effect", run_id="first")
-            _one(store, make.relinquish(claim))
-            assert isinstance(_one(store, make.open("effect", run_id="second")), Claimed)
-            assert len(_check_chain(store, make.tenant, "first")) == 3
+            claim = take_claim(store, make, "effect", run_id="first")
+            apply_one(store, make.relinquish(claim))
+            assert isinstance(apply_one(store, make.open("effect", run_id="second")), Claimed)
+            assert len(check_chain(store, make.tenant, "first")) == 3
             assert store.events(make.tenant, "second", -1, 10) == []
 
     def test_apply_keeps_a_late_result_and_leaves_the_effect_as_it_is(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            slow = _claim(store, make, "effect", on_crash="retry")
+            slow = take_claim(store, make, "effect", on_crash="retry")
             clock.advance(LEASE)
-            quick = _claim(store, make, "effect", on_crash="retry")
+            quick = take_claim(store, make, "effect", on_crash="retry")
             before = store.look([quick.effect.ref]).effects
-            assert isinstance(_one(store, make.finish(slow, detail=b'"late"'), known=slow.effect), Late)
+            assert isinstance(apply_one(store, make.finish(slow, detail=b'"late"'), known=slow.effect), Late)
             assert store.look([quick.effect.ref]).effects == before
-            last = _check_chain(store, make.tenant, "run-1")[-1]
+            last = check_chain(store, make.tenant, "run-1")[-1]
             (kept,) = store.payloads(make.tenant, "run-1", [last.seq])
             assert (last.type, kept.field, kept.value) == ("tool_call_late", "late_result", b'"late"')
-            assert isinstance(_one(store, make.finish(quick)), Moved)
+            assert isinstance(apply_one(store, make.finish(quick)), Moved)
 
     def test_apply_keeps_payloads_of_any_bytes_and_size(self) -> None:
         make = Commands(self.tenant())
         with self.opened() as store:
             args = b'{"text":"' + b"x" * MEBIBYTE + b'"}'
-            claim = _claim(store, make, "large", args_json=args)
+            claim = take_claim(store, make, "large", args_json=args)
             result = b'"' + "ä\u2028🎁".encode() * 400_000 + b'"'
-            _one(store, make.finish(claim, detail=result))
+            apply_one(store, make.finish(claim, detail=result))
             (effect,) = store.look([claim.effect.ref]).effects
             assert effect is not None
             assert (effect.args_json, effect.detail_json) == (args, result)
             strange = bytes(range(256))
-            _one(store, make.finish(_claim(store, make, "strange"), detail=strange))
+            apply_one(store, make.finish(take_claim(store, make, "strange"), detail=strange))
             (found,) = store.look([make.ref("strange")]).effects
             assert found is not None
             assert found.detail_json == strange
@@ -275,22 +257,22 @@ class StoreConformance:
         for name in ("ürün 🎁", "a|b/c", "'; --", "line\nbreak\ttab", '"quoted"', "\\", "%_", "e\u0301", "x" * 500):
             make = Commands(f"{name[:480]}{os.urandom(4).hex()}", run_id=name, scope=name)
             with self.opened(clock) as store:
-                claim = _claim(store, make, name, call_id=name)
+                claim = take_claim(store, make, name, call_id=name)
                 (found,) = store.look([claim.effect.ref]).effects
                 assert found == claim.effect
                 assert (found.run_id, found.scope, found.call_id) == (name, name, name)
                 assert store.effects(make.tenant, Filter(run_id=name)) == [found]
-                _check_chain(store, make.tenant, name)
+                check_chain(store, make.tenant, name)
 
     def test_apply_rests_on_the_stores_clock_for_leases(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             assert claim.effect.lease_until == clock.now() + LEASE
             clock.advance(LEASE - timedelta(microseconds=1))
-            assert isinstance(_one(store, make.open("effect")), InFlight)
+            assert isinstance(apply_one(store, make.open("effect")), InFlight)
             clock.advance(timedelta(microseconds=1))
-            assert isinstance(_one(store, make.open("effect")), InDoubt)
+            assert isinstance(apply_one(store, make.open("effect")), InDoubt)
 
     def test_a_store_is_used_from_many_threads_at_once(self) -> None:
         make = Commands(self.tenant())
@@ -298,21 +280,21 @@ class StoreConformance:
 
             def work(number: int) -> None:
                 for n in range(5):
-                    claim = _claim(store, make, f"{number}-{n}")
+                    claim = take_claim(store, make, f"{number}-{n}")
                     assert store.heartbeat(claim, LEASE)
                     assert store.look([claim.effect.ref]).effects[0] is not None
-                    assert isinstance(_one(store, make.finish(claim)), Moved)
+                    assert isinstance(apply_one(store, make.finish(claim)), Moved)
                     assert store.effects(make.tenant, Filter(limit=3))
 
-            _in_threads([functools.partial(work, number) for number in range(8)])
-            assert len(_check_chain(store, make.tenant, "run-1")) == 80
+            in_threads([functools.partial(work, number) for number in range(8)])
+            assert len(check_chain(store, make.tenant, "run-1")) == 80
 
     # look and watch
 
     def test_look_must_give_the_committed_state_of_each_effect_and_none_where_there_is_none(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "here")
+            claim = take_claim(store, make, "here")
             here, nowhere = make.ref("here"), make.ref("nowhere")
             for read in (store.look, store.watch):
                 assert read([nowhere, here, nowhere, here]).effects == [None, claim.effect, None, claim.effect]
@@ -321,7 +303,7 @@ class StoreConformance:
     def test_look_must_not_give_what_is_not_committed(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             with self.opened(clock) as other, store.transaction(make.tenant) as transaction:
                 self.handler_writes(transaction.connection, 1)
                 assert other.look([claim.effect.ref]).effects == [claim.effect]
@@ -332,9 +314,9 @@ class StoreConformance:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store, self.opened(clock) as other:
             for n in range(5):
-                claim = _claim(store, make, f"effect-{n}")
+                claim = take_claim(store, make, f"effect-{n}")
                 assert other.look([claim.effect.ref]).effects == [claim.effect]
-                _one(other, make.finish(claim))
+                apply_one(other, make.finish(claim))
                 (seen,) = store.look([claim.effect.ref]).effects
                 assert seen is not None
                 assert seen.status == "succeeded"
@@ -361,7 +343,7 @@ class StoreConformance:
             if alarm is None:
                 return
             try:
-                _one(store, make.open("watched", needs_approval=True))
+                apply_one(store, make.open("watched", needs_approval=True))
                 store.watch([make.ref("watched")])
                 alarm.drain()
                 assert race(self.factory(), move_and_tell, [(tenant,)]) == ["Moved"]
@@ -380,19 +362,19 @@ class StoreConformance:
     def test_heartbeat_must_extend_the_lease_while_the_claim_holds_and_say_so(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             clock.advance(timedelta(seconds=20))
             assert store.heartbeat(claim, LEASE) is True
             (seen,) = store.look([claim.effect.ref]).effects
             assert seen == replace(claim.effect, lease_until=clock.now() + LEASE), "and nothing else changed"
             clock.advance(LEASE * 2)
             assert store.heartbeat(claim, LEASE) is True, "as long as nobody has noticed, the claim holds"
-            assert isinstance(_one(store, make.open("effect")), InFlight)
+            assert isinstance(apply_one(store, make.open("effect")), InFlight)
 
     def test_heartbeat_must_not_shorten_a_lease(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect", lease=timedelta(hours=1))
+            claim = take_claim(store, make, "effect", lease=timedelta(hours=1))
             assert store.heartbeat(claim, LEASE) is True
             (seen,) = store.look([claim.effect.ref]).effects
             assert seen is not None
@@ -401,14 +383,14 @@ class StoreConformance:
     def test_heartbeat_must_extend_only_while_the_token_holds(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             assert store.heartbeat(replace(claim, token="00" * 16), LEASE * 9) is False
             assert store.look([claim.effect.ref]).effects == [claim.effect]
 
     def test_heartbeat_must_extend_only_while_the_attempt_holds(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             other = replace(claim, effect=replace(claim.effect, attempt=2))
             assert store.heartbeat(other, LEASE * 9) is False
             assert store.look([claim.effect.ref]).effects == [claim.effect]
@@ -416,11 +398,11 @@ class StoreConformance:
     def test_heartbeat_must_extend_only_while_the_status_is_processing(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            finished = _claim(store, make, "finished")
-            _one(store, make.finish(finished))
-            doubtful = _claim(store, make, "doubtful")
+            finished = take_claim(store, make, "finished")
+            apply_one(store, make.finish(finished))
+            doubtful = take_claim(store, make, "doubtful")
             clock.advance(LEASE)
-            _one(store, make.expire(doubtful.effect.ref))
+            apply_one(store, make.expire(doubtful.effect.ref))
             nothing = replace(finished, effect=replace(finished.effect, key="00" * 32))
             for claim in (finished, doubtful, nothing):
                 assert store.heartbeat(claim, LEASE) is False
@@ -435,7 +417,7 @@ class StoreConformance:
     def test_settle_must_commit_the_effect_and_what_the_handler_wrote_together(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             with store.transaction(make.tenant) as transaction:
                 self.handler_writes(transaction.connection, 7)
                 answer = transaction.settle(make.finish(claim))
@@ -443,46 +425,46 @@ class StoreConformance:
                 assert self.handler_wrote() == [7]
             assert store.look([claim.effect.ref]).effects == [answer.effect]
             assert self.handler_wrote() == [7]
-            assert len(_check_chain(store, make.tenant, "run-1")) == 2
+            assert len(check_chain(store, make.tenant, "run-1")) == 2
 
     def test_settle_must_roll_both_back_for_any_other_answer(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             clock.advance(LEASE)
-            _one(store, make.expire(claim.effect.ref))
+            apply_one(store, make.expire(claim.effect.ref))
             before = store.look([claim.effect.ref]).effects
             with store.transaction(make.tenant) as transaction:
                 self.handler_writes(transaction.connection, 7)
                 assert isinstance(transaction.settle(make.finish(claim)), Late)
             assert self.handler_wrote() == []
             assert store.look([claim.effect.ref]).effects == before
-            _claim(store, make, "the store is free again")
+            take_claim(store, make, "the store is free again")
 
     def test_settle_must_roll_both_back_for_any_error(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             nothing: Any = None
             poison = replace(make.finish(claim), detail_json=nothing)
-            with _raises(), store.transaction(make.tenant) as transaction:
+            with raises(), store.transaction(make.tenant) as transaction:
                 self.handler_writes(transaction.connection, 7)
                 transaction.settle(poison)
             assert self.handler_wrote() == []
             assert store.look([claim.effect.ref]).effects == [claim.effect]
-            assert isinstance(_one(store, make.finish(claim)), Moved)
+            assert isinstance(apply_one(store, make.finish(claim)), Moved)
 
     def test_a_transaction_that_is_left_without_settling_leaves_nothing(self) -> None:
         make = Commands(self.tenant())
         with self.opened() as store:
-            claim = _claim(store, make, "effect")
+            claim = take_claim(store, make, "effect")
             with store.transaction(make.tenant) as transaction:
                 self.handler_writes(transaction.connection, 7)
-            with _raises(ZeroDivisionError), store.transaction(make.tenant) as transaction:
+            with raises(ZeroDivisionError), store.transaction(make.tenant) as transaction:
                 self.handler_writes(transaction.connection, 8)
-                _fail()
+                fail()
             assert self.handler_wrote() == []
-            assert isinstance(_one(store, make.finish(claim)), Moved)
+            assert isinstance(apply_one(store, make.finish(claim)), Moved)
 
     # Reading
 
@@ -490,7 +472,7 @@ class StoreConformance:
         clock = FakeClock()
         one, other = Commands(self.tenant()), Commands(self.tenant())
         with self.opened(clock) as store:
-            mine, theirs = _claim(store, one, "effect"), _claim(store, other, "effect")
+            mine, theirs = take_claim(store, one, "effect"), take_claim(store, other, "effect")
             assert (mine.effect.scope, mine.effect.key) == (theirs.effect.scope, theirs.effect.key)
             assert store.get_effect(other.tenant, mine.effect.id) is None
             assert store.effects(other.tenant, Filter()) == [theirs.effect]
@@ -500,28 +482,28 @@ class StoreConformance:
                 b'{"n":1}',
                 bytes.fromhex(mine.effect.key),
             }
-            _one(store, one.finish(mine))
+            apply_one(store, one.finish(mine))
             assert store.look([theirs.effect.ref]).effects == [theirs.effect]
             assert store.abandoned(other.tenant, 10) == []
 
     def test_get_effect_gives_the_effect_with_this_id_or_the_only_one_whose_id_begins_so(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            first = _claim(store, make, "a", effect_id="eff_0001").effect
-            second = _claim(store, make, "b", effect_id="eff_0002").effect
-            longer = _claim(store, make, "c", effect_id="eff_00021").effect
+            first = take_claim(store, make, "a", effect_id="eff_0001").effect
+            second = take_claim(store, make, "b", effect_id="eff_0002").effect
+            longer = take_claim(store, make, "c", effect_id="eff_00021").effect
             assert store.get_effect(make.tenant, "eff_0001") == first
             assert store.get_effect(make.tenant, "eff_00021") == longer
             assert store.get_effect(make.tenant, "eff_0002") == second, "its own id, though another begins so"
             for nobody in ("eff_0003", "eff_00011", "EFF_0001", "%", "_", "eff_0001 "):
                 assert store.get_effect(make.tenant, nobody) is None
-            with _raises(ValueError):
+            with raises(ValueError):
                 store.get_effect(make.tenant, "eff_000")
 
     def test_find_by_key_gives_the_effect_with_or_without_its_scope(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            effect = _claim(store, make, "effect").effect
+            effect = take_claim(store, make, "effect").effect
             assert store.find_by_key(make.tenant, effect.key, effect.scope) == effect
             assert store.find_by_key(make.tenant, effect.key, None) == effect
             assert store.find_by_key(make.tenant, effect.key, "another") is None
@@ -538,9 +520,9 @@ class StoreConformance:
                     "tool": f"tool-{n % 3}",
                     "side_effect": "read" if n < 2 else "payment",
                 }
-                claim = _claim(store, make, f"effect-{n}", **changes)
+                claim = take_claim(store, make, f"effect-{n}", **changes)
                 if n % 2:
-                    _one(store, make.finish(claim, detail=b'"%d"' % n))
+                    apply_one(store, make.finish(claim, detail=b'"%d"' % n))
                 made[n] = store.look([claim.effect.ref]).effects[0]
 
             def listed(**words: Any) -> list[Effect]:
@@ -556,14 +538,14 @@ class StoreConformance:
     def test_abandoned_lists_what_is_in_doubt_or_past_its_lease_by_the_stores_clock_oldest_first(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            late = _claim(store, make, "late", effect_id="eff_3")
-            doubtful = _claim(store, make, "doubtful", effect_id="eff_1")
-            _one(store, make.relinquish(doubtful, "in_doubt"))
-            _one(store, make.finish(_claim(store, make, "finished", effect_id="eff_0")))
-            _one(store, make.open("waiting", effect_id="eff_2", needs_approval=True))
+            late = take_claim(store, make, "late", effect_id="eff_3")
+            doubtful = take_claim(store, make, "doubtful", effect_id="eff_1")
+            apply_one(store, make.relinquish(doubtful, "in_doubt"))
+            apply_one(store, make.finish(take_claim(store, make, "finished", effect_id="eff_0")))
+            apply_one(store, make.open("waiting", effect_id="eff_2", needs_approval=True))
             assert [effect.id for effect in store.abandoned(make.tenant, 10)] == ["eff_1"]
             clock.advance(LEASE)
-            live = _claim(store, make, "live", effect_id="eff_4")
+            live = take_claim(store, make, "live", effect_id="eff_4")
             assert [effect.id for effect in store.abandoned(make.tenant, 10)] == ["eff_1", "eff_3"]
             assert [effect.id for effect in store.abandoned(make.tenant, 1)] == ["eff_1"]
             assert store.heartbeat(late, LEASE)
@@ -574,7 +556,7 @@ class StoreConformance:
         make = Commands(self.tenant())
         with self.opened() as store:
             for n in range(5):
-                _claim(store, make, f"effect-{n}")
+                take_claim(store, make, f"effect-{n}")
             everything = store.events(make.tenant, "run-1", -1, 100)
             assert [event.seq for event in everything] == [0, 1, 2, 3, 4]
             assert store.events(make.tenant, "run-1", 1, 2) == everything[2:4]
@@ -584,8 +566,8 @@ class StoreConformance:
     def test_payloads_are_what_the_events_commit_to(self) -> None:
         make = Commands(self.tenant())
         with self.opened() as store:
-            claim = _claim(store, make, "effect", args_json=b'{"secret":1}')
-            _one(store, make.finish(claim, detail=b'"result"'))
+            claim = take_claim(store, make, "effect", args_json=b'{"secret":1}')
+            apply_one(store, make.finish(claim, detail=b'"result"'))
             events = store.events(make.tenant, "run-1", -1, 10)
             kept = store.payloads(make.tenant, "run-1", [event.seq for event in events])
             assert {(payload.seq, payload.field, payload.value) for payload in kept} == {
@@ -608,78 +590,18 @@ class StoreConformance:
         with self.opened() as again:
             assert again.ledger_name == store.ledger_name
             make = Commands(self.tenant())
-            _claim(again, make, "effect")
+            take_claim(again, make, "effect")
             (event,) = again.events(make.tenant, "run-1", -1, 1)
             assert event.read()["log"] == f"{again.ledger_name}/{make.tenant}"
 
     def test_close_may_be_called_twice_and_nothing_works_afterwards(self) -> None:
         make = Commands(self.tenant())
         with self.opened() as store:
-            _claim(store, make, "effect")
+            take_claim(store, make, "effect")
             store.close()
             store.close()
-            with _raises():
-                _one(store, make.open("after"))
-
-
-# Means
-
-
-def _one(store: Store, command: Command, known: Effect | None = None) -> Answer:
-    return store.apply(command.ref.tenant, [command], [known])[0]
-
-
-def _claim(store: Store, make: Commands, name: str, **changes: Any) -> Claim:
-    answer = _one(store, make.open(name, **changes))
-    assert isinstance(answer, Claimed), answer
-    return answer.claim
-
-
-@contextmanager
-def _raises(kind: type[Exception] = Exception) -> Iterator[None]:
-    try:
-        yield
-    except kind:
-        return
-    raise AssertionError("this was to be refused")
-
-
-def _fail() -> float:
-    """Raises, as a handler may; what the type checker does not know need not be explained to it."""
-    return 1 / 0
-
-
-def _in_threads(bodies: list[Callable[[], None]]) -> None:
-    """Runs everything at once, and raises what the first of them raised."""
-    problems: list[BaseException] = []
-
-    def guarded(body: Callable[[], None]) -> None:
-        try:
-            body()
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=guarded, args=(body,), daemon=True) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive(), "a thread hangs"
-    if problems:
-        raise problems[0]
-
-
-def _check_chain(store: Store, tenant: str, run_id: str) -> list[Event]:
-    """Gives a run's events after seeing that they are numbered without a gap and linked by hash."""
-    events = store.events(tenant, run_id, -1, 100_000)
-    prev = NO_EVENTS.hash
-    for number, event in enumerate(events):
-        body = event.read()
-        assert (event.seq, event.run_id, event.hash) == (number, run_id, event_hash(event.body))
-        assert (body["seq"], body["run"], body["prev"]) == (number, run_id, prev)
-        assert (body["type"], body["effect"]) == (event.type, event.effect_id)
-        prev = event.hash
-    return events
+            with raises():
+                apply_one(store, make.open("after"))
 
 
 class _Comparison:
@@ -693,6 +615,8 @@ class _Comparison:
         self._effects: dict[Ref, Effect | None] = {}
         self._heads: dict[str, Head] = {}
         self._claims: list[Claim] = []
+        self._noted: list[Recorded] = []
+        self._erased: set[tuple[str, int, str]] = set()
         self._names = ["a", "b", "c"]
 
     def run(self, steps: int) -> None:
@@ -715,6 +639,8 @@ class _Comparison:
             self._effects[effect.ref] = effect
         self._heads.update({run_id: head for run_id, (_, head) in batch.heads.items()})
         self._claims += [answer.claim for answer in answers if isinstance(answer, Claimed)]
+        self._noted += [answer for answer in answers if isinstance(answer, Recorded)]
+        self._erased.update(batch.erased)
 
     def _provenance(self) -> Provenance:
         """Learns the writer's name from the store's own events, so that bodies can be compared byte by byte."""
@@ -734,6 +660,7 @@ class _Comparison:
         kinds: list[Callable[[], Command]] = [
             self._opening,
             self._opening,
+            lambda: recording(make, run_id=chance.choice(["run-1", "run-2"]), committed={"note": b'"secret"'}),
             lambda: make.expire(ref),
             lambda: make.settle(ref),
             lambda: make.reopen(ref),
@@ -746,7 +673,13 @@ class _Comparison:
                 lambda: make.finish(self._claims[-1]),
                 lambda: make.relinquish(chance.choice(self._claims), chance.choice(["ready", "in_doubt"])),
             ]
+        if self._noted:
+            kinds += [self._erasing]
         return chance.choice(kinds)()
+
+    def _erasing(self) -> Record:
+        noted = self._chance.choice(self._noted)
+        return recording(self._make, run_id=noted.run_id, erased=((noted.seq, "note"),))
 
     def _opening(self) -> Open:
         chance = self._chance
@@ -766,8 +699,8 @@ class _Comparison:
         refs = list(self._effects)
         assert self._store.look(refs).effects == [self._effects[ref] for ref in refs]
         for run_id, head in self._heads.items():
-            events = _check_chain(self._store, self._make.tenant, run_id)
+            events = check_chain(self._store, self._make.tenant, run_id)
             assert (len(events), events[-1].hash) == head
             kept = self._store.payloads(self._make.tenant, run_id, range(len(events)))
-            promised = {(event.seq, name) for event in events for name in event.read()["commits"]}
-            assert {(payload.seq, payload.field) for payload in kept} == promised
+            promised = {(run_id, event.seq, name) for event in events for name in event.read()["commits"]}
+            assert {(run_id, payload.seq, payload.field) for payload in kept} == promised - self._erased

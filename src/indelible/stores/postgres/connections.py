@@ -6,7 +6,6 @@ would wait for ever; here each wait has an end, and Ctrl-C ends it too.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import socket
@@ -15,7 +14,7 @@ import time
 import weakref
 from collections.abc import Sequence
 
-from indelible.errors import Misconfigured
+from indelible.errors import Misconfigured, StoreUnavailable
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.address import Target
 from indelible.stores.postgres.driver import pq, psycopg
@@ -184,10 +183,12 @@ class Session:
         """Closes the connection; whatever it was doing, the server finds out."""
         self.connection.close()
 
-    def hang_up(self) -> None:
-        """Cuts the line and leaves the rest to whoever is using the connection."""
-        with socket.socket(fileno=os.dup(self._pg.socket)) as line, contextlib.suppress(OSError):
-            line.shutdown(socket.SHUT_RDWR)
+    def second_handle(self) -> socket.socket:
+        """Gives another handle of the line, by which it can be cut while a thread uses the connection; to be closed.
+
+        It is taken beforehand: the number of a line that somebody closes meanwhile may be that of another line by then.
+        """
+        return socket.socket(fileno=os.dup(self._pg.socket))
 
 
 def open_session(target: Target, until: float) -> Session:
@@ -231,6 +232,7 @@ class Line:
         self.target = target
         self.lock = threading.Lock()
         self._session: Session | None = None
+        self._is_closed = False
         _LINES.add(self)
 
     def session(self, until: float) -> Session:
@@ -238,6 +240,8 @@ class Line:
 
         Call it with the lock held.
         """
+        if self._is_closed:  # by another thread, while we waited for the lock
+            raise StoreUnavailable(f"{self.target.address} is closed here; open it again")
         if self._session is None or not self._session.is_idle:
             self.drop()
             self._session = open_session(self.target, until)
@@ -253,6 +257,12 @@ class Line:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+    def close(self) -> None:
+        """Closes the session for good."""
+        with self.lock:
+            self._is_closed = True
+            self.drop()
 
     def leave_behind(self) -> None:
         """Starts afresh in a forked child; the parent goes on using the connection, so it is not even closed."""

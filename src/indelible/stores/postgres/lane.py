@@ -19,7 +19,7 @@ from indelible.core.identity import Ref
 from indelible.core.ports import Clock
 from indelible.errors import StoreUnavailable
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
-from indelible.stores.postgres.transitions import View, has_event, lock, look, moved_keys, write
+from indelible.stores.postgres.transitions import View, erase, has_event, lock, look, moved_keys, write
 from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try, needs_new_connection
 from indelible.stores.postgres.work import Heads, Work
 
@@ -68,7 +68,7 @@ class Lane:
             work = self._work(tenant, commands)
             work.assume(known)
             ways = [self._on_what_is_known, self._on_a_look, self._under_lock]
-            return self._persist(work, ways[1:] if self._looks_first(work) else ways)
+            return self._persist(work, ways[self._first_way(work) :])
 
     def find_out(self, tenant: str, command: Command, batch: Batch) -> bool:
         """Says whether a batch whose commit was sent through another connection took place."""
@@ -87,11 +87,14 @@ class Lane:
     def _work(self, tenant: str, commands: Sequence[Command]) -> Work:
         return Work(tenant, commands, Patience(self._seconds, self._line.target), self.provenance(tenant))
 
-    def _looks_first(self, work: Work) -> bool:
+    def _first_way(self, work: Work) -> int:
+        """Gives the number of the way that is likely to succeed."""
+        if work.is_erasing:
+            return 2
         if not work.is_guessable:
-            return True
+            return 1
         is_wary = self._wary >= (_REPEATS_IN_A_ROW if len(work.commands) == 1 else 1)
-        return is_wary and any(state is None for state in work.assumed.values())
+        return int(is_wary and any(state is None for state in work.assumed.values()))
 
     def _note(self, work: Work, effects: Mapping[Ref, Effect | None]) -> None:
         """Learns from what was found where something new was expected."""
@@ -213,6 +216,8 @@ class Lane:
         if write(session, work.tenant, batch, seen.now, self.test_time(), until) is not None:
             session.command(ROLLBACK, until)
             return None
+        if batch.erased:
+            erase(session, work.tenant, batch, until)
         self._send(work, batch, lambda: session.command(COMMIT, until))
         self._settle(work, batch, session)
         return batch.answers

@@ -42,8 +42,9 @@ WITH headed AS (
     FROM headed
     RETURNING 1
 ), appended AS (
-    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
-    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(id)s, %(type)s::text, %(hash)s, %(body)s::bytea FROM opened
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
+    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(id)s, %(type)s::text, %(hash)s, %(body)s::bytea, %(signature)s::bytea
+    FROM opened
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM opened
@@ -77,9 +78,9 @@ WITH headed AS (
         AND version = %(was_version)s AND token_hash = %(was_token)s AND EXISTS (SELECT FROM headed)
     RETURNING id, awaited
 ), appended AS (
-    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
     SELECT %(tenant)s, %(run_id)s, CASE WHEN EXISTS (SELECT FROM moved) THEN %(seq)s END, (SELECT id FROM moved),
-        %(type)s::text, %(hash)s, %(body)s::bytea
+        %(type)s::text, %(hash)s, %(body)s::bytea, %(signature)s::bytea
     FROM headed
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
@@ -150,11 +151,11 @@ WITH headed AS (
         AND (SELECT count(*) FROM opened) = cardinality(%(opened_key)s)
         AND (SELECT count(*) FROM moved) = cardinality(%(moved_key)s) AS holds
 ), appended AS (
-    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body)
-    SELECT %(tenant)s, run_id, CASE WHEN guard.holds THEN seq END, effect_id, type, hash, body
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
+    SELECT %(tenant)s, run_id, CASE WHEN guard.holds THEN seq END, effect_id, type, hash, body, signature
     FROM guard, unnest(%(event_run_id)s::text[], %(event_seq)s::bigint[], %(event_effect_id)s::text[],
-        %(event_type)s::text[], %(event_hash)s::bytea[], %(event_body)s::bytea[])
-        AS v (run_id, seq, effect_id, type, hash, body)
+        %(event_type)s::text[], %(event_hash)s::bytea[], %(event_body)s::bytea[], %(event_signature)s::bytea[])
+        AS v (run_id, seq, effect_id, type, hash, body, signature)
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, run_id, seq, hash
@@ -259,7 +260,7 @@ ORDER BY id LIMIT %(limit)s::bigint
 
 -- name: list_events
 -- A run's events after a number, in order.
-SELECT run_id, seq, effect_id, type, hash, body FROM indelible_events
+SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq > %(after)s::bigint
 ORDER BY seq LIMIT %(limit)s::bigint
 
@@ -268,6 +269,168 @@ ORDER BY seq LIMIT %(limit)s::bigint
 SELECT run_id, seq, field, salt, value FROM indelible_payloads
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = ANY (%(seqs)s::bigint[])
 ORDER BY seq, field
+
+-- name: erase_payloads
+-- Values that events commit to, gone. Only in a transaction that also writes the event which tells of it.
+DELETE FROM indelible_payloads p
+USING (
+    SELECT %(tenant)s::text AS tenant, g.*
+    FROM unnest(%(run_ids)s::text[], %(seqs)s::bigint[], %(fields)s::text[]) AS g (run_id, seq, field)
+    OFFSET 0
+) AS gone
+WHERE p.tenant = gone.tenant AND p.run_id = gone.run_id AND p.seq = gone.seq AND p.field = gone.field
+
+-- name: erase_digests
+-- The digests of effects that events opened, gone with their arguments.
+UPDATE indelible_effects e SET digest = decode(repeat('00', 32), 'hex')
+FROM (
+    SELECT v.tenant, v.effect_id, v.seq
+    FROM (
+        SELECT %(tenant)s::text AS tenant, g.*
+        FROM unnest(%(run_ids)s::text[], %(seqs)s::bigint[], %(fields)s::text[]) AS g (run_id, seq, field)
+        OFFSET 0
+    ) AS gone
+    JOIN indelible_events v ON v.tenant = gone.tenant AND v.run_id = gone.run_id AND v.seq = gone.seq
+    WHERE gone.field = 'args'
+    OFFSET 0
+) AS opened
+WHERE e.tenant = opened.tenant AND e.id = opened.effect_id AND e.opened_seq = opened.seq
+
+-- name: find_subject
+-- Places of the events that opened effects about a subject.
+SELECT run_id, seq FROM indelible_payloads
+WHERE tenant = %(tenant)s::text AND field = 'subject' AND value = %(subject)s::bytea ORDER BY run_id, seq
+
+-- name: list_prunable
+-- Effects that ended before a moment and whose arguments or detail are still there, oldest first.
+SELECT id, run_id, opened_seq FROM indelible_effects e
+WHERE tenant = %(tenant)s::text AND id > %(after)s::text AND updated_at < %(before)s::timestamptz
+    AND status IN ('succeeded', 'failed', 'denied', 'canceled')
+    AND EXISTS (SELECT FROM indelible_payloads p
+        WHERE p.tenant = e.tenant AND p.run_id = e.run_id AND p.seq IN (e.opened_seq, e.detail_seq))
+ORDER BY id LIMIT %(limit)s::bigint
+
+-- name: list_holds
+-- Events that placed and lifted legal holds.
+SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
+WHERE tenant = %(tenant)s::text AND type IN ('hold_placed', 'hold_lifted') ORDER BY run_id, seq
+
+-- name: redaction_check
+-- What the ledger keeps to know its redaction key again.
+SELECT key_check FROM indelible_redaction
+
+-- name: keep_redaction_check
+-- The first redaction key stays the ledger's.
+INSERT INTO indelible_redaction (only_row, key_check) VALUES (1, %(check)s::text) ON CONFLICT DO NOTHING
+
+-- name: clear_payloads
+-- Clears deleted payloads away, out of the table and of what the server moved aside because it was large.
+VACUUM indelible_payloads
+
+-- name: clear_effects
+-- Clears older versions of effects away.
+VACUUM indelible_effects
+
+-- name: rewrite_payloads
+-- Writes the payloads into a new file; nobody else can use the table meanwhile.
+VACUUM (FULL) indelible_payloads
+
+-- name: rewrite_effects
+-- Writes the effects into a new file; nobody else can use the table meanwhile.
+VACUUM (FULL) indelible_effects
+
+-- name: has_pending
+-- A row if an event waits to be integrated.
+SELECT FROM indelible_pending WHERE tenant = %(tenant)s::text LIMIT 1
+
+-- name: count_pending
+-- How many events wait to be integrated.
+SELECT count(*) FROM indelible_pending WHERE tenant = %(tenant)s::text
+
+-- name: lock_tree
+-- A journal's tree as it is, for one integrator at a time.
+SELECT size, root FROM indelible_trees WHERE tenant = %(tenant)s::text FOR UPDATE
+
+-- name: plant_tree
+-- The empty tree, unless there is one.
+INSERT INTO indelible_trees (tenant, size, root) VALUES (%(tenant)s::text, 0, %(root)s::bytea)
+ON CONFLICT (tenant) DO NOTHING
+
+-- name: take_pending
+-- Takes events that wait to be integrated, each run's in their order.
+WITH taken AS (
+    DELETE FROM indelible_pending
+    WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM indelible_pending WHERE tenant = %(tenant)s::text ORDER BY run_id, seq LIMIT %(most)s::bigint))
+    RETURNING run_id, seq, hash
+)
+SELECT run_id, seq, hash FROM taken ORDER BY run_id, seq
+
+-- name: grow_tree
+-- The tree after it has grown: the places of events, tiles that are new or wider, size and root.
+WITH placed AS (
+    INSERT INTO indelible_leaves (tenant, leaf, run_id, seq, hash)
+    SELECT %(tenant)s::text, %(was_size)s::bigint + number - 1, run_id, seq, hash
+    FROM unnest(%(run_ids)s::text[], %(seqs)s::bigint[], %(hashes)s::bytea[])
+        WITH ORDINALITY AS l (run_id, seq, hash, number)
+), laid AS (
+    INSERT INTO indelible_tiles (tenant, level, number, hashes)
+    SELECT %(tenant)s, t.* FROM unnest(%(levels)s::bigint[], %(numbers)s::bigint[], %(tiles)s::bytea[]) AS t
+    ON CONFLICT (tenant, level, number) DO UPDATE SET hashes = excluded.hashes
+)
+UPDATE indelible_trees SET size = %(size)s::bigint, root = %(root)s::bytea WHERE tenant = %(tenant)s
+
+-- name: clear_pending
+-- Clears away the rows that were taken. The file keeps its size: to cut it off, writers would have to wait.
+VACUUM (SKIP_LOCKED, TRUNCATE false) indelible_pending
+
+-- name: tree
+-- A journal's tree as it is.
+SELECT size, root FROM indelible_trees WHERE tenant = %(tenant)s::text
+
+-- name: tile
+-- One tile.
+SELECT hashes FROM indelible_tiles
+WHERE tenant = %(tenant)s::text AND level = %(level)s::bigint AND number = %(number)s::bigint
+
+-- name: list_entries
+-- Entries of the tree from an index on, with their events.
+SELECT l.leaf, l.run_id, l.seq, l.hash, e.body, e.signature
+FROM (
+    SELECT * FROM indelible_leaves
+    WHERE tenant = %(tenant)s::text AND leaf >= %(start)s::bigint AND leaf < %(end)s::bigint ORDER BY leaf OFFSET 0
+) AS l
+CROSS JOIN LATERAL (
+    SELECT body, signature FROM indelible_events WHERE tenant = l.tenant AND run_id = l.run_id AND seq = l.seq LIMIT 1
+) AS e
+ORDER BY l.leaf
+
+-- name: leaf_of
+-- The place of an event in the tree.
+SELECT leaf FROM indelible_leaves
+WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = %(seq)s::bigint
+
+-- name: put_head
+-- A signed head; one of the same size is replaced by the one with more signatures.
+INSERT INTO indelible_heads (tenant, size, note, at)
+VALUES (%(tenant)s::text, %(size)s::bigint, %(note)s::text, %(at)s::timestamptz)
+ON CONFLICT (tenant, size) DO UPDATE SET note = excluded.note, at = excluded.at
+
+-- name: list_heads
+-- Signed heads, the largest first.
+SELECT note FROM indelible_heads
+WHERE tenant = %(tenant)s::text AND size <= coalesce(%(up_to)s::bigint, 9223372036854775807)
+ORDER BY size DESC LIMIT %(limit)s::bigint
+
+-- name: list_tenants
+-- Whoever has events: from tenant to tenant, without reading all their runs.
+WITH RECURSIVE found (tenant) AS (
+    (SELECT tenant FROM indelible_runs ORDER BY tenant LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.tenant FROM indelible_runs r WHERE r.tenant > found.tenant ORDER BY r.tenant LIMIT 1)
+    FROM found WHERE found.tenant IS NOT NULL
+)
+SELECT tenant FROM found WHERE tenant IS NOT NULL
 
 -- name: say_changed
 -- Tells whoever listens which effects changed.

@@ -87,6 +87,7 @@ def events_from(result: pq.abc.PGresult) -> list[Event]:
             type=get(row, 3).decode(),
             hash=get(row, 4).hex(),
             body=get(row, 5),
+            signature=get(row, 6),
         )
         for row in range(result.ntuples)
     ]
@@ -119,6 +120,7 @@ def _event_values(batch: Batch) -> Named:
         "hash": bytes.fromhex(event.hash),
         "type": event.type.encode(),
         "body": event.body,
+        "signature": event.signature,
     }
 
 
@@ -181,7 +183,7 @@ _OPENED = attrgetter(
     *("version", "token_hash", "opened_seq", "detail_seq", "created_at", "updated_at"),
 )
 _MOVED = attrgetter("scope", "key", "status", "attempt", "version", "token_hash", "detail_seq", "updated_at")
-_EVENT = attrgetter("run_id", "seq", "effect_id", "type", "hash", "body")
+_EVENT = attrgetter("run_id", "seq", "effect_id", "type", "hash", "body", "signature")
 
 
 def _columns(records: list[Any], row: Callable[[Any], tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:
@@ -194,13 +196,14 @@ def batch_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) 
     _put_opened(values, [batch.opened[ref] for ref in sorted(batch.opened)], now)
     _put_moved(values, [batch.moved[ref] for ref in sorted(batch.moved)], now)
     _put_heads(values, batch)
-    run_id, seq, effect_id, kind, digest, body = _columns(batch.events, _EVENT, 6)
+    run_id, seq, effect_id, kind, digest, body, signature = _columns(batch.events, _EVENT, 7)
     values["event_run_id"] = wire.words(run_id)
     values["event_seq"] = wire.bigints(seq)
     values["event_effect_id"] = wire.texts(effect_id)
     values["event_type"] = wire.words(kind)
     values["event_hash"] = wire.hexes(digest)
     values["event_body"] = wire.byteas(body)
+    values["event_signature"] = wire.byteas(signature)
     run_id, seq, field, salt, value = zip(*batch.payloads, strict=True) if batch.payloads else [()] * 5
     values["payload_run_id"] = wire.words(run_id)
     values["payload_seq"] = wire.bigints(seq)

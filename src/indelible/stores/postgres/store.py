@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,18 +13,21 @@ from indelible.core.commands import Answer, Command
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
+from indelible.core.notes import log_name
 from indelible.core.ports import Alarm, Clock, Filter, Seen
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.address import Target
 from indelible.stores.postgres.alarm import NotifyAlarm, Ringer
-from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
+from indelible.stores.postgres.connections import Line, Lost, Rejected
 from indelible.stores.postgres.driver import pq
+from indelible.stores.postgres.forgetting import PostgresForgetting
+from indelible.stores.postgres.journal import PostgresJournal
 from indelible.stores.postgres.lane import Lane
 from indelible.stores.postgres.schema import check_schema
 from indelible.stores.postgres.statements import SQL
 from indelible.stores.postgres.transaction import PostgresTransaction
-from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try
+from indelible.stores.postgres.trouble import Patience, explained, patiently
 
 PATIENCE = timedelta(seconds=10)
 _MOST_TENANTS = 1000
@@ -32,8 +36,8 @@ _MOST_TENANTS = 1000
 class PostgresStore:
     """Keeps a ledger in a PostgreSQL database, durable when a call returns.
 
-    It holds three connections at most: one writes, one reads, one tells others what changed. `patience` is how long a
-    call goes on trying while the server is away, busy or failing over.
+    It holds four connections at most: one writes, one reads, one keeps the journal, one tells others what changed.
+    `patience` is how long a call goes on trying while the server is away, busy or failing over.
     """
 
     is_cheap_to_read = False
@@ -50,8 +54,11 @@ class PostgresStore:
         self._writing, self._reading = Line(self._target), Line(self._target)
         self._ringer = Ringer(self._target)
         self._lane = Lane(self._writing, self._provenance, self._ring, clock, self._seconds)
-        self._writer_id, self._writer_pid = uuid.uuid4().hex, os.getpid()
-        self._provenances: dict[str, Provenance] = {}
+        self.journal = PostgresJournal(Line(self._target), self._check_open, self._seconds)
+        self.forgetting = PostgresForgetting(self._reading, self._check_open, self._seconds)
+        self._sign: tuple[int, Callable[[bytes], bytes] | None] = (os.getpid(), None)
+        self._become_a_writer()
+        _STORES.add(self)
         self.ledger_name = self._open()
 
     def _open(self) -> str:
@@ -71,16 +78,29 @@ class PostgresStore:
         assert name is not None
         return name.decode()
 
+    def _become_a_writer(self) -> None:
+        """Takes a name for this process; a forked child is a writer of its own."""
+        self.writer_id = uuid.uuid4().hex
+        self._provenances: dict[str, Provenance] = {}
+
+    @property
+    def sign_event(self) -> Callable[[bytes], bytes] | None:
+        """Signs the events this process writes; a forked child does not sign until it is given a key of its own."""
+        pid, sign = self._sign
+        return sign if pid == os.getpid() else None
+
+    @sign_event.setter
+    def sign_event(self, sign: Callable[[bytes], bytes] | None) -> None:
+        self._sign = (os.getpid(), sign)
+
     def _provenance(self, tenant: str) -> Provenance:
-        """Says whose events these are; a forked child is a writer of its own."""
-        if os.getpid() != self._writer_pid:
-            self._writer_id, self._writer_pid = uuid.uuid4().hex, os.getpid()
-            self._provenances.clear()
-        known = self._provenances.get(tenant)
-        if known is None:
+        """Says whose events these are."""
+        known, sign = self._provenances.get(tenant), self.sign_event
+        if known is None or known.sign is not sign:
             if len(self._provenances) >= _MOST_TENANTS:
                 self._provenances.clear()
-            known = self._provenances[tenant] = Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
+            log = log_name(self.ledger_name, tenant)
+            known = self._provenances[tenant] = Provenance(log=log, writer=self.writer_id, sign=sign)
         return known
 
     # Writing
@@ -182,23 +202,7 @@ class PostgresStore:
         self._check_open()
         statement = SQL[name]
         ordered = statement.ordered(values)
-        return self._patiently(lambda session, until: session.run(statement, ordered, until))
-
-    def _patiently(self, work: Callable[[Session, float], pq.abc.PGresult]) -> pq.abc.PGresult:
-        with self._reading.lock:
-            patience = Patience(self._seconds, self._target)
-            while True:
-                try:
-                    found = work(self._reading.session(patience.until), patience.until)
-                except (Lost, Rejected) as problem:
-                    self._reading.drop()
-                    if patience.is_over or not is_worth_another_try(problem):
-                        self._target.is_away = isinstance(problem, Lost)
-                        raise explained(self._target, problem) from problem
-                    patience.pause()
-                else:
-                    self._target.is_away = False
-                    return found
+        return patiently(self._reading, self._seconds, lambda session, until: session.run(statement, ordered, until))
 
     def _moment(self) -> bytes | None:
         """Gives the time to use instead of the database's, which only tests do."""
@@ -229,10 +233,22 @@ class PostgresStore:
         """Closes the connections."""
         self._is_closed = True
         self._ringer.close()
-        for line in (self._writing, self._reading):
-            with line.lock:
-                line.drop()
+        self.journal.close()
+        self._writing.close()
+        self._reading.close()
 
 
 def _texts(values: Mapping[str, str | None]) -> rows.Named:
     return {name: None if text is None else text.encode() for name, text in values.items()}
+
+
+_STORES: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+
+
+def _become_other_writers() -> None:
+    for store in list(_STORES):
+        store._become_a_writer()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_become_other_writers)

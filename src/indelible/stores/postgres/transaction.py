@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
 from typing import Any
 
@@ -32,17 +34,18 @@ class PostgresTransaction:
         self._seconds = seconds
         try:
             self._session = Session(target)
-            self._begin()
+            self._line = self._begin()
         except (Lost, Rejected) as problem:
             raise explained(target, problem) from problem
         self.connection: Any = self._session.connection
 
-    def _begin(self) -> None:
+    def _begin(self) -> socket.socket:
         if not self._target.is_pooled:
             self._session.connection.prepare_threshold = _PREPARE_AFTER
         begin = _BEGIN + (_SAFE_COMMIT if self._target.synchronous_commit == "off" else b"")
         try:
             self._session.command(begin, self._until())
+            return self._session.second_handle()
         except BaseException:
             self._session.close()
             raise
@@ -119,10 +122,12 @@ class PostgresTransaction:
         thread then finds the connection closed.
         """
         lock = self._session.connection.lock
-        if lock.acquire(blocking=False):
-            try:
-                self._session.close()
-            finally:
-                lock.release()
-        else:
-            self._session.hang_up()
+        with self._line as line:
+            if lock.acquire(blocking=False):
+                try:
+                    self._session.close()
+                finally:
+                    lock.release()
+            else:
+                with contextlib.suppress(OSError):  # the thread may have closed the connection itself by now
+                    line.shutdown(socket.SHUT_RDWR)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from indelible.core.batch import Batch
-from indelible.core.commands import Command, Open
+from indelible.core.commands import Command, Open, Record
 from indelible.core.effects import Effect
 from indelible.core.events import Head
 from indelible.core.identity import Ref
@@ -39,7 +39,7 @@ class Refusal:
 def look(session: Session, commands: Sequence[Command], clock: datetime | None, until: float) -> View:
     """Reads the effects of commands and the heads of their runs, all at one moment."""
     # Two callers of two runs may ask for the same effect: the heads of both runs are wanted.
-    places = list(dict.fromkeys((c.ref, c.run_id if isinstance(c, Open) else None) for c in commands))
+    places = list(dict.fromkeys((c.ref, c.run_id if isinstance(c, Open | Record) else None) for c in commands))
     moment = None if clock is None else wire.timestamptz(clock)
     values = rows.place_values([ref for ref, _ in places], [run_id for _, run_id in places], moment)
     found = session.run(SQL["look"], SQL["look"].ordered(values), until)
@@ -70,10 +70,10 @@ class Locked:
 
 def lock(session: Session, tenant: str, commands: Sequence[Command], until: float) -> Locked:
     """Locks the runs of commands, then their effects, each in order; what is not there yet cannot be locked."""
-    refs = sorted({command.ref for command in commands})
+    refs = sorted({command.ref for command in commands if not isinstance(command, Record)})
     values = {
         "tenant": tenant.encode(),
-        "run_ids": wire.words([command.run_id for command in commands if isinstance(command, Open)]),
+        "run_ids": wire.words([command.run_id for command in commands if isinstance(command, Open | Record)]),
         "scopes": wire.words([ref.scope for ref in refs]),
         "keys": wire.hexes([ref.key for ref in refs]),
     }
@@ -103,6 +103,19 @@ def write(
         return Refusal()
     session.awaited = [key.hex() for key in wire.read_array(found.get_value(0, 0) or b"")]
     return None
+
+
+def erase(session: Session, tenant: str, batch: Batch, until: float) -> None:
+    """Erases what a batch says is to go; after the write, so that what the batch itself brought goes too."""
+    run_ids, seqs, fields = zip(*batch.erased, strict=True)
+    values = {
+        "tenant": tenant.encode(),
+        "run_ids": wire.words(run_ids),
+        "seqs": wire.bigints(seqs),
+        "fields": wire.words(fields),
+    }
+    for name in ("erase_payloads", "erase_digests"):
+        session.run(SQL[name], SQL[name].ordered(values), until)
 
 
 def moved_keys(batch: Batch) -> list[str]:

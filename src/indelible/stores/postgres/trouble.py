@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from indelible.errors import BadCall, IndelibleError, Misconfigured, OutcomeUnknown, SchemaOutdated, StoreUnavailable
 from indelible.stores.postgres.address import Target
-from indelible.stores.postgres.connections import Lost, Rejected
+from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
+
+Result = TypeVar("Result")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
 # Whoever comes while the server is known to be away gets this much instead of the full time.
@@ -54,6 +58,27 @@ def is_worth_another_try(problem: Lost | Rejected) -> bool:
 def needs_new_connection(problem: Lost | Rejected) -> bool:
     """Is this connection of no more use?"""
     return isinstance(problem, Lost) or problem.sqlstate in _NEEDS_NEW_CONNECTION
+
+
+def patiently(line: Line, seconds: float, work: Callable[[Session, float], Result]) -> Result:
+    """Carries out what may be repeated, and repeats it while the server is away or busy."""
+    with line.lock:
+        patience = Patience(seconds, line.target)
+        while True:
+            try:
+                found = work(line.session(patience.until), patience.until)
+            except (Lost, Rejected) as problem:
+                line.drop()
+                if patience.is_over or not is_worth_another_try(problem):
+                    line.target.is_away = isinstance(problem, Lost)
+                    raise explained(line.target, problem) from problem
+                patience.pause()
+            except BaseException:
+                line.drop()  # in the middle of a transaction it would hold its locks
+                raise
+            else:
+                line.target.is_away = False
+                return found
 
 
 def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: bool = False) -> IndelibleError:

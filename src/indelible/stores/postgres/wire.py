@@ -85,9 +85,9 @@ def words(items: Sequence[str]) -> bytes:
     return _array(_TEXT, [*map(_sized_word, items)])
 
 
-def byteas(items: Iterable[bytes]) -> bytes:
+def byteas(items: Iterable[bytes | None]) -> bytes:
     """Writes a bytea[]."""
-    return _array(_BYTEA, [_size(len(item)) + item for item in items])
+    return _array(_BYTEA, [_NULL if item is None else _size(len(item)) + item for item in items])
 
 
 def hexes(items: Sequence[str]) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from indelible.core.batch import Batch
-from indelible.core.commands import Command, Finish, Open, Relinquish
+from indelible.core.commands import Command, Finish, Open, Record, Relinquish
 from indelible.core.effects import Effect
 from indelible.core.events import Head, Provenance
 from indelible.core.identity import Ref
@@ -66,6 +66,9 @@ class Work:
     def assume(self, known: Sequence[Effect | None]) -> None:
         """Notes what may be decided on unseen: an unknown key is free, and a claim's holder knows its effect."""
         for command, seen in zip(self.commands, known, strict=True):
+            if isinstance(command, Record):
+                self.runs.add(command.run_id)
+                continue  # it rests on no effect; the head of its run guards it
             if isinstance(command, Open):
                 # Whether a lease ran out only the database's clock can say.
                 self.is_guessable &= seen is None or seen.status != "processing"
@@ -79,6 +82,11 @@ class Work:
                 self.runs.add(seen.run_id)
             self.assumed.setdefault(command.ref, seen)
 
+    @property
+    def is_erasing(self) -> bool:
+        """May payloads have to go? Then there is more to write than one statement does."""
+        return any(isinstance(command, Record) and command.erased for command in self.commands)
+
     def is_guarded(self, batch: Batch) -> bool:
         """Will the write of this batch fail if any of its answers rests on a state that has changed?"""
         opened, moved = batch.opened, batch.moved
@@ -89,7 +97,8 @@ class Work:
 
     def needs_lock(self, batch: Batch) -> bool:
         """Does a batch hold what its guards do not cover: an event without a move, or a lease that may be renewed?"""
-        if len(batch.events) != len(batch.opened) + len(batch.moved):
+        records = sum(isinstance(command, Record) for command in self.commands)
+        if len(batch.events) != len(batch.opened) + len(batch.moved) + records:
             return True
         taken = [ref for ref, (was, _) in batch.moved.items() if was.status == "processing"]
         if not taken:

@@ -47,6 +47,7 @@ def connect(path: str, *, is_memory: bool) -> apsw.Connection:
         connection.wal_autocheckpoint(CHECKPOINT_PAGES)
     connection.execute("PRAGMA temp_store=MEMORY").fetchall()
     connection.execute("PRAGMA trusted_schema=OFF").fetchall()
+    connection.execute("PRAGMA secure_delete=ON").fetchall()  # what is erased is overwritten
     return connection
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import apsw
 
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Command, Open
+from indelible.core.commands import Command, Open, Record
 from indelible.core.effects import Effect
 from indelible.core.events import Head, Provenance
 from indelible.core.identity import Ref
@@ -39,7 +39,7 @@ class Pen:
     ) -> Batch:
         """Decides commands on these states and writes what follows; raises `Refused` when a state was another."""
         runs = {effect.run_id for effect in effects.values() if effect is not None}
-        runs.update(command.run_id for command in commands if isinstance(command, Open))
+        runs.update(command.run_id for command in commands if isinstance(command, Open | Record))
         batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by)
         if not batch.is_empty:
             self._write(tenant, batch)
@@ -80,13 +80,17 @@ class Pen:
             connection,
             SQL["insert_events"],
             [
-                (tenant, event.run_id, event.seq, event.effect_id, event.type, hash_, event.body)
+                (tenant, event.run_id, event.seq, event.effect_id, event.type, hash_, event.body, event.signature)
                 for event, hash_ in events
             ],
         )
         execute_rows(connection, SQL["insert_payloads"], [(tenant, *payload) for payload in batch.payloads])
         pending = [(tenant, event.run_id, event.seq, hash_) for event, hash_ in events]
         execute_rows(connection, SQL["insert_pending"], pending)
+        for run_id, seq, name in batch.erased:
+            connection.execute(SQL["erase_payload"], (tenant, run_id, seq, name))
+            if name == "args":
+                connection.execute(SQL["erase_digest"], (tenant, tenant, run_id, seq, seq))
 
 
 def guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict[Ref, Effect | None]:
@@ -96,7 +100,7 @@ def guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict
     """
     effects: dict[Ref, Effect | None] = {}
     for command, seen in zip(commands, known, strict=True):
-        if seen is None and not isinstance(command, Open):
+        if seen is None and not isinstance(command, Open | Record):
             raise Refused
         effects.setdefault(command.ref, seen)
     return effects

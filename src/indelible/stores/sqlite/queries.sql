@@ -35,7 +35,8 @@ ON CONFLICT (tenant, run_id) DO UPDATE SET count = excluded.count, head = exclud
 
 -- name: insert_events
 -- Facts of runs.
-INSERT OR ROLLBACK INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body) VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?)
+INSERT OR ROLLBACK INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_payloads
 -- Values that events commit to.
@@ -85,12 +86,107 @@ ORDER BY id LIMIT :limit
 
 -- name: list_events
 -- A run's events after a number, in order.
-SELECT run_id, seq, effect_id, type, hash, body FROM indelible_events
+SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
 WHERE tenant = ? AND run_id = ? AND seq > ? ORDER BY seq LIMIT ?
 
 -- name: list_payloads
 -- What one event commits to and what has not been erased.
 SELECT run_id, seq, field, salt, value FROM indelible_payloads WHERE tenant = ? AND run_id = ? AND seq = ? ORDER BY field
+
+-- name: erase_payload
+-- One value that an event commits to, gone.
+DELETE FROM indelible_payloads WHERE tenant = ? AND run_id = ? AND seq = ? AND field = ?
+
+-- name: erase_digest
+-- The digest of the effect that an event opened, gone with its arguments.
+UPDATE indelible_effects SET digest = zeroblob(32)
+WHERE tenant = ? AND id = (SELECT effect_id FROM indelible_events WHERE tenant = ? AND run_id = ? AND seq = ?)
+    AND opened_seq = ?
+
+-- name: find_subject
+-- Places of the events that opened effects about a subject.
+SELECT run_id, seq FROM indelible_payloads WHERE tenant = ? AND field = 'subject' AND value = ? ORDER BY run_id, seq
+
+-- name: list_prunable
+-- Effects that ended before a moment and whose arguments or detail are still there, oldest first.
+SELECT id, run_id, opened_seq FROM indelible_effects e
+WHERE tenant = :tenant AND id > :after AND updated_at < :before
+    AND status IN ('succeeded', 'failed', 'denied', 'canceled')
+    AND EXISTS (SELECT 1 FROM indelible_payloads p
+        WHERE p.tenant = e.tenant AND p.run_id = e.run_id AND p.seq IN (e.opened_seq, e.detail_seq))
+ORDER BY id LIMIT :limit
+
+-- name: list_holds
+-- Events that placed and lifted legal holds.
+SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
+WHERE tenant = ? AND type IN ('hold_placed', 'hold_lifted') ORDER BY run_id, seq
+
+-- name: redaction_check
+-- What the ledger keeps to know its redaction key again.
+SELECT key_check FROM indelible_redaction
+
+-- name: keep_redaction_check
+-- The first redaction key stays the ledger's.
+INSERT INTO indelible_redaction (only_row, key_check) VALUES (1, ?) ON CONFLICT DO NOTHING
+
+-- name: tree
+-- A journal's tree as it is.
+SELECT size, root FROM indelible_trees WHERE tenant = ?
+
+-- name: take_pending
+-- Events that wait to be integrated, oldest first; a run's events were appended in their order.
+SELECT rowid, run_id, seq, hash FROM indelible_pending WHERE tenant = ? ORDER BY rowid LIMIT ?
+
+-- name: drop_pending
+-- Events that were integrated, up to the last one.
+DELETE FROM indelible_pending WHERE tenant = ? AND rowid <= ?
+
+-- name: insert_leaves
+-- Places of events in the tree.
+INSERT OR ROLLBACK INTO indelible_leaves (tenant, leaf, run_id, seq, hash) VALUES /* rows */ (?, ?, ?, ?, ?)
+
+-- name: put_tile
+-- A tile that is new or has grown.
+INSERT INTO indelible_tiles (tenant, level, number, hashes) VALUES (?, ?, ?, ?)
+ON CONFLICT (tenant, level, number) DO UPDATE SET hashes = excluded.hashes
+
+-- name: put_tree
+-- The tree after it has grown.
+INSERT INTO indelible_trees (tenant, size, root) VALUES (?, ?, ?)
+ON CONFLICT (tenant) DO UPDATE SET size = excluded.size, root = excluded.root
+
+-- name: tile
+-- One tile.
+SELECT hashes FROM indelible_tiles WHERE tenant = ? AND level = ? AND number = ?
+
+-- name: list_entries
+-- Entries of the tree from an index on, with their events.
+SELECT l.leaf, l.run_id, l.seq, l.hash, e.body, e.signature
+FROM indelible_leaves l
+JOIN indelible_events e ON e.tenant = l.tenant AND e.run_id = l.run_id AND e.seq = l.seq
+WHERE l.tenant = ? AND l.leaf >= ? AND l.leaf < ? ORDER BY l.leaf
+
+-- name: leaf_of
+-- The place of an event in the tree.
+SELECT leaf FROM indelible_leaves WHERE tenant = ? AND run_id = ? AND seq = ?
+
+-- name: put_head
+-- A signed head; one of the same size is replaced by the one with more signatures.
+INSERT INTO indelible_heads (tenant, size, note, at) VALUES (?, ?, ?, ?)
+ON CONFLICT (tenant, size) DO UPDATE SET note = excluded.note, at = excluded.at
+
+-- name: list_heads
+-- Signed heads, the largest first.
+SELECT note FROM indelible_heads WHERE tenant = :tenant AND (:up_to IS NULL OR size <= :up_to)
+ORDER BY size DESC LIMIT :limit
+
+-- name: count_pending
+-- How many events wait to be integrated.
+SELECT count(*) FROM indelible_pending WHERE tenant = ?
+
+-- name: list_tenants
+-- Whoever has events.
+SELECT DISTINCT tenant FROM indelible_runs ORDER BY tenant
 
 -- name: ledger_name
 -- The name of this ledger.

@@ -102,7 +102,10 @@ def move_row(before: Effect, after: Effect) -> Row:
 
 def event_from(row: Row) -> Event:
     """Reads a row of `list_events`."""
-    return Event(run_id=row[0], seq=row[1], effect_id=row[2], type=row[3], hash=row[4].hex(), body=row[5])
+    run_id, seq, effect_id, kind, hash_, body, signature = row
+    return Event(
+        run_id=run_id, seq=seq, effect_id=effect_id, type=kind, hash=hash_.hex(), body=body, signature=signature
+    )
 
 
 def payload_from(row: Row) -> Payload:

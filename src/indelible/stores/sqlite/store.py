@@ -18,11 +18,14 @@ from indelible.core.commands import Answer, Command
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
+from indelible.core.notes import log_name
 from indelible.core.ports import Alarm, Clock, Filter, Seen
 from indelible.errors import BadCall
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
 from indelible.stores.sqlite.connections import Explained, WriteLock, connect, folder_of
+from indelible.stores.sqlite.forgetting import SqliteForgetting
+from indelible.stores.sqlite.journal import SqliteJournal
 from indelible.stores.sqlite.pen import SQL, Pen, Refused, guessed, read_effect, read_effects
 from indelible.stores.sqlite.schema import is_current, migrate
 from indelible.stores.sqlite.transaction import SqliteTransaction
@@ -40,6 +43,7 @@ class SqliteStore:
     """Keeps a ledger in one SQLite file, durable when a call returns."""
 
     is_cheap_to_read = True
+    sign_event: Callable[[bytes], bytes] | None = None
 
     def __init__(self, path: str, *, clock: Clock | None = None, wakeups: bool = True) -> None:
         self._is_memory = path == ":memory:"
@@ -53,6 +57,8 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
+        self.journal = SqliteJournal(self._write_connection, self._read_connection)
+        self.forgetting = SqliteForgetting(self._write_connection, self._read_connection)
         self._connect()
 
     def _connect(self) -> None:
@@ -71,6 +77,12 @@ class SqliteStore:
             self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
             self._wake_file = self._open_wake_file() if self._wakeups else None
         self._writer_id = uuid.uuid4().hex
+
+    @property
+    def writer_id(self) -> str:
+        """Names this process in its events; a forked child has a name of its own."""
+        self._check_process()
+        return self._writer_id
 
     def _connection(self) -> apsw.Connection:
         return connect(self._path, is_memory=self._is_memory)
@@ -125,7 +137,19 @@ class SqliteStore:
             self._pen = Pen(self._writer, self._clock)
 
     def _provenance(self, tenant: str) -> Provenance:
-        return Provenance(log=f"{self.ledger_name}/{tenant}", writer=self._writer_id)
+        return Provenance(log=log_name(self.ledger_name, tenant), writer=self._writer_id, sign=self.sign_event)
+
+    @contextmanager
+    def _write_connection(self) -> Iterator[apsw.Connection]:
+        self._check_process()
+        with self._explained, self._writing:
+            yield self._writer
+
+    @contextmanager
+    def _read_connection(self) -> Iterator[apsw.Connection]:
+        self._check_process()
+        with self._explained, self._reading:
+            yield self._reader
 
     def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
         """Extends the lease while the claim holds."""

@@ -1,0 +1,119 @@
+"""The journal's tree in a SQLite file: grown under the ledger's write lock, read beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, TypeVar
+
+import apsw
+
+from indelible.core.journal import Entry, Tree
+from indelible.core.merkle import EMPTY_ROOT
+from indelible.core.notes import TreeHead
+from indelible.core.tiles import grow
+from indelible.stores.sqlite import rows
+from indelible.stores.sqlite.bulk import execute_rows
+from indelible.stores.sqlite.pen import SQL
+
+Result = TypeVar("Result")
+Use = Callable[[], AbstractContextManager[apsw.Connection]]
+
+
+class SqliteJournal:
+    """Keeps the trees of all tenants of one file; `writing` and `reading` lend the store's connections."""
+
+    most_at_once = 512
+
+    def __init__(self, writing: Use, reading: Use) -> None:
+        self._writing = writing
+        self._reading = reading
+
+    def integrate(self, tenant: str, most: int) -> Tree | None:
+        """Takes waiting events into the tree; the write lock makes racing integrators come one after the other."""
+        with self._writing() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                grown = _integrate(connection, tenant, most)
+                connection.execute("ROLLBACK" if grown is None else "COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return grown
+
+    def tree(self, tenant: str) -> Tree:
+        """Reads the tree."""
+        with self._reading() as connection:
+            return _tree(connection, tenant)
+
+    def tile(self, tenant: str, level: int, number: int) -> bytes:
+        """Reads a tile."""
+        with self._reading() as connection:
+            return _tile(connection, tenant, level, number)
+
+    def entries(self, tenant: str, start: int, count: int) -> list[Entry]:
+        """Lists entries."""
+        with self._reading() as connection:
+            found: Any = connection.execute(SQL["list_entries"], (tenant, start, start + count)).fetchall()
+        return [
+            Entry(index=index, run_id=run_id, seq=seq, hash=hash_.hex(), body=body, signature=signature)
+            for index, run_id, seq, hash_, body, signature in found
+        ]
+
+    def index_of(self, tenant: str, run_id: str, seq: int) -> int | None:
+        """Finds an event's place."""
+        with self._reading() as connection:
+            found: Any = connection.execute(SQL["leaf_of"], (tenant, run_id, seq)).fetchone()
+        return None if found is None else int(found[0])
+
+    def keep_head(self, tenant: str, head: TreeHead, note: str, at: datetime) -> None:
+        """Keeps a signed head."""
+        with self._writing() as connection:
+            connection.execute(SQL["put_head"], (tenant, head.size, note, rows.micros(at)))
+
+    def heads(self, tenant: str, limit: int, up_to: int | None = None) -> list[str]:
+        """Lists signed heads."""
+        values = {"tenant": tenant, "up_to": up_to, "limit": limit}
+        with self._reading() as connection:
+            found: Any = connection.execute(SQL["list_heads"], values).fetchall()
+        return [str(note) for (note,) in found]
+
+    def waiting(self, tenant: str) -> int:
+        """Counts events that wait."""
+        with self._reading() as connection:
+            return int(connection.execute(SQL["count_pending"], (tenant,)).get)
+
+    def tenants(self) -> list[str]:
+        """Lists tenants."""
+        with self._reading() as connection:
+            found: Any = connection.execute(SQL["list_tenants"]).fetchall()
+        return [str(tenant) for (tenant,) in found]
+
+
+def _integrate(connection: apsw.Connection, tenant: str, most: int) -> Tree | None:
+    waiting: Any = connection.execute(SQL["take_pending"], (tenant, most)).fetchall()
+    if not waiting:
+        return None
+    size = _tree(connection, tenant).size
+    growth = grow(size, [row[3] for row in waiting], lambda level, number: _tile(connection, tenant, level, number))
+    leaves = [(tenant, size + place, run_id, seq, hash_) for place, (_, run_id, seq, hash_) in enumerate(waiting)]
+    execute_rows(connection, SQL["insert_leaves"], leaves)
+    for (level, number), hashes in growth.tiles.items():
+        connection.execute(SQL["put_tile"], (tenant, level, number, hashes))
+    connection.execute(SQL["put_tree"], (tenant, growth.size, growth.root))
+    connection.execute(SQL["drop_pending"], (tenant, waiting[-1][0]))
+    return Tree(growth.size, growth.root)
+
+
+def _tree(connection: apsw.Connection, tenant: str) -> Tree:
+    found: Any = connection.execute(SQL["tree"], (tenant,)).fetchone()
+    return Tree(0, EMPTY_ROOT) if found is None else Tree(int(found[0]), found[1])
+
+
+def _tile(connection: apsw.Connection, tenant: str, level: int, number: int) -> bytes:
+    found: Any = connection.execute(SQL["tile"], (tenant, level, number)).fetchone()
+    if found is None:
+        raise LookupError(f"there is no tile {number} of level {level}")
+    return bytes(found[0])
