@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ from tests.postgres import PostgresServer, fresh_database
 # A shell that starts us in the background has SIGINT ignored, and some tests interrupt themselves.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Ledgers make their keys on first use. These are not for the home of whoever runs the tests.
+_KEYS = tempfile.TemporaryDirectory(prefix="indelible-keys-")
+os.environ["INDELIBLE_KEYS"] = _KEYS.name
 
 # Examples that touch a disk or a database take as long as they take: slowness is the timeout's business.
 hypothesis.settings.register_profile("indelible", deadline=None, print_blob=True)

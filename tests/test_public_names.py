@@ -42,6 +42,7 @@ PUBLIC = {
 VERBS = {
     "open", "close", "address", "tenant", "in_run", "tool", "run", "begin", "commit", "heartbeat", "settle", "retry",
     "cancel", "approve", "deny", "reconcile", "get_effect", "find_by_key", "effects", "events",
+    "seal", "tree_head", "receipt", "continue_journal", "rotate_keys", "revoke_key",
 }  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -11,6 +13,9 @@ from indelible.core.calls import OptionWords, SideEffect, ToolCall
 from indelible.core.commands import Begun
 from indelible.core.effects import Actor, Claim, Effect, Outcome, Status
 from indelible.core.events import Event
+from indelible.core.forgetting import Erasure, Hold
+from indelible.core.notes import Note, TreeHead
+from indelible.core.receipts import Receipt
 from indelible.desk import Desk
 from indelible.engine import Handler
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost
@@ -88,6 +93,53 @@ class AsyncLedger(Desk):
                 seen.append(await self._found(effect.id))
         return seen
 
+    async def erase(
+        self,
+        *,
+        run_id: str | None = None,
+        seq: int | None = None,
+        fields: Sequence[str] | None = None,
+        subject: str | None = None,
+        by: Actor | str,
+        reason: str,
+        force: bool = False,
+        rewrite: bool | None = None,
+    ) -> Erasure:
+        """Erases payloads of a run, of one of its events, or of a person; the record still verifies and tells of it.
+
+        Effects that still need their payloads keep them, and the answer says which; when that is all there is, it
+        raises. `force` withdraws those effects of a subject that have not been entered. `rewrite` says whether the
+        store writes its files anew, so that no copy stays in their free space; writers wait meanwhile. Left away, a
+        SQLite file is rewritten and a PostgreSQL table is not.
+        """
+        return await asyncio.to_thread(self._erase, run_id, seq, fields, subject, by, reason, force, rewrite)
+
+    async def prune(
+        self,
+        before: datetime | timedelta,
+        *,
+        by: Actor | str,
+        reason: str = "retention",
+        dry_run: bool = False,
+        rewrite: bool | None = None,
+    ) -> Erasure:
+        """Erases the payloads of effects that ended before a moment or are older than an age."""
+        return await asyncio.to_thread(self._prune, before, by, reason, dry_run, rewrite)
+
+    async def hold(
+        self, *, run_id: str | None = None, subject: str | None = None, by: Actor | str, reason: str
+    ) -> Hold:
+        """Keeps payloads of a run or of a person from being erased, until the hold is lifted."""
+        return await asyncio.to_thread(self._hold, run_id, subject, by, reason)
+
+    async def lift_hold(self, hold_id: str, *, by: Actor | str, reason: str) -> Hold:
+        """Ends a hold."""
+        return await asyncio.to_thread(self._lift_hold, hold_id, by, reason)
+
+    async def holds(self) -> list[Hold]:
+        """Lists the holds that stand."""
+        return await asyncio.to_thread(self._holds)
+
     async def get_effect(self, effect_id: str) -> Effect | None:
         """Gives the effect with this id, or the only one whose id begins so."""
         return await asyncio.to_thread(self._get_effect, effect_id)
@@ -113,6 +165,33 @@ class AsyncLedger(Desk):
     async def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
         """Lists a run's events in their order; pass the last one's number as `after` for the next page."""
         return await asyncio.to_thread(self._events, run_id, after, limit)
+
+    async def seal(self) -> Note | None:
+        """Takes everything written so far into the journal and gives its signed head; None while there is nothing."""
+        return await asyncio.to_thread(self._seal)
+
+    async def tree_head(self) -> TreeHead | None:
+        """Gives the newest signed head of the journal, whoever signed it."""
+        return await asyncio.to_thread(self._tree_head)
+
+    async def receipt(self, event: Event) -> Receipt:
+        """Gives the proof that an event is in the journal: one file that verifies offline."""
+        return await asyncio.to_thread(self._receipt, event.run_id, event.seq)
+
+    async def continue_journal(self) -> TreeHead:
+        """Goes on from the database as it is although more was signed, and says so on the record; gives what is lost.
+
+        Only for a database that was set back, as by restoring an old backup, when no newer one can be had.
+        """
+        return await asyncio.to_thread(self._continue_journal)
+
+    async def rotate_keys(self) -> None:
+        """Puts a new key in the place of the one that signs, on the record of every tenant's journal."""
+        await asyncio.to_thread(self._engine.notary.rotate_keys)
+
+    async def revoke_key(self, name: str) -> None:
+        """Declares a retired key worthless beyond what is signed now, on the record of every tenant's journal."""
+        await asyncio.to_thread(self._engine.notary.revoke_key, name)
 
     async def _found(self, effect: str | Effect) -> Effect:
         return await asyncio.to_thread(self._find, effect)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, Unpack, get_args, overload
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from indelible.core import walk
 from indelible.core.calls import (
@@ -18,20 +19,33 @@ from indelible.core.calls import (
     SideEffect,
     ToolCall,
     check_name,
+    check_run_id,
     handling_of,
 )
 from indelible.core.canonical import encode
 from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen, Stamp
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.events import Event
+from indelible.core.forgetting import Erasure, Hold
 from indelible.core.identity import identify
+from indelible.core.journal import Signer
+from indelible.core.notes import Note, TreeHead, parse_head
 from indelible.core.ports import Clock, Filter
+from indelible.core.receipts import Receipt
+from indelible.core.redaction import Redactor, Rule, Screen, subject_mark, subject_of
 from indelible.core.walk import Prepared, Request, Walk
 from indelible.engine import Engine, Handler
 from indelible.errors import BadCall, UnknownEffect
+from indelible.journal.erasing import Eraser
+from indelible.journal.redaction_key import RedactionKey
+from indelible.journal.sealing import receipt_of
+from indelible.notary import Notary, OnUnsealed, signer_maker
 from indelible.running import _current_run
-from indelible.stores import open_store
+from indelible.stores import address_of, is_postgres, open_store
 from indelible.tool import Tool, ToolDecorator
+
+if TYPE_CHECKING:
+    from indelible.journal.witness import Witness
 
 AGENT = Actor("agent", "agent")
 MEBIBYTE = 1024 * 1024
@@ -55,8 +69,11 @@ class Desk:
         max_args_bytes: int | None = MEBIBYTE,
         max_result_bytes: int | None = 16 * MEBIBYTE,
         options: Options | None = None,
+        redaction_key: Callable[[], bytes] | None = None,
     ) -> None:
         self._engine = engine
+        self._redaction_key = redaction_key or RedactionKey(engine.store, None)
+        self._redactors: dict[tuple[Rule, ...], Redactor] = {}
         self._mint = engine.mint
         self._actor = actor
         self._max_args_bytes = max_args_bytes
@@ -77,23 +94,48 @@ class Desk:
         wakeups: bool = True,
         max_args_bytes: int | None = MEBIBYTE,
         max_result_bytes: int | None = 16 * MEBIBYTE,
+        seal: bool | None = None,
+        keys: str | Path | None = None,
+        signer: Signer | None = None,
+        witnesses: Sequence[Witness] = (),
+        sign_events: bool = False,
+        on_unsealed: OnUnsealed = "continue",
         **options: Unpack[OptionWords],
     ) -> Self:
         """Opens the ledger at an address: `sqlite:///file.db`, `:memory:` or `postgresql://…`.
 
         Without one, $INDELIBLE_URL names it, or else it is `.indelible/ledger.db` in the current folder. Options given
         here hold for every call that its tool or the call itself does not tell otherwise.
+
+        `seal` says whether this process seals the journal: by default a SQLite ledger does, with a key that is made on
+        first use in the folder `keys` ($INDELIBLE_KEYS, else ~/.indelible/keys), and a PostgreSQL one leaves it to
+        `indelible worker`. `sign_events` lets each event carry a signature of this process. When the journal cannot be
+        sealed, calls that await it `continue` with an alarm in the log, or are refused.
         """
         own = Options(**options)
         agent = Actor(actor, "agent") if isinstance(actor, str) else actor
         check_name("tenant", tenant)
+        _check_on_unsealed(on_unsealed)
+        store = open_store(url, clock=clock, wakeups=wakeups)
+        if seal is None:
+            seal = signer is not None or keys is not None or not is_postgres(address_of(url))
+        notary = Notary(
+            store,
+            tenant,
+            make_signer=signer_maker(store, tenant, keys, signer),
+            seal=seal,
+            witnesses=witnesses,
+            sign_events=sign_events,
+            on_unsealed=on_unsealed,
+        )
         return cls(
-            Engine(open_store(url, clock=clock, wakeups=wakeups)),
+            Engine(store, notary),
             tenant=tenant,
             actor=agent,
             max_args_bytes=max_args_bytes,
             max_result_bytes=max_result_bytes,
             options=own,
+            redaction_key=RedactionKey(store, None if keys is None else Path(keys)),
         )
 
     @property
@@ -104,7 +146,7 @@ class Desk:
     @contextmanager
     def in_run(self, run_id: str) -> Iterator[str]:
         """Makes tools called inside belong to this run."""
-        check_name("run_id", run_id)
+        check_run_id(run_id)
         token = _current_run.set(run_id)
         try:
             yield run_id
@@ -162,13 +204,50 @@ class Desk:
         return walk.run(self._prepare(call, words), self._mint)
 
     def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
+        handling = self._handling(call.tool, words)
+        if handling.redact or handling.subject is not None:
+            return self._prepare_screened(call, handling)
         return Prepared(
             call=call,
             identity=identify(call, self.tenant, max_bytes=self._max_args_bytes),
-            handling=self._handling(call.tool, words),
+            handling=handling,
             actor=self._actor,
             max_result_bytes=self._max_result_bytes,
         )
+
+    def _prepare_screened(self, call: ToolCall, handling: Handling) -> Prepared:
+        """Prepares a call of which not everything may be recorded, or that is about a person."""
+        args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes)
+        redactor = self._redactor(handling.redact)
+        screen = None if redactor is None else redactor.screen(args_json)
+        subject = None if handling.subject is None else subject_of(handling.subject, args_json, call.tool)
+        return Prepared(
+            call=call,
+            identity=identify(call, self.tenant, args_json=args_json if screen is None else screen.recorded_args),
+            handling=handling,
+            actor=self._actor,
+            max_result_bytes=self._max_result_bytes,
+            screen=screen,
+            subject_json=None if subject is None else self._subject_mark(subject),
+        )
+
+    def _redactor(self, rules: tuple[Rule, ...]) -> Redactor | None:
+        if not rules:
+            return None
+        redactor = self._redactors.get(rules)
+        if redactor is None:
+            redactor = Redactor(rules, self._redaction_key())
+            if len(self._redactors) < _MOST_REMEMBERED:
+                self._redactors[rules] = redactor
+        return redactor
+
+    def _screen_of(self, effect: Effect) -> Screen | None:
+        """Gives what stands between a person's words about an effect and the record; its own secrets are not known."""
+        redactor = self._redactor(self._handling(effect.tool, None).redact)
+        return None if redactor is None else redactor.screen(b"{}")
+
+    def _subject_mark(self, subject: str) -> bytes:
+        return subject_mark(self._redaction_key(), self.tenant, subject)
 
     def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
         """Gives how a call is treated: as it says itself, else as its tool says, else as the ledger says."""
@@ -190,20 +269,27 @@ class Desk:
 
     def _commit(self, claim: Claim, outcome: Outcome) -> Generator[Request, Any, Any]:
         if not isinstance(outcome, Succeeded | Failed):
-            raise BadCall(f"commit with Succeeded(value) or Failed(error), not {outcome!r}")
+            raise BadCall(f"commit with Succeeded(value) or Failed(error), not {type(outcome).__name__}")
         self._own(claim.effect)
+        value = None
+        screen = self._screen_of(claim.effect)
         if isinstance(outcome, Succeeded):
-            return (yield from walk.finish_with_value(claim, outcome.value, self._max_result_bytes, self._mint))
-        return (yield from walk._finish(claim, outcome, walk.outcome_json(outcome), self._mint))
+            value = yield from walk.finish_with_value(claim, outcome.value, self._max_result_bytes, self._mint, screen)
+        else:
+            yield from walk._finish(claim, outcome, walk.outcome_json(outcome, screen), self._mint)
+        words: OptionWords = {"side_effect": claim.effect.side_effect}
+        yield from walk.await_seal(claim.effect, self._handling(claim.effect.tool, words))
+        return value
 
     def _settle(
         self, effect: Effect, outcome: Outcome, by: Actor | str, evidence: str
     ) -> Generator[Request, Any, Effect]:
         if not isinstance(outcome, Succeeded | Failed):
-            raise BadCall(f"settle with Succeeded(value) or Failed(error), not {outcome!r}")
+            raise BadCall(f"settle with Succeeded(value) or Failed(error), not {type(outcome).__name__}")
         if not evidence:
             raise BadCall("settle needs evidence: say how you know, for example the provider's id of the charge")
-        return walk.settle(effect, outcome, self._mint, actor=_person(by), evidence=evidence)
+        screen = self._screen_of(effect)
+        return walk.settle(effect, outcome, self._mint, actor=_person(by), evidence=evidence, screen=screen)
 
     def _reopen(self, effect: Effect, by: Actor | str, reason: str) -> Generator[Request, Any, Effect]:
         def make(stamp: Stamp, why: bytes) -> Command:
@@ -228,8 +314,9 @@ class Desk:
     def _command(
         self, make: Callable[[Stamp, bytes], Command], effect: Effect, by: Actor | str, reason: str
     ) -> Generator[Request, Any, Effect]:
-        command = make(self._mint.stamp(_person(by)), encode(reason, root="reason"))
-        return walk.carry_out(command, effect)
+        screen = self._screen_of(effect)
+        why = encode(reason if screen is None else screen.text(reason), root="reason")
+        return walk.carry_out(make(self._mint.stamp(_person(by)), why), effect)
 
     def _reconcile_one(self, effect: Effect) -> Generator[Request, Any, Effect]:
         """Calls an abandoned effect in doubt, then asks its tool's probe, if this ledger knows one."""
@@ -239,7 +326,82 @@ class Desk:
         reconcile = (self._options if tool is None else tool.options.over(self._options)).reconcile
         if effect.status != "in_doubt" or reconcile is None:
             return effect
-        return (yield from walk.probe(effect, reconcile, self._mint))
+        return (yield from walk.probe(effect, reconcile, self._mint, self._screen_of(effect)))
+
+    # Forgetting
+
+    def _eraser(self, rewrite: bool | None = None) -> Eraser:
+        redactor = self._redactor(tuple(self._options.redact or ()))
+        say = str if redactor is None else redactor.text
+        return Eraser(self._engine.store, self.tenant, self._engine.write_alone, self._mint, say, rewrite)
+
+    def _erase(
+        self,
+        run_id: str | None,
+        seq: int | None,
+        fields: Sequence[str] | None,
+        subject: str | None,
+        by: Actor | str,
+        reason: str,
+        force: bool,
+        rewrite: bool | None,
+    ) -> Erasure:
+        if (run_id is None) == (subject is None):
+            raise BadCall("erase by run_id=… or by subject=…, one of the two")
+        _check_reason(reason)
+        if subject is not None:
+            if seq is not None or fields is not None:
+                raise BadCall("a subject is erased as a whole; seq and fields go with run_id")
+            mark = self._subject_mark(subject)
+            return self._eraser(rewrite).erase_subject(mark, by=_person(by), reason=reason, force=force)
+        if force:
+            raise BadCall("force goes with subject=…: it withdraws what waits; for a run, cancel its effects first")
+        if isinstance(fields, str):
+            raise BadCall("fields is a list of names, for example fields=['args']")
+        assert run_id is not None
+        return self._eraser(rewrite).erase_run(run_id, seq=seq, fields=fields, by=_person(by), reason=reason)
+
+    def _prune(
+        self, before: datetime | timedelta, by: Actor | str, reason: str, dry_run: bool, rewrite: bool | None
+    ) -> Erasure:
+        _check_reason(reason)
+        stamp = self._mint.stamp(_person(by))
+        if isinstance(before, timedelta):
+            before = stamp.at - before
+        if before.tzinfo is None or before > stamp.at:
+            raise BadCall(f"before={before}: give an aware moment in the past, or an age such as timedelta(days=90)")
+        return self._eraser(rewrite).prune(before, by=stamp.actor, reason=reason, is_rehearsal=dry_run)
+
+    def _hold(self, run_id: str | None, subject: str | None, by: Actor | str, reason: str) -> Hold:
+        if (run_id is None) == (subject is None):
+            raise BadCall("hold run_id=… or subject=…, one of the two")
+        if run_id is not None:
+            check_run_id(run_id)
+        _check_reason(reason)
+        mark = None if subject is None else self._subject_mark(subject)
+        return self._eraser().place_hold(run_id, mark, by=_person(by), reason=reason)
+
+    def _holds(self) -> list[Hold]:
+        return self._eraser().holds()
+
+    def _lift_hold(self, hold_id: str, by: Actor | str, reason: str) -> Hold:
+        _check_reason(reason)
+        return self._eraser().lift_hold(hold_id, by=_person(by), reason=reason)
+
+    # The journal
+
+    def _seal(self) -> Note | None:
+        return self._engine.notary.sealer().seal()
+
+    def _tree_head(self) -> TreeHead | None:
+        note = self._engine.notary.newest_head()
+        return None if note is None else parse_head(note.text)
+
+    def _continue_journal(self) -> TreeHead:
+        return self._engine.notary.sealer().resume_after_loss()
+
+    def _receipt(self, run_id: str, seq: int) -> Receipt:
+        return receipt_of(self._engine.store, self.tenant, run_id, seq)
 
     # Reading
 
@@ -294,6 +456,11 @@ class Desk:
         return Filter(status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit)
 
 
+def _check_on_unsealed(choice: str) -> None:
+    if choice not in get_args(OnUnsealed):
+        raise BadCall(f"on_unsealed={choice!r}: choose one of {', '.join(get_args(OnUnsealed))}")
+
+
 def check_limit(limit: int) -> None:
     """Raises `BadCall` unless a page of so many makes sense."""
     if limit < 1:
@@ -303,6 +470,11 @@ def check_limit(limit: int) -> None:
 def is_key(name: str) -> bool:
     """Does this text have the form of a key?"""
     return len(name) == _KEY_DIGITS and all(digit in "0123456789abcdef" for digit in name)
+
+
+def _check_reason(reason: str) -> None:
+    if not reason:
+        raise BadCall("say why: the reason goes on the record, for example reason='request of 3 May'")
 
 
 def _person(by: Actor | str) -> Actor:

@@ -14,14 +14,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from indelible.core.calls import Handling
-from indelible.core.canonical import encode
 from indelible.core.commands import Answer, Claimed, Command, Finish, Moved, Open, Relinquish
 from indelible.core.effects import SYSTEM, Claim, Effect
 from indelible.core.ports import Store
+from indelible.core.redaction import Screen
 from indelible.core.walk import (
     AwaitChange,
     Awaited,
+    AwaitSeal,
+    CheckSealing,
     Invoke,
+    Mint,
     Pause,
     Probe,
     Raised,
@@ -30,10 +33,11 @@ from indelible.core.walk import (
     Submit,
     Walk,
     error_json,
+    result_json,
 )
 from indelible.errors import BadCall, IndelibleError, LeaseLost
 from indelible.heartbeats import Heartbeats
-from indelible.mint import SystemMint
+from indelible.notary import Notary
 from indelible.running import RunningEffect, _current, in_own_thread, set_unless_done, tell_loop
 from indelible.waiting import Waiting
 from indelible.writer import Writer
@@ -44,17 +48,19 @@ Handler = Callable[[RunningEffect], Any]
 class Engine:
     """Carries out walks on one store, for blocking and for asynchronous callers."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, notary: Notary) -> None:
         self.store = store
-        self.mint = SystemMint()
+        self.notary = notary
+        self.mint = notary.mint
         self.waiting = Waiting(store)
-        self.writer = Writer(store, self.waiting.publish)
+        self.writer = Writer(store, self.waiting.publish, before=notary.before_write, after=notary.after_write)
         self.heartbeats = Heartbeats(store.heartbeat)
 
     def close(self) -> None:
         """Finishes what is under way and gives everything back."""
         self.heartbeats.close()
         self.writer.close()
+        self.notary.close()
         self.waiting.close()
         self.store.close()
 
@@ -85,8 +91,8 @@ class Engine:
                     return self.writer.do(command, known, self._return_claim)
                 self._publish_settled(answer)
                 return answer
-            case Invoke(claim, handling):
-                return self._invoke(claim, handling, errand)
+            case Invoke(claim, handling, screen):
+                return self._invoke(claim, handling, errand, screen)
             case AwaitChange(effect, most):
                 since = time.monotonic()
                 return _awaited(self.waiting.wait(effect, most), most, since)
@@ -95,12 +101,18 @@ class Engine:
                 return None
             case Probe(effect, reconcile):
                 return _report(lambda: _finish_coroutine(reconcile(effect)))
+            case CheckSealing():
+                return self.notary.check()
+            case AwaitSeal(effect, wherever):
+                return self.notary.await_seal(effect, wherever=wherever)
 
-    def _invoke(self, claim: Claim, handling: Handling, errand: _Errand) -> Returned | Raised:
+    def _invoke(
+        self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None
+    ) -> Returned | Raised:
         lease = handling.lease
         if not self._is_still_ours(claim, lease):
             return _lost_before_entry(claim)
-        running = errand.enter(claim, self.store)
+        running = errand.enter(claim, self.store, screen)
         with self._keeping(claim, lease):
             if handling.timeout is None:
                 report = _report(lambda: _entered(running, errand.handler))
@@ -142,7 +154,7 @@ class Engine:
             error = TimeoutError(f"{claim.effect.tool} did not return within {timeout}")
         except BaseException as interrupt:
             error = interrupt
-        future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result()))
+        future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result(), running.screen))
         return Raised(error, is_interruption=True)
 
     # Asynchronous
@@ -168,8 +180,8 @@ class Engine:
         match request:
             case Submit(command, known):
                 return await self._submit(command, known, errand)
-            case Invoke(claim, handling):
-                return await self._invoke_async(claim, handling, errand)
+            case Invoke(claim, handling, screen):
+                return await self._invoke_async(claim, handling, errand, screen)
             case AwaitChange(effect, most):
                 since = time.monotonic()
                 return _awaited(await self._wait_async(effect, most), most, since)
@@ -177,6 +189,10 @@ class Engine:
                 return await asyncio.sleep(duration.total_seconds())
             case Probe(effect, reconcile):
                 return await _report_async(_in_own_time(reconcile, effect))
+            case CheckSealing():
+                return self.notary.check()
+            case AwaitSeal(effect, wherever):
+                return await in_own_thread(lambda: self.notary.await_seal(effect, wherever=wherever))
 
     async def _submit(self, command: Command, known: Effect | None, errand: _Errand) -> Answer:
         if errand.holds_transaction:
@@ -221,11 +237,13 @@ class Engine:
         finally:
             self.waiting.discard(effect, waker)
 
-    async def _invoke_async(self, claim: Claim, handling: Handling, errand: _Errand) -> Returned | Raised:
+    async def _invoke_async(
+        self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None
+    ) -> Returned | Raised:
         lease, most = handling.lease, handling.timeout
         if not self._is_still_ours(claim, lease):
             return _lost_before_entry(claim)
-        running = errand.enter(claim, self.store)
+        running = errand.enter(claim, self.store, screen)
         with self._keeping(claim, lease):
             token = _current.set(running)
             try:
@@ -246,7 +264,7 @@ class Engine:
             report = await in_own_thread(lambda: _fulfil(future, lambda: handler(running)))
         except asyncio.CancelledError:
             # The thread cannot be stopped. What it reports, or has just reported, is kept.
-            future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result()))
+            future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result(), running.screen))
             raise
         if isinstance(report, Raised):
             raise report.error
@@ -254,7 +272,12 @@ class Engine:
 
     # Both
 
-    def keep_late(self, claim: Claim, report: Returned | Raised) -> None:
+    def write_alone(self, command: Command) -> Answer:
+        """Writes a command that belongs to no walk; blocks until it is durable."""
+        _refuse_inside_transaction(self.store)
+        return self.writer.do(command)
+
+    def keep_late(self, claim: Claim, report: Returned | Raised, screen: Screen | None = None) -> None:
         """Keeps, as an event, what a handler reported after nobody waited for it any more."""
         stamp = self.mint.stamp(SYSTEM)
         reason = b'"its caller stopped waiting"'
@@ -263,20 +286,22 @@ class Engine:
             doubt = Relinquish(claim=claim, stamp=self.mint.stamp(SYSTEM), status="in_doubt", detail_json=reason)
             self.writer.do(doubt, claim.effect)
             if isinstance(report, Returned):
-                detail = encode(report.value, root="result")
+                detail = result_json(report.value, screen)
                 command = Finish(claim=claim, stamp=stamp, status="succeeded", detail_json=detail)
             else:
-                detail = error_json(report.error)
+                detail = error_json(report.error, screen)
                 command = Finish(claim=claim, stamp=stamp, status="failed", detail_json=detail)
             self.writer.do(command)
         except IndelibleError:
             return  # in doubt it is already; there is nobody left to tell
 
-    def _keep_late_aside(self, claim: Claim, report: Returned | Raised) -> None:
+    def _keep_late_aside(self, claim: Claim, report: Returned | Raised, screen: Screen | None) -> None:
         """Does so in a thread of its own, for whoever finds out may be a loop."""
-        threading.Thread(target=self.keep_late, args=(claim, report), name="indelible-late", daemon=True).start()
+        arguments = (claim, report, screen)
+        threading.Thread(target=self.keep_late, args=arguments, name="indelible-late", daemon=True).start()
 
     def _publish_settled(self, answer: Answer) -> None:
+        self.notary.after_write()
         if isinstance(answer, Moved):
             self.waiting.publish([answer.effect])
 
@@ -295,8 +320,9 @@ class _Errand:
         assert self._handler is not None, "only walks that were given a handler invoke one"
         return self._handler
 
-    def enter(self, claim: Claim, store: Store) -> RunningEffect:
-        self._running = RunningEffect(claim, store, is_async=_is_coroutine_function(self.handler))
+    def enter(self, claim: Claim, store: Store, screen: Screen | None) -> RunningEffect:
+        is_async = _is_coroutine_function(self.handler)
+        self._running = RunningEffect(claim, store, is_async=is_async, screen=screen)
         return self._running
 
     @property
@@ -338,7 +364,7 @@ def _value_or_raise(end: Any) -> Any:
     return end
 
 
-def _nothing_entered(claim: Claim, mint: SystemMint) -> Relinquish:
+def _nothing_entered(claim: Claim, mint: Mint) -> Relinquish:
     reason = b'"the caller went before its handler was entered"'
     return Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status="ready", detail_json=reason)
 

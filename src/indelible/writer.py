@@ -63,9 +63,19 @@ class Slot:
 class Writer:
     """Takes commands from any thread or task, writes them in batches, and answers after the commit."""
 
-    def __init__(self, store: Store, publish: Callable[[Sequence[Effect]], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        publish: Callable[[Sequence[Effect]], None],
+        *,
+        before: Callable[[str], None],
+        after: Callable[[], None],
+    ) -> None:
+        """Publishes effects that ended; calls `before` with the tenant of a batch, and `after` one is durable."""
         self._store = store
         self._publish = publish
+        self._before = before
+        self._after = after
         self._start()
         after_fork(self._start)
 
@@ -191,8 +201,10 @@ class Writer:
 
     def _answer(self, slots: list[Slot]) -> None:
         commands = [slot.command for slot in slots]
+        tenant = commands[0].ref.tenant
         try:
-            answers = self._store.apply(commands[0].ref.tenant, commands, [slot.known for slot in slots])
+            self._before(tenant)
+            answers = self._store.apply(tenant, commands, [slot.known for slot in slots])
         except StoreError as error:
             for slot in slots:
                 slot.error = error if len(slots) == 1 else _copy_of(error)
@@ -208,6 +220,7 @@ class Writer:
             slot.answer = answer
             if slot.if_unwanted is not None:
                 slot.if_unwanted(answer)
+        self._after()
         ended = [
             answer.effect
             for command, answer in zip(commands, answers, strict=True)

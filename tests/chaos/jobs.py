@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tests.chaos import disk_faults, kill_points, outages, power_loss, races, wire_faults, zombies
+from tests.chaos import disk_faults, journal_kills, kill_points, outages, power_loss, races, wire_faults, zombies
 from tests.chaos.benches import memory_disk, open_bench
 from tests.chaos.report import Job, Order, Report
 
@@ -22,6 +22,7 @@ JOBS: dict[str, Job] = {
         zombies.JOB,
         races.JOB,
         outages.JOB,
+        journal_kills.JOB,
     )
 }
 # A planted bug is found within so many points, or the job has no teeth.

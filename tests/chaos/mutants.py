@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +15,17 @@ from indelible.core import batch, events, steps
 from indelible.core.commands import Answer, Command, Finish, InFlight, Late
 from indelible.core.events import Head, event_hash
 from indelible.core.identity import Ref, identify
+from indelible.core.journal import Tree
 from indelible.core.steps import Step, next_step
 from indelible.errors import IndelibleError, ResultNotRecorded, StoreError, StoreUnavailable
+from indelible.journal import signer
+from indelible.journal.sealing import Sealer
 from indelible.stores.postgres.connections import Session
+from indelible.stores.postgres.journal import PostgresJournal
 from indelible.stores.postgres.trouble import Patience
 from indelible.stores.sqlite import connections
 from indelible.stores.sqlite import store as sqlite_store
+from indelible.stores.sqlite.journal import SqliteJournal
 from indelible.writer import Writer
 from tests.chaos.oracle import Kind
 
@@ -215,6 +222,31 @@ class Mutant:
     proof: frozenset[Kind]
 
 
+def cursor_skips() -> None:
+    """The journal takes events in by a cursor, which passes over one that is committed late; here, over every 50th."""
+    for journal in (SqliteJournal, PostgresJournal):
+        _replace(journal, "entries", _skipping(journal.entries))
+
+
+def _skipping(entries: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    def broken(self: Any, tenant: str, start: int, count: int) -> list[Any]:
+        return [entry for entry in entries(self, tenant, start, count) if entry.index % 50 != 49]
+
+    return broken
+
+
+def forgetful_signer() -> None:
+    """The signer remembers nothing, and now and then the database it signs is not the one of before."""
+    sign = Sealer._sign
+
+    def broken(self: Sealer, tree: Tree) -> Any:
+        is_other = random.randrange(5) == 0
+        return sign(self, Tree(tree.size, sha256(tree.root).digest()) if is_other else tree)
+
+    _replace(signer, "check_growth", lambda last, head, prove: None)
+    _replace(Sealer, "_sign", broken)
+
+
 MUTANTS: dict[str, Mutant] = {
     "effect-before-claim": Mutant(effect_before_claim, frozenset({"duplicate effect", "effect without claim"})),
     "ack-before-settle": Mutant(ack_before_settle, frozenset({"lost ack"})),
@@ -226,5 +258,7 @@ MUTANTS: dict[str, Mutant] = {
     "fail-open": Mutant(fail_open, frozenset({"handler entered without claim", "effect without claim"})),
     "sync-normal": Mutant(sync_normal, frozenset({"effect without claim", "lost ack"})),
     "check-then-act": Mutant(check_then_act, frozenset({"duplicate effect"})),
+    "cursor-skips": Mutant(cursor_skips, frozenset({"lost ack"})),
+    "forgetful-signer": Mutant(forgetful_signer, frozenset({"broken chain"})),
     "stale-head": Mutant(stale_head, frozenset({"broken chain", "head differs"})),
 }

@@ -20,7 +20,7 @@ from multiprocessing.context import ForkServerContext
 from types import TracebackType
 from typing import Any
 
-PATIENCE = 60.0
+PATIENCE = 240.0  # a slow machine is no violation, a hang is
 _PR_SET_PTRACER = 0x59616D61
 _ANYBODY = ctypes.c_ulong(-1)
 
@@ -98,6 +98,11 @@ class Child:
         self._process.close()
         self.line.close()
         return code
+
+    @property
+    def is_over(self) -> bool:
+        """Has it ended?"""
+        return not self._process.is_alive()
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal."""

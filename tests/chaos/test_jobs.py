@@ -19,6 +19,7 @@ POINTS = {
     "zombies": 40,
     "races": 1000,
     "outages": 36,
+    "journal-kills": 6000,
 }
 NEED_STRACE = {"kill-syscalls", "power-loss"}
 SEED = int(os.environ.get("CHAOS_SEED", "1"))

@@ -50,7 +50,7 @@ def test_many_callers_of_many_calls_each_get_their_own_result(ledger: Driver) ->
 
 
 def test_commands_that_come_while_one_is_written_share_a_transaction(place: dict[str, Any]) -> None:
-    with Ledger.open(**place) as ledger:
+    with Ledger.open(**place, seal=False) as ledger:
         store: Any = ledger._engine.store
         apply = store.apply
         sizes: list[int] = []
@@ -270,7 +270,7 @@ def test_an_interrupt_while_waiting_leaves_nobody_behind(place: dict[str, Any]) 
 
 def test_one_caller_whose_store_fails_does_not_take_the_others_with_it(place: dict[str, Any]) -> None:
     """A command that cannot be written at all is answered alone; those in its batch are written."""
-    with Ledger.open(**place) as ledger:
+    with Ledger.open(**place, seal=False) as ledger:
         store: Any = ledger._engine.store
         apply = store.apply
         is_held, may_go_on = threading.Event(), threading.Event()

@@ -88,7 +88,7 @@ def _row(event: Event) -> tuple[str, ...]:
         content: dict[str, Any] = event.read()
         actor = f"{content['actor']['id']} ({content['actor']['kind']})"
         time = timestamp(datetime.fromisoformat(content["at"]))
-        rest = (str(content["attempt"]), str(content["status"]), actor)
+        rest = (str(content.get("attempt", "")), str(content.get("status", "")), actor)
     except (ValueError, KeyError, TypeError, AssertionError):
         time, rest = "unreadable", ("?", "?", "?")
     return (str(event.seq), time, event.type, event.effect_id or "", *rest, event.hash[:12])

@@ -14,12 +14,22 @@ from indelible import __version__
 from indelible.cli.opening import about_ledger
 from indelible.cli.show import escape_unseen
 
-EFFECTS, EVENTS = "indelible.cli.effects", "indelible.cli.events"
+EFFECTS, EVENTS, ERASE = "indelible.cli.effects", "indelible.cli.events", "indelible.cli.erase"
 # Each command's module is imported when the command is asked for.
 COMMANDS = {
     "demo": ("indelible.cli.commands", "demo"),
     "effects": (EFFECTS, "effects"),
     "events": (EVENTS, "events"),
+    "journal": ("indelible.cli.journal", "journal"),
+    "worker": ("indelible.cli.worker", "worker"),
+    "witness": ("indelible.cli.witness", "witness"),
+    "verify": ("indelible.cli.verify", "verify"),
+    "keys": ("indelible.cli.keys", "keys"),
+    "export": ("indelible.cli.export", "export"),
+    "receipt": ("indelible.cli.export", "receipt"),
+    "erase": (ERASE, "erase"),
+    "prune": (ERASE, "prune"),
+    "hold": (ERASE, "hold"),
     "doctor": ("indelible.cli.doctor", "doctor"),
     "migrate": ("indelible.cli.commands", "migrate"),
     "version": ("indelible.cli.commands", "version"),

@@ -1,0 +1,153 @@
+"""`indelible journal`: the tree over all events, its signed head, and what to do when it cannot be sealed."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import click
+
+from indelible.cli.behind import store_behind
+from indelible.cli.effects import InOrder
+from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.show import count, fields, say_json, visible
+from indelible.core.merkle import consistency_proof
+from indelible.core.notes import Note, parse_head, parse_note
+from indelible.core.tiles import node_reader
+from indelible.errors import BadCall
+
+
+@click.group(cls=InOrder, no_args_is_help=False)
+def journal() -> None:
+    """See the journal's signed head, and seal it."""
+
+
+@journal.command()
+@about_ledger
+def status() -> None:
+    """Tell how far the journal is sealed and what waits."""
+    place = where()
+    with open_existing(place) as ledger:
+        store = store_behind(ledger)
+        tree, waiting = store.journal.tree(place.tenant), store.journal.waiting(place.tenant)
+        heads = store.journal.heads(place.tenant, 1)
+    signed = parse_head(parse_note(heads[0]).text) if heads else None
+    unsigned = tree.size - (signed.size if signed else 0)
+    if place.is_json:
+        signed_size = signed.size if signed else 0
+        say_json({"entries": tree.size, "signed": signed_size, "waiting": waiting, "head": _first(heads)})
+        return
+    shown = None if signed is None else f"{count(signed.size, 'event')} of {signed.origin}, root {_base64(signed.root)}"
+    fields(
+        [
+            ("signed", shown or "nothing yet"),
+            ("in the tree, not signed", count(unsigned, "event") if unsigned else None),
+            ("not in the tree yet", count(waiting, "event") if waiting else None),
+        ]
+    )
+    if waiting or unsigned:
+        print(f"Seal it now with: {place.command('journal seal')}; or keep it sealed with: {place.command('worker')}")
+
+
+@journal.command()
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it to this file.")
+@about_ledger
+def head(out: Path | None) -> None:
+    """Print the newest signed head, to keep somewhere else.
+
+    Whoever keeps one can tell later that nothing before it was changed or cut off: indelible verify --after FILE.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        heads = store_behind(ledger).journal.heads(place.tenant, 1)
+    if not heads:
+        raise BadCall(f"nothing is signed yet; run: {place.command('journal seal')}")
+    if out is not None:
+        out.write_text(heads[0], encoding="utf-8")
+    elif place.is_json:
+        say_json(_head_json(parse_note(heads[0])))
+    else:
+        click.echo(heads[0], nl=False)
+
+
+@journal.command()
+@about_ledger
+def seal() -> None:
+    """Take everything that waits into the journal and sign its head."""
+    place = where()
+    with open_existing(place) as ledger:
+        note = ledger.seal()
+    if place.is_json:
+        say_json({"head": None if note is None else _head_json(note)})
+    elif note is None:
+        print("There are no events yet, so there is nothing to seal.")
+    else:
+        signed = parse_head(note.text)
+        print(f"{signed.origin}: {count(signed.size, 'event')} under a signed head, root {_base64(signed.root)}")
+
+
+@journal.command()
+@click.argument("old", type=click.IntRange(min=0))
+@click.argument("new", type=click.IntRange(min=0), required=False)
+@about_ledger
+def consistency(old: int, new: int | None) -> None:
+    """Print the proof that the journal of NEW events begins with that of OLD events.
+
+    Without NEW it is the journal under the newest signed head.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        kept = store_behind(ledger).journal
+        size = kept.tree(place.tenant).size if new is None else new
+        if not old <= size <= kept.tree(place.tenant).size:
+            raise BadCall(f"the journal has {count(kept.tree(place.tenant).size, 'event')}; name two sizes up to that")
+        read = node_reader(lambda level, number: kept.tile(place.tenant, level, number))
+        proof = [_base64(one) for one in consistency_proof(old, size, read)]
+    if place.is_json:
+        say_json({"old": old, "new": size, "proof": proof})
+    else:
+        click.echo("\n".join(proof))
+
+
+@journal.command(name="continue")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@about_ledger
+def continue_(yes: bool) -> None:
+    """Go on after the database was set back, and say so on the record.
+
+    Only when a newer backup cannot be had: what was signed after this one is lost, and heads that others keep will not
+    fit any more. The journal tells what was lost, signed.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        if not yes:
+            click.confirm("What was signed and is not in this database will be declared lost. Go on?", abort=True)
+        lost = ledger.continue_journal()
+        now = ledger.tree_head()
+    assert now is not None
+    if place.is_json:
+        say_json({"lost": {"size": lost.size, "root": _base64(lost.root)}, "size": now.size})
+        return
+    print(f"Declared lost: the journal of {count(lost.size, 'event')} with root {_base64(lost.root)}.")
+    print(f"It goes on with {count(now.size, 'event')}; the last of them says so. Tell your auditors and witnesses.")
+
+
+def _head_json(note: Note) -> dict[str, Any]:
+    signed = parse_head(note.text)
+    signers = [{"name": visible(one.name), "key_id": one.key_id.hex()} for one in note.signatures]
+    return {
+        "origin": signed.origin,
+        "size": signed.size,
+        "root": _base64(signed.root),
+        "signatures": signers,
+        "note": str(note),
+    }
+
+
+def _first(heads: list[str]) -> dict[str, Any] | None:
+    return _head_json(parse_note(heads[0])) if heads else None
+
+
+def _base64(content: bytes) -> str:
+    return b64encode(content).decode()

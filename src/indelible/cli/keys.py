@@ -1,0 +1,160 @@
+"""`indelible keys`: the keys that sign this ledger's journals."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from indelible import Ledger
+from indelible.cli.behind import store_behind
+from indelible.cli.effects import InOrder
+from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.show import age, say_json, table, visible
+from indelible.core.events import instant
+from indelible.core.notes import log_name
+from indelible.journal.keys import KeyRing, RingKey
+
+
+@click.group(cls=InOrder, no_args_is_help=False)
+def keys() -> None:
+    """Look after the keys that sign the journal.
+
+    They are files in $INDELIBLE_KEYS, else in ~/.indelible/keys, which nobody else may read. A passphrase for them is
+    taken from $INDELIBLE_KEY_PASSPHRASE. An ID is a key's id, the beginning of it if that is unique, or its public key.
+    """
+
+
+def ring_of(ledger: Ledger) -> KeyRing:
+    """Opens the keys of a ledger; makes none."""
+    return KeyRing.open(store_behind(ledger).ledger_name)
+
+
+def _origin(ring: KeyRing, place: Where) -> str:
+    return log_name(ring.ledger_name, place.tenant)
+
+
+def _as_json(key: RingKey, ring: KeyRing, place: Where) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "status": key.status,
+        "created": None if key.created is None else instant(key.created),
+        "file": str(key.path),
+        "public": ring.export_public(_origin(ring, place), key.id),
+    }
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    log = logging.getLogger("indelible.journal")
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = False
+
+
+@keys.command(name="list")
+@about_ledger
+def list_keys() -> None:
+    """List the keys, and which of them signs."""
+    place = where()
+    with open_existing(place) as ledger:
+        ring = ring_of(ledger)
+    found = ring.all_keys()
+    if place.is_json:
+        listed = [_as_json(key, ring, place) for key in found]
+        say_json({"folder": str(ring.folder), "tenant": place.tenant, "keys": listed})
+        return
+    now = datetime.now(UTC)
+    if found:
+        rows = [(k.id, k.status, "unknown" if k.created is None else age(k.created, now), k.path.name) for k in found]
+        table(("id", "status", "age", "file"), rows)
+        print(f"\nIn {visible(str(ring.folder))}.")
+    else:
+        print(f"No keys yet in {visible(str(ring.folder))}.")
+        print(f"The first is made when the journal is first signed, or by: {place.command('keys create')}")
+    if any(key.status == "next" for key in found):
+        print(f"A rotation is under way: both keys sign. Finish it with: {place.command('keys rotate')}")
+
+
+@keys.command()
+@about_ledger
+def create() -> None:
+    """Make the first key, if there is none yet."""
+    place = where()
+    with open_existing(place) as ledger:
+        ring = ring_of(ledger)
+    is_new = ring.current() is None
+    with _unlogged():  # what the log would tell is printed below
+        key = ring.create(place.tenant)
+    if place.is_json:
+        say_json({"is_new": is_new, "key": _as_json(key, ring, place)})
+        return
+    print(f"{key.id}: {'made' if is_new else 'is there already'}, {visible(str(key.path))}")
+    print(f"Back it up. Give auditors: {ring.export_public(_origin(ring, place))}")
+
+
+@keys.command(name="export-public")
+@click.argument("key_id", metavar="[ID]", required=False)
+@about_ledger
+def export_public(key_id: str | None) -> None:
+    """Print the public key that auditors pin, and nothing else.
+
+    Without an ID it is the key that signs. Each tenant's journal has a line of its own, made from the same key.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        ring = ring_of(ledger)
+    vkey = ring.export_public(_origin(ring, place), key_id)
+    if place.is_json:
+        say_json({"tenant": place.tenant, "public": vkey})
+    else:
+        print(vkey)
+
+
+@keys.command()
+@about_ledger
+def rotate() -> None:
+    """Put a new key in the old one's place, on the record.
+
+    Old and new key sign the change in every tenant's journal. A rotation that was interrupted is finished.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        ring = ring_of(ledger)
+        origin = _origin(ring, place)
+        old = ring.export_public(origin)
+        ledger.rotate_keys()
+        new = ring.export_public(origin)
+    if place.is_json:
+        say_json({"tenant": place.tenant, "old": old, "new": new})
+        return
+    print(f"Signs from now on: {new}")
+    print(f"Signed until now:  {old}")
+    print("The change is in the journal, signed by both: who pinned the old key can follow it. Back the new key up.")
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID")
+@about_ledger
+def revoke(key_id: str) -> None:
+    """Declare a retired key worthless, on the record.
+
+    Do this when it may be in wrong hands: what it signs from now on counts for nothing. The key that signs has to be
+    rotated first.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        ring = ring_of(ledger)
+        name = ring.revocable(key_id).id
+        ledger.revoke_key(name)
+    key = ring.find(name)
+    if place.is_json:
+        say_json({"tenant": place.tenant, "key": _as_json(key, ring, place)})
+        return
+    print(f"{key.id} is {key.status}, on the record of the journal. Tell those who pinned it.")

@@ -1,0 +1,204 @@
+"""Seals a journal: takes waiting events into the tree, and has its head signed.
+
+Integrating is a transaction of the store that anybody may make. Signing follows it, in whichever process holds the
+key. Killed between any two steps, the next seal goes on where this one stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from indelible.core.commands import Record, Stamp
+from indelible.core.events import Event, facts_json
+from indelible.core.journal import JOURNAL_RUN, JournalStore, Signer, Tree, check_growth
+from indelible.core.merkle import consistency_proof, inclusion_proof
+from indelible.core.notes import Note, TreeHead, log_name, parse_head, parse_note
+from indelible.core.ports import Store
+from indelible.core.receipts import Receipt
+from indelible.core.tiles import node_reader
+from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
+
+_PAGE = 1000
+
+Cosign = Callable[[Note, Callable[[int], Sequence[bytes]], Callable[[Note], None]], None]
+"""Has witnesses cosign a head, soon: given the note, proofs from older sizes, and how to keep what they signed."""
+
+
+class Sealer:
+    """Seals one tenant's journal on demand; safe to use from many processes at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        tenant: str,
+        signer: Signer,
+        stamp: Callable[[], Stamp],
+        *,
+        cosign: Cosign | None = None,
+    ) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._signer = signer
+        self._stamp = stamp
+        self._cosign = cosign
+        self.origin = log_name(store.ledger_name, tenant)
+
+    @property
+    def _journal(self) -> JournalStore:
+        return self._store.journal
+
+    def seal(self) -> Note | None:
+        """Takes everything that waits into the tree and gives its signed head; None while there are no events."""
+        self._introduce_key()
+        self.integrate()
+        while True:
+            tree = self._journal.tree(self._tenant)
+            if tree.size == 0:
+                return None
+            known = self._known_head(tree)
+            if known is not None:
+                return known
+            try:
+                return self._sign(tree)
+            except SignerRefused:
+                # Another process may have taken in more and had that signed while we looked.
+                if self._journal.tree(self._tenant).size == tree.size:
+                    raise
+
+    def has_news(self) -> bool:
+        """Is there anything that no signed head covers yet?"""
+        return self._journal.waiting(self._tenant) > 0 or self._journal.tree(self._tenant).size > self.size()
+
+    def size(self) -> int:
+        """Gives the size of the newest signed head."""
+        kept = self._kept()
+        return 0 if kept is None else parse_head(kept.text).size
+
+    def integrate(self) -> None:
+        """Takes into the tree what waits now. What comes in meanwhile is left to the next seal: it may never end."""
+        waiting = self._journal.waiting(self._tenant)  # first: what is taken in between these two is then counted twice
+        goal = self._journal.tree(self._tenant).size + waiting
+        while waiting:
+            tree = self._journal.integrate(self._tenant, self._journal.most_at_once)
+            if tree is None or tree.size >= goal:
+                return
+
+    def record(self, event_type: str, facts: Mapping[str, Any]) -> int:
+        """Tells something about the journal in the journal, and gives the event's number in its run."""
+        command = Record(
+            tenant=self._tenant,
+            run_id=JOURNAL_RUN,
+            stamp=self._stamp(),
+            event_type=event_type,
+            facts=facts_json(facts),
+        )
+        (answer,) = self._store.apply(self._tenant, [command], [None])
+        seq: int = answer.seq  # type: ignore[union-attr]
+        return seq
+
+    def record_once(self, event_type: str, facts: Mapping[str, Any]) -> None:
+        """Tells it unless an event of the journal's own run has said exactly this before."""
+        if not any(event.type == event_type and event.read()["facts"] == facts for event in self.own_events()):
+            self.record(event_type, facts)
+
+    def own_events(self) -> Iterator[Event]:
+        """Gives what the journal told about itself, in order."""
+        page = self._store.events(self._tenant, JOURNAL_RUN, -1, _PAGE)
+        while page:
+            yield from page
+            page = self._store.events(self._tenant, JOURNAL_RUN, page[-1].seq, _PAGE)
+
+    def heartbeat(self) -> Note | None:
+        """Writes an event that says no more than the time, so that a fresh head can be told from an old one."""
+        self.record("journal_heartbeat", {})
+        return self.seal()
+
+    def resume_after_loss(self) -> TreeHead:
+        """Goes on from the database as it is although more was signed, says so on the record, gives the lost head."""
+        lost = self._signer.last(self.origin)
+        if lost is None:
+            raise SignerRefused(f"{self.origin}: nothing was signed here before, so nothing is lost; just seal it")
+        self.integrate()
+        here = self._journal.tree(self._tenant)
+        self.record("log_continued", {"lost": _shown(lost), "size": here.size})
+        self.integrate()
+        tree = self._journal.tree(self._tenant)
+        self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
+        self._sign(tree)
+        return lost
+
+    def _introduce_key(self) -> None:
+        """Names the key in the journal's first event; refuses to sign with another key than the one before."""
+        # Looked at twice: a whole rotation may fall between reading the head and reading the keys.
+        if self._kept() is None:
+            if not self._store.events(self._tenant, JOURNAL_RUN, -1, 1):
+                self.record("key_registered", {"key": self._signer.keys(self.origin)[-1].vkey})
+        elif not self._is_by_our_keys() and not self._is_by_our_keys():
+            here = self._signer.keys(self.origin)[0].id.hex()
+            raise KeyUnusable(
+                f"{self.origin} is signed by another key than the one here ({here}); copy the folder with its keys "
+                "from the machine that signs, name it with INDELIBLE_KEYS, or let that machine seal"
+            )
+
+    def _is_by_our_keys(self) -> bool:
+        kept = self._kept()
+        signers = set() if kept is None else {signature.key_id for signature in kept.signatures}
+        return not signers.isdisjoint(key.id for key in self._signer.keys(self.origin))
+
+    def _kept(self, size: int | None = None) -> Note | None:
+        """Gives the newest signed head that the store has, or the newest up to a size."""
+        newest = self._journal.heads(self._tenant, 1, size)
+        return parse_note(newest[0]) if newest else None
+
+    def _known_head(self, tree: Tree) -> Note | None:
+        """Gives the head of this tree if it is signed already, by every key that should."""
+        note = self._kept()
+        if note is None or parse_head(note.text) != TreeHead(self.origin, tree.size, tree.root):
+            return None
+        signers = {signature.key_id for signature in note.signatures}
+        return note if signers.issuperset(key.id for key in self._signer.keys(self.origin)) else None
+
+    def _sign(self, tree: Tree) -> Note:
+        head = TreeHead(self.origin, tree.size, tree.root)
+        read = node_reader(lambda level, number: self._journal.tile(self._tenant, level, number))
+
+        def prove(old: int) -> list[bytes]:
+            return consistency_proof(old, tree.size, read)
+
+        if self._signer.last(self.origin) is None and (kept := self._kept()) is not None:
+            # Its memory is gone. What the store has of it is less, and still rules out most accidents.
+            check_growth(parse_head(kept.text), head, prove)
+        note = self._signer.sign(head, prove)
+        at = self._stamp().at
+
+        def keep(signed: Note) -> None:
+            kept = self._kept(tree.size)
+            # Another process may have kept it with cosignatures that we did not ask for: they stay.
+            merged = kept.with_signatures(signed.signatures) if kept is not None and kept.text == head.text else signed
+            self._journal.keep_head(self._tenant, head, str(merged), at)
+
+        keep(note)
+        if self._cosign is not None:
+            self._cosign(note, prove, keep)
+        return note
+
+
+def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
+    """Gives the way from one event to the newest signed head; raises `NotSealed` when none covers it yet."""
+    index = store.journal.index_of(tenant, run_id, seq)
+    newest = store.journal.heads(tenant, 1)
+    if index is None or not newest or parse_head(parse_note(newest[0]).text).size <= index:
+        if not store.events(tenant, run_id, seq - 1, 1):
+            raise BadCall(f"run {run_id!r} has no event {seq}; see: indelible events {run_id}")
+        raise NotSealed(f"event {seq} of run {run_id!r} is under no signed head yet; run: indelible journal seal")
+    head = parse_note(newest[0])
+    read = node_reader(lambda level, number: store.journal.tile(tenant, level, number))
+    proof = inclusion_proof(index, parse_head(head.text).size, read)
+    (entry,) = store.journal.entries(tenant, index, 1)
+    return Receipt(index, tuple(proof), head, entry.body)
+
+
+def _shown(head: TreeHead) -> dict[str, Any]:
+    _, size, root, _ = head.text.split("\n")
+    return {"root": root, "size": int(size)}

@@ -1,0 +1,186 @@
+"""Changes a ledger's database or a bundle's files as somebody with access to them could, one thing at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import apsw
+import psycopg
+
+TABLES = {  # with the columns that make a row
+    "ledger": ("only_row",),
+    "runs": ("tenant", "run_id"),
+    "effects": ("tenant", "scope", "key"),
+    "events": ("tenant", "run_id", "seq"),
+    "payloads": ("tenant", "run_id", "seq", "field"),
+    "pending": ("tenant", "run_id", "seq"),
+    "trees": ("tenant",),
+    "leaves": ("tenant", "leaf"),
+    "tiles": ("tenant", "level", "number"),
+    "heads": ("tenant", "size"),
+}
+Row = dict[str, Any]
+
+
+class Database:
+    """Is a ledger's database in the hands of somebody who may write to it; `?` stands for a value in both dialects."""
+
+    def __init__(self, url: str) -> None:
+        self._is_sqlite = url.startswith("sqlite")
+        if self._is_sqlite:
+            self._file = apsw.Connection(url.removeprefix("sqlite:///"))
+            self._file.execute("PRAGMA synchronous = OFF")
+        else:
+            self._server = psycopg.connect(url, autocommit=True)
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._file.close() if self._is_sqlite else self._server.close()
+
+    def _read(self, sql: str) -> list[Row]:
+        if self._is_sqlite:
+            cursor = self._file.execute(sql)
+            names = [column[0] for column in cursor.get_description()]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        found = self._server.execute(sql.encode())
+        return [dict(zip([column.name for column in found.description or ()], row, strict=True)) for row in found]
+
+    def rows(self, table: str) -> list[Row]:
+        """Reads a whole table, in the order of its keys."""
+        return self._read(f"SELECT * FROM indelible_{table} ORDER BY {', '.join(TABLES[table])}")
+
+    def replace(self, table: str, rows: list[Row]) -> None:
+        """Puts these rows in the place of all there are."""
+        columns = rows[0] if rows else {}
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        delete, insert = f"DELETE FROM indelible_{table}", f"INSERT INTO indelible_{table} ({names}) VALUES ({marks})"
+        if self._is_sqlite:
+            with self._file:
+                self._file.execute(delete)
+                for row in rows:
+                    self._file.execute(insert, tuple(row.values()))
+            return
+        with self._server.transaction():
+            self._server.execute(delete.encode())
+            for row in rows:
+                self._server.execute(insert.replace("?", "%s").encode(), tuple(row.values()))
+
+    @contextmanager
+    def changed(self, change: Change) -> Iterator[bool]:
+        """Makes a change for a while; says whether the database let it happen."""
+        before = self.rows(change.table)
+        try:
+            self.replace(change.table, change.applied([dict(row) for row in before]))
+        except (apsw.ConstraintError, psycopg.Error):
+            yield False  # the database itself would not have it
+            return
+        try:
+            yield True
+        finally:
+            self.replace(change.table, before)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Is one change to one table: what is done, to which column or to a whole row."""
+
+    table: str
+    act: str
+    column: str = ""
+    place: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.table}{'.' if self.column else ''}{self.column} {self.act} at {self.place}"
+
+    def applied(self, rows: list[Row]) -> list[Row]:
+        """Gives the rows after the change."""
+        row, column = rows[self.place], self.column
+        match self.act:
+            case "edit":
+                row[column] = edited(column, row[column])
+            case "blank":
+                row[column] = blank(row[column])
+            case "truncate":
+                row[column] = shorter(row[column])
+            case "swap":
+                other = next(one for one in rows if one[column] != row[column])
+                row[column], other[column] = other[column], row[column]
+            case "delete row":
+                rows.remove(row)
+            case "insert row":
+                copy = dict(row)
+                for name in TABLES[self.table]:
+                    if isinstance(copy[name], int):
+                        copy[name] += 1000
+                if copy == row:
+                    copy[TABLES[self.table][-1]] = edited("", row[TABLES[self.table][-1]])
+                if "id" in copy:
+                    copy["id"] += "0"
+                rows.append(copy)
+        return rows
+
+
+_OTHERS = {
+    "status": ("failed", "succeeded"),
+    "on_crash": ("retry", "hold"),
+    "side_effect": ("read", "write"),
+    "type": ("tool_call_late", "tool_call_started"),
+    "field": ("result", "args"),
+}
+
+
+def edited(column: str, value: Any) -> Any:
+    """Gives another value of the same kind, one that could be true."""
+    if column in _OTHERS:
+        return next(other for other in _OTHERS[column] if other != value)
+    if isinstance(value, bytes | memoryview):
+        return bytes([bytes(value)[0] ^ 1]) + bytes(value)[1:]
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, datetime):
+        return value + timedelta(microseconds=1)
+    if isinstance(value, str):
+        return value[:-1] + ("0" if value[-1:] != "0" else "1")
+    return None if value is not None else {"signature": b"s" * 64, "lease_until": None}.get(column, 1)
+
+
+def blank(value: Any) -> Any:
+    """Gives what remains when a value is taken away."""
+    if isinstance(value, bytes | memoryview):
+        return b""
+    if isinstance(value, datetime):
+        return datetime(1970, 1, 1, tzinfo=UTC)
+    return 0 if isinstance(value, int) else "" if isinstance(value, str) else None
+
+
+def shorter(value: Any) -> Any:
+    """Gives a value without its end."""
+    if isinstance(value, bytes | memoryview):
+        return bytes(value)[:-1]
+    if isinstance(value, datetime):
+        return value.replace(microsecond=0)
+    return value // 2 if isinstance(value, int) else value[:-1] if isinstance(value, str) else None
+
+
+def changes(database: Database) -> Iterator[Change]:
+    """Lists every change that does something: every column of every table, and whole rows."""
+    for table in TABLES:
+        rows = database.rows(table)
+        assert rows, f"{table} is empty, so nothing in it can be changed"
+        for act in ("delete row", "insert row"):
+            yield Change(table, act)
+        for column in rows[0]:
+            values = [row[column] for row in rows]
+            place = next((i for i, value in enumerate(values) if value is not None), -1)
+            yield Change(table, "edit", column, place)
+            if values[place] is not None:
+                if blank(values[place]) != values[place]:
+                    yield Change(table, "blank", column, place)
+                if shorter(values[place]) != values[place]:
+                    yield Change(table, "truncate", column, place)
+            if any(value != values[place] for value in values):
+                yield Change(table, "swap", column, place)

@@ -1,0 +1,71 @@
+"""Rotating the keys of a real ledger: agents go on, every head is well signed, and a kill at any moment heals."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from indelible import Ledger, RunningEffect, ToolCall, migrate
+from tests.journal.dying import check_journal, each_moment_kills
+
+
+class Agent(threading.Thread):
+    """Works and seals until it is told to stop."""
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        super().__init__(name=name)
+        self.error: BaseException | None = None
+        self.stop = threading.Event()
+        self.rounds = threading.Semaphore(0)
+        self._ledger = ledger
+
+    def run(self) -> None:
+        number = 0
+        try:
+            while not self.stop.is_set():
+                number += 1
+                self._ledger.run(ToolCall(tool="t", args={"n": number}, run_id=self.name), self._act)
+                self._ledger.seal()
+                self.rounds.release()
+        except BaseException as error:
+            self.error = error
+            self.rounds.release()
+
+    def _act(self, effect: RunningEffect) -> None:
+        pass
+
+
+def test_agents_go_on_while_keys_are_rotated(store_url: str, tmp_path: Path) -> None:
+    migrate(store_url)
+    keys = tmp_path / "keys"
+    ledgers = [Ledger.open(store_url, tenant=tenant, keys=keys) for tenant in ("default", "default", "acme")]
+    agents = [Agent(ledger, f"agent-{number}") for number, ledger in enumerate(ledgers)]
+    try:
+        for ledger in ledgers:
+            ledger.run(ToolCall(tool="t", args={}, run_id="first"), lambda effect: 1)
+            ledger.seal()
+        first = ledgers[0]._engine.notary.signer().keys("a/b")[0].raw
+        for agent in agents:
+            agent.start()
+        for _ in range(3):
+            ledgers[0].rotate_keys()
+            for agent in agents:
+                agent.rounds.acquire()
+    finally:
+        for agent in agents:
+            agent.stop.set()
+        for agent in agents:
+            if agent.ident is not None:
+                agent.join()
+        found = [check_journal(ledger, first) for ledger in ledgers if ledger.seal()]
+        for ledger in ledgers:
+            ledger.close()
+    assert [agent.error for agent in agents] == [None] * 3
+    assert found == [3, 3, 3]
+
+
+@pytest.mark.timeout(300)
+def test_a_ledger_killed_at_any_moment_of_a_rotation_goes_on_with_it(tmp_path: Path) -> None:
+    assert each_moment_kills("rotate_ledger", tmp_path) > 12
