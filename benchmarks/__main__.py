@@ -6,13 +6,13 @@ import argparse
 import os
 import sys
 
-from benchmarks import counters, footprint, report, rows, waits
+from benchmarks import audit, counters, footprint, report, rows, verifying, waits
 from benchmarks.crew import Crew
 from benchmarks.goals import Costs, judge, scenario_of
 from benchmarks.scenarios import FULL, QUICK, SCENARIOS, Pace, Results, race, say
 from benchmarks.servers import Stores
 
-EXTRAS = ("waits", "rows", "counters", "footprint")
+EXTRAS = (*(trial.name for trial in audit.TRIALS), "verify", "waits", "rows", "counters", "footprint")
 NAMES = (*(scenario.name for scenario in SCENARIOS), *EXTRAS)
 
 
@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks", description="Measures Indelible against raw limits and peers.")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: at most three minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: at most five minutes")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--only", metavar="NAME", action="append", default=[], help="one scenario or goal; may be repeated"
@@ -66,6 +66,9 @@ def _measure(chosen: set[str], stores: Stores, pace: Pace, results: Results) -> 
             for scenario in SCENARIOS:
                 if scenario.name.startswith(store) and scenario.name in chosen:
                     race(scenario, stores, crew, pace, results)
+    audit.measure(chosen, stores, pace, results)
+    if "verify" in chosen:
+        verifying.measure(stores, pace, results)
     if "waits" in chosen:
         with Crew() as crew:
             waits.measure(stores, crew, pace, results)

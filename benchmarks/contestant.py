@@ -23,6 +23,10 @@ class Blocking(ABC):
         """Returns the recorded value of a call made before; most ledgers do that through the same door."""
         return self.call(call)
 
+    def is_sealed(self) -> bool:
+        """Is everything done that this contestant still does after it has answered? For most that is nothing."""
+        return True
+
     @abstractmethod
     def close(self) -> None:
         """Lets go of every connection."""
@@ -42,6 +46,10 @@ class Awaited(ABC):
     async def replay(self, call: Call) -> Any:
         """Returns the recorded value of a call made before; most ledgers do that through the same door."""
         return await self.call(call)
+
+    def is_sealed(self) -> bool:
+        """Is everything done that this contestant still does after it has answered? For most that is nothing."""
+        return True
 
     @abstractmethod
     async def close(self) -> None:

@@ -67,6 +67,11 @@ class Process:
         self.ask(do, **details)
         return self.burst()
 
+    def drain(self) -> float:
+        """Waits until the contestant has nothing left to do, and returns how many seconds that took."""
+        self.ask("drain")
+        return float(self.answer())
+
     def close(self) -> None:
         """Closes the contestant's store and ends the process."""
         try:

@@ -14,13 +14,13 @@ Better = Literal["lower", "higher"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A goal: the median of one competitor over the median of another."""
+    """A goal: the median of one competitor over the median of another; without a target it only informs."""
 
     name: str
     scenario: str
     over: str
     under: str
-    target: float
+    target: float | None
     better: Better
     aim: float | None = None
     tuned: str | None = None  # a peer tuned beyond its documentation, told as well but not judged
@@ -134,12 +134,64 @@ RATIOS = (
         target=1.15,
         better="lower",
     ),
+    *(
+        Ratio(
+            name=f"{name}_vs_off" if store == "postgres" else f"{name}_vs_off_sqlite",
+            scenario=f"audit_{store}",
+            over=over,
+            under="off",
+            target=target if store == "postgres" else None,
+            better="higher",
+        )
+        for store in ("postgres", "sqlite")
+        for name, over, target in (
+            ("audit_on", "sealed_by_worker", 0.8),
+            ("audit_on_inside", "sealed_inside", 0.8),
+            ("audit_signed", "signed_by_worker", 0.7),
+            ("audit_signed_inside", "signed_inside", 0.7),
+        )
+    ),
+    *(
+        Ratio(
+            name=f"signed_appends_vs_{peer}",
+            scenario="signed_64",
+            over="indelible",
+            under=peer,
+            target=5,
+            better="higher",
+        )
+        for peer in ("provedex", "provedex_one")
+    ),
+    *(
+        Ratio(name=name, scenario="verify", over=over, under="provedex", target=target, better="higher")
+        for name, over, target in (
+            ("verify_vs_provedex", "tree", 6),
+            ("verify_semantics_vs_provedex", "semantics", None),
+            ("verify_deep_vs_provedex", "deep", None),
+        )
+    ),
+    *(
+        Ratio(
+            name=f"verify_{kind}_memory_whole_vs_tenth",
+            scenario="verify_memory",
+            over=kind,
+            under=f"{kind}_tenth",
+            target=1.25,
+            better="lower",
+        )
+        for kind in ("tree", "semantics")
+    ),
 )
 
 PLAIN = {  # name: scenario, competitor, target
     "postgres_1m_rows_page_image_bytes": ("postgres_rows_page_images", "indelible", 2048),
     "import_ms": ("import", "indelible", 150),
     "install_mb": ("install", "indelible", 30),
+}
+
+RATES = {  # name: scenario, competitor, target
+    "verify_events_per_s": ("verify", "tree", 300_000),
+    "verify_semantics_events_per_s": ("verify", "semantics", 100_000),
 }
 
 COUNTED = {  # name: counters of, which, target
@@ -154,6 +206,8 @@ COUNTED = {  # name: counters of, which, target
 COUNTING_NOISE = 0.05
 BYTES_NOISE = 8.0
 
+FED_BY = {"postgres_rows": "rows", "verify_memory": "verify"}  # figures that come from a scenario of another name
+
 WAIT_TARGET_MS = 10
 WAIT_TARGET_RATIO = 25
 WAKEUPS_TARGET = 0.9
@@ -167,7 +221,10 @@ def judge(figures: Figures, costs: Costs) -> dict[str, dict[str, Any]]:
             judged[goal.name] = _ratio(goal, figures[goal.scenario])
     for name, (scenario, who, target) in PLAIN.items():
         if scenario in figures:
-            judged[name] = _plain(figures[scenario], who, target)
+            judged[name] = _plain(figures[scenario], who, target, "lower")
+    for name, (scenario, who, target) in RATES.items():
+        if scenario in figures:
+            judged[name] = _plain(figures[scenario], who, target, "higher")
     for name, (costs_of, which, target) in COUNTED.items():
         if costs_of in costs:
             judged[name] = _counted(costs[costs_of], which, target)
@@ -179,8 +236,8 @@ def judge(figures: Figures, costs: Costs) -> dict[str, dict[str, Any]]:
 
 def scenario_of(goal: str) -> str | None:
     """Returns which scenario feeds a goal; None when there is no such goal."""
-    feeds = {ratio.name: ratio.scenario for ratio in RATIOS}
-    feeds |= {"postgres_1m_rows_vs_empty": "rows", "postgres_1m_rows_page_image_bytes": "rows"}
+    feeds = {ratio.name: FED_BY.get(ratio.scenario, ratio.scenario) for ratio in RATIOS}
+    feeds |= {"postgres_1m_rows_page_image_bytes": "rows"} | dict.fromkeys(RATES, "verify")
     feeds |= {"import_ms": "footprint", "install_mb": "footprint", "wakeups_on_vs_off_32": "wakeups_32"}
     feeds |= dict.fromkeys(COUNTED, "counters") | dict.fromkeys(("wait_p99_ms", "wait_vs_agent_ledger"), "waits")
     return feeds.get(goal)
@@ -188,22 +245,25 @@ def scenario_of(goal: str) -> str | None:
 
 def _verdict(
     value: float | None,
-    target: float,
+    target: float | None,
     better: Better,
     shown: dict[str, Figure],
     aim: float | None = None,
     slack: float = 0,
 ) -> dict[str, Any]:
-    met = value is not None and (value <= target + slack if better == "lower" else value >= target - slack)
     return {
         "value": value,
         "target": target,
         "aim": aim,
-        "met": met,
+        "met": None if target is None else _is_met(value, target, better, slack),
         "better": better,
         "medians": {name: figure.median for name, figure in shown.items()},
         "spread": {name: [figure.low, figure.high] for name, figure in shown.items()},
     }
+
+
+def _is_met(value: float | None, target: float, better: Better, slack: float) -> bool:
+    return value is not None and (value <= target + slack if better == "lower" else value >= target - slack)
 
 
 def _ratio(goal: Ratio, found: dict[str, Figure]) -> dict[str, Any]:
@@ -219,8 +279,8 @@ def _over(found: dict[str, Figure], over: str, under: str) -> float | None:
     return found[over].median / found[under].median if over in found and under in found else None
 
 
-def _plain(found: dict[str, Figure], who: str, target: float) -> dict[str, Any]:
-    return _verdict(found[who].median if who in found else None, target, "lower", found)
+def _plain(found: dict[str, Figure], who: str, target: float, better: Better) -> dict[str, Any]:
+    return _verdict(found[who].median if who in found else None, target, better, found)
 
 
 def _counted(found: dict[str, dict[str, Any]], which: str, target: float) -> dict[str, Any]:

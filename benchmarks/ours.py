@@ -9,6 +9,7 @@ import indelible
 from benchmarks.calls import RESULT, TOOL, Call, finished_at
 from benchmarks.contestant import Awaited, Blocking
 from indelible import AsyncLedger, Ledger, RunningEffect, ToolCall
+from indelible.core.notes import parse_head, parse_note
 
 
 def prepare(url: str) -> None:
@@ -16,14 +17,28 @@ def prepare(url: str) -> None:
     indelible.migrate(url)
 
 
+def is_sealed(ledger: Ledger | AsyncLedger) -> bool:
+    """Is everything that this ledger holds under a signed head?"""
+    kept, tenant = ledger._engine.store.journal, ledger.tenant
+    newest = kept.heads(tenant, 1)
+    if not newest or kept.waiting(tenant):
+        return False
+    return parse_head(parse_note(newest[0]).text).size == kept.tree(tenant).size
+
+
 class IndelibleOne(Blocking):
     """One caller, blocking."""
 
+    options: ClassVar[dict[str, Any]] = {}
+
     def open(self, url: str) -> None:
-        self._ledger = Ledger.open(url)
+        self._ledger = Ledger.open(url, **self.options)
 
     def call(self, call: Call) -> Any:
         return self._ledger.run(ToolCall(run_id=call.run_id, tool=TOOL, args=call.args), _instant)
+
+    def is_sealed(self) -> bool:
+        return not self._ledger._engine.notary.is_sealing or is_sealed(self._ledger)
 
     def close(self) -> None:
         self._ledger.close()
@@ -47,6 +62,9 @@ class IndelibleMany(Awaited):
             return finished_at()
 
         return await self._ledger.run(wanted, slow)
+
+    def is_sealed(self) -> bool:
+        return not self._ledger._engine.notary.is_sealing or is_sealed(self._ledger)
 
     async def close(self) -> None:
         await self._ledger.__aexit__(None, None, None)

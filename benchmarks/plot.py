@@ -20,6 +20,16 @@ COLOURS = {
     "agent_ledger_tuned": "#f0b775",
     "dbos": "#7a5195",
     "dbos_tuned": "#b79ac8",
+    "provedex": "#2f9e6e",
+    "off": "#9aa5b1",
+    "sealed": "#1b6ca8",
+    "signed": "#6aa5d0",
+    "awaited": "#6aa5d0",
+    "not_awaited": "#9aa5b1",
+    "tree": "#1b6ca8",
+    "semantics": "#1b6ca8",
+    "values": "#6aa5d0",
+    "deep": "#6aa5d0",
 }
 PANELS = (
     (
@@ -35,6 +45,14 @@ PANELS = (
         ("waits_1_processes", "waits_2_processes", "waits_4_processes"),
         "p99 wait after the handler's end, ms, less is better",
     ),
+    ("Journal on and off, 16 writers", ("audit_postgres", "audit_sqlite"), "calls a second, more is better"),
+    ("Signed appends, 64 callers", ("signed_64",), "calls a second, more is better"),
+    (
+        "Waiting for a signed head, one caller",
+        ("awaited_postgres", "awaited_sqlite"),
+        "milliseconds a call, less is better",
+    ),
+    ("Verifying", ("verify",), "events a second of CPU, more is better"),
 )
 
 

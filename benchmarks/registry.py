@@ -14,6 +14,14 @@ CONTESTANTS = {
     "indelible": "ours:IndelibleOne",
     "indelible_many": "ours:IndelibleMany",
     "indelible_many_no_wakeups": "ours:IndelibleManyNoWakeups",
+    "indelible_many_unaudited": "unaudited:ManyUnaudited",
+    "indelible_many_sealed_elsewhere": "audited:ManySealedElsewhere",
+    "indelible_many_sealing": "audited:ManySealing",
+    "indelible_many_signed": "audited:ManySigned",
+    "indelible_many_signed_sealing": "audited:ManySignedSealing",
+    "indelible_sealing": "audited:OneSealing",
+    "indelible_paying": "audited:OnePaying",
+    "indelible_awaiting_elsewhere": "audited:OneAwaitingElsewhere",
     "agent_ledger": "peers.agent_ledger_peer:AgentLedgerOne",
     "agent_ledger_many": "peers.agent_ledger_peer:AgentLedger",
     "agent_ledger_tuned": "peers.agent_ledger_peer:AgentLedgerTunedOne",
@@ -21,6 +29,8 @@ CONTESTANTS = {
     "dbos": "peers.dbos_peer:DbosOne",
     "dbos_many": "peers.dbos_peer:DbosMany",
     "dbos_tuned": "peers.dbos_peer:DbosTunedOne",
+    "provedex": "peers.provedex_peer:ProvedexOne",
+    "provedex_many": "peers.provedex_peer:ProvedexMany",
 }
 
 

@@ -18,7 +18,8 @@ from benchmarks.goals import Costs
 from benchmarks.scenarios import Pace, Results
 from benchmarks.servers import Stores
 
-PACKAGES = ("agent-ledger", "dbos", "psycopg", "psycopg-binary", "apsw")
+MET = {True: "yes", False: "NO", None: "informs"}
+PACKAGES = ("agent-ledger", "dbos", "provedex", "cryptography", "psycopg", "psycopg-binary", "apsw")
 
 
 def machine(stores: Stores, load: float) -> dict[str, Any]:
@@ -99,10 +100,10 @@ def _goals(ratios: dict[str, Any]) -> str:
             (
                 name,
                 number(goal["value"]),
-                f"{sign} {number(goal['target'])}",
+                "" if goal["target"] is None else f"{sign} {number(goal['target'])}",
                 aim,
                 tuned,
-                "yes" if goal["met"] else "NO",
+                MET[goal["met"]],
             )
         )
     return _table("Goals", ("", "value", "target", "aim", "against tuned peer", "met"), rows)

@@ -38,6 +38,7 @@ class Stores:
         on_disk = os.environ.get("TMPDIR", "/var/tmp")  # on a RAM disk an fsync would cost nothing
         files = tempfile.TemporaryDirectory(prefix="indelible-bench-", dir=on_disk)
         self._files = Path(self._exits.enter_context(files))
+        os.environ["INDELIBLE_KEYS"] = str(self._files / "keys")  # for all processes here: nobody's own keys are used
 
     @property
     def server(self) -> PostgresServer:

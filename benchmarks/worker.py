@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,7 @@ from benchmarks.loops import Burst, Limit, identical, many_callers, one_caller, 
 from benchmarks.registry import contestant
 
 REPLAYED = 100  # settled calls that a replay goes around
+LONGEST_DRAIN = 60.0
 
 
 class Worker:
@@ -74,6 +76,15 @@ class Worker:
             raise TypeError("many callers need a contestant that can be awaited")
         return one_caller(held.replay if replayed else held.call, calls, limit)
 
+    def drain(self) -> float:
+        """Returns how many seconds it takes until nothing is left to be sealed; gives up when nobody seals."""
+        begun = time.monotonic()
+        while not self._contestant.is_sealed():
+            if time.monotonic() - begun > LONGEST_DRAIN:
+                raise TimeoutError("the journal is not being sealed")
+            time.sleep(0.005)
+        return time.monotonic() - begun
+
     def written(self) -> int:
         """Returns how many bytes this process has handed to the kernel for writing."""
         counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
@@ -84,7 +95,7 @@ def serve(worker: Worker, answers: TextIO) -> None:
     """Answers each line of standard input until it ends."""
     for line in sys.stdin:
         asked = json.loads(line)
-        answer: Burst | int | None = getattr(worker, asked.pop("do"))(**asked)
+        answer: Burst | float | None = getattr(worker, asked.pop("do"))(**asked)
         answers.write(json.dumps(asdict(answer) if isinstance(answer, Burst) else answer) + "\n")
         answers.flush()
 
