@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from base64 import b64decode
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,12 +16,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from indelible import Ledger, migrate
-from indelible.core.events import event_hash, signed_message
+from indelible.core.commands import Record, Stamp
+from indelible.core.effects import SYSTEM
+from indelible.core.events import event_hash, facts_json, signed_message
 from indelible.core.journal import JOURNAL_RUN
 from indelible.core.merkle import root_of
 from indelible.core.notes import parse_head, parse_note, parse_vkey
 from indelible.errors import BadCall, JournalError
-from indelible.journal import standalone_verify
+from indelible.journal import bundle, standalone_verify
 from indelible.journal.exporting import Exported, export
 from indelible.journal.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection
 from indelible.journal.verification import verify
@@ -109,6 +112,34 @@ def test_a_period_by_time_leaves_nothing_out_between_its_ends(ledger: Ledger, tm
         bundled(ledger, tmp_path / "none", selection=During(until=MADE_AT - timedelta(days=9999)))
 
 
+def test_what_a_journal_tells_about_itself_says_nothing_about_a_period(sqlite_url: str, tmp_path: Path) -> None:
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        stamp = Stamp(at=MADE_AT + timedelta(days=9999), actor=SYSTEM, salts=bytes(96))
+        told = Record(
+            tenant=ledger.tenant, run_id=JOURNAL_RUN, stamp=stamp, event_type="journal_heartbeat", facts=facts_json({})
+        )
+        store_of(ledger).apply(ledger.tenant, [told], [None])
+        work(ledger)
+        ledger.seal()
+        with pytest.raises(BadCall, match="no event of this journal lies in that time"):
+            bundled(ledger, tmp_path / "none", selection=During(MADE_AT + timedelta(days=9998)))
+
+
+def test_all_older_heads_are_there_however_many(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "_HEADS_AT_ONCE", 2)
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        sizes = []
+        for number in range(6):
+            ledger.run(call("count", "run", n=number), lambda effect: None, side_effect="none")
+            note = ledger.seal()
+            assert note is not None
+            sizes.append(parse_head(note.text).size)
+        _, files, _ = bundled(ledger, tmp_path / "bundle")
+    assert {name for name in files if name.startswith("heads/")} == {f"heads/{size}" for size in sizes[:-1]}
+
+
 def test_withheld_payloads_are_counted_and_nowhere(ledger: Ledger, tmp_path: Path) -> None:
     whole, _, _ = bundled(ledger, tmp_path / "whole")
     done, files, _ = bundled(ledger, tmp_path / "none", disclosure=Disclosure(is_without_payloads=True))
@@ -137,6 +168,8 @@ def test_the_same_journal_gives_the_same_zip(ledger: Ledger, tmp_path: Path) -> 
         for name in ("one.zip", "two.zip"):
             export(store_of(ledger), ledger.tenant, tmp_path / name, selection=selection, made_at=MADE_AT, force=True)
         assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+        with zipfile.ZipFile(tmp_path / "one.zip") as archive:
+            assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         export(store_of(ledger), ledger.tenant, tmp_path / "folder", selection=selection, made_at=MADE_AT, force=True)
         assert files_of(tmp_path / "folder") == files_of(tmp_path / "one.zip")
 

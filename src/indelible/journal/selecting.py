@@ -1,0 +1,69 @@
+"""Which events an export holds, and which of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from indelible.core.events import Payload
+from indelible.errors import BadCall
+
+PAYLOAD_FIELDS = ("args", "key", "result", "error", "reason", "evidence", "late_result", "late_error")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Selects everything that the head covers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfRun:
+    """Selects the events of one run."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Selects entries by their place, both ends included; no `last` means up to the head."""
+
+    first: int = 0
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class During:
+    """Selects by time: from the first entry at or after `since` to the last one before `until`.
+
+    Clocks differ, so everything that lies between these two in the journal is selected too: nothing is left out in
+    the middle, whatever its clock said.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+Selection = Whole | OfRun | Between | During
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """Says which payloads an export may hold: all of them, all but some fields, or none."""
+
+    withheld: frozenset[str] = frozenset()
+    is_without_payloads: bool = False
+
+    def __post_init__(self) -> None:
+        unknown = sorted(self.withheld - set(PAYLOAD_FIELDS))
+        if unknown:  # a misspelt name must not disclose what was to be withheld
+            raise BadCall(f"no event commits to {', '.join(unknown)}; fields are: {', '.join(PAYLOAD_FIELDS)}")
+
+    def allowed(self, payloads: Iterable[Payload]) -> list[Payload]:
+        """Gives those of one event's payloads that may be shown."""
+        if self.is_without_payloads:
+            return []
+        shown = [payload for payload in payloads if payload.field not in self.withheld]
+        # A key is an unsalted hash of the arguments: whoever may not see these could find them by guessing.
+        has_args = any(payload.field == "args" for payload in shown)
+        return [payload for payload in shown if has_args or payload.field != "key"]
