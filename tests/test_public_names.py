@@ -28,6 +28,7 @@ PUBLIC = {
     "NothingHappened",
     "Options",
     "Outcome",
+    "Redacted",
     "Replayed",
     "ReplayedFailure",
     "Resource",
@@ -37,12 +38,14 @@ PUBLIC = {
     "ToolCall",
     "current_effect",
     "migrate",
+    "verify",
 }
 # The verbs of both ledgers; each has them all.
 VERBS = {
     "open", "close", "address", "tenant", "in_run", "tool", "run", "begin", "commit", "heartbeat", "settle", "retry",
     "cancel", "approve", "deny", "reconcile", "get_effect", "find_by_key", "effects", "events",
-    "seal", "tree_head", "receipt", "continue_journal", "rotate_keys", "revoke_key",
+    "seal", "tree_head", "receipt", "export", "continue_journal", "rotate_keys", "revoke_key",
+    "erase", "prune", "hold", "lift_hold", "holds",
 }  # fmt: skip
 
 

@@ -15,8 +15,10 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import Actor, Claim, Effect, Failed, Outcome, Succeeded
 from indelible.core.events import Event
+from indelible.core.tags import Redacted
 from indelible.errors import IndelibleError, MayHaveHappened, NothingHappened
 from indelible.ledger import Ledger
+from indelible.offline import verify
 from indelible.running import RunningEffect, current_effect
 from indelible.stores import migrate
 
@@ -42,6 +44,7 @@ __all__ = [
     "NothingHappened",
     "Options",
     "Outcome",
+    "Redacted",
     "Replayed",
     "ReplayedFailure",
     "Resource",
@@ -51,4 +54,5 @@ __all__ = [
     "ToolCall",
     "current_effect",
     "migrate",
+    "verify",
 ]

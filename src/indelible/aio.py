@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from indelible.core import walk
 from indelible.core.calls import OptionWords, SideEffect, ToolCall
@@ -16,9 +17,12 @@ from indelible.core.events import Event
 from indelible.core.forgetting import Erasure, Hold
 from indelible.core.notes import Note, TreeHead
 from indelible.core.receipts import Receipt
-from indelible.desk import Desk
+from indelible.desk import Desk, _person
 from indelible.engine import Handler
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost
+
+if TYPE_CHECKING:
+    from indelible.journal.exporting import Exported, Form
 
 
 class AsyncLedger(Desk):
@@ -112,7 +116,9 @@ class AsyncLedger(Desk):
         store writes its files anew, so that no copy stays in their free space; writers wait meanwhile. Left away, a
         SQLite file is rewritten and a PostgreSQL table is not.
         """
-        return await asyncio.to_thread(self._erase, run_id, seq, fields, subject, by, reason, force, rewrite)
+        return await asyncio.to_thread(
+            self._forgetting.erase, run_id, seq, fields, subject, _person(by), reason, force, rewrite
+        )
 
     async def prune(
         self,
@@ -124,21 +130,21 @@ class AsyncLedger(Desk):
         rewrite: bool | None = None,
     ) -> Erasure:
         """Erases the payloads of effects that ended before a moment or are older than an age."""
-        return await asyncio.to_thread(self._prune, before, by, reason, dry_run, rewrite)
+        return await asyncio.to_thread(self._forgetting.prune, before, _person(by), reason, dry_run, rewrite)
 
     async def hold(
         self, *, run_id: str | None = None, subject: str | None = None, by: Actor | str, reason: str
     ) -> Hold:
         """Keeps payloads of a run or of a person from being erased, until the hold is lifted."""
-        return await asyncio.to_thread(self._hold, run_id, subject, by, reason)
+        return await asyncio.to_thread(self._forgetting.hold, run_id, subject, _person(by), reason)
 
     async def lift_hold(self, hold_id: str, *, by: Actor | str, reason: str) -> Hold:
         """Ends a hold."""
-        return await asyncio.to_thread(self._lift_hold, hold_id, by, reason)
+        return await asyncio.to_thread(self._forgetting.lift_hold, hold_id, _person(by), reason)
 
     async def holds(self) -> list[Hold]:
         """Lists the holds that stand."""
-        return await asyncio.to_thread(self._holds)
+        return await asyncio.to_thread(self._forgetting.holds)
 
     async def get_effect(self, effect_id: str) -> Effect | None:
         """Gives the effect with this id, or the only one whose id begins so."""
@@ -177,6 +183,24 @@ class AsyncLedger(Desk):
     async def receipt(self, event: Event) -> Receipt:
         """Gives the proof that an event is in the journal: one file that verifies offline."""
         return await asyncio.to_thread(self._receipt, event.run_id, event.seq)
+
+    async def export(
+        self,
+        path: str | Path,
+        *,
+        form: Form = "bundle",
+        run_id: str | None = None,
+        withhold: Iterable[str] = (),
+        payloads: bool = True,
+        force: bool = False,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> Exported:
+        """Seals the journal and writes it, or one run of it, to a file or folder that verifies offline.
+
+        `form` is bundle, ndjson, csv, parquet or html. `withhold` names fields that stay here, such as args; with
+        `payloads=False` no value leaves at all.
+        """
+        return await asyncio.to_thread(self._export, path, form, run_id, withhold, payloads, force, progress)
 
     async def continue_journal(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, and says so on the record; gives what is lost.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, overload
 
@@ -26,17 +26,16 @@ from indelible.core.canonical import encode
 from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen, Stamp
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.events import Event
-from indelible.core.forgetting import Erasure, Hold
 from indelible.core.identity import identify
 from indelible.core.journal import Signer
 from indelible.core.notes import Note, TreeHead, parse_head
 from indelible.core.ports import Clock, Filter
 from indelible.core.receipts import Receipt
-from indelible.core.redaction import Redactor, Rule, Screen, subject_mark, subject_of
+from indelible.core.redaction import Screen, subject_of
 from indelible.core.walk import Prepared, Request, Walk
 from indelible.engine import Engine, Handler
 from indelible.errors import BadCall, UnknownEffect
-from indelible.journal.erasing import Eraser
+from indelible.forgetting import Forgetting
 from indelible.journal.redaction_key import RedactionKey
 from indelible.journal.sealing import receipt_of
 from indelible.notary import Notary, OnUnsealed, signer_maker
@@ -45,6 +44,7 @@ from indelible.stores import address_of, is_postgres, open_store
 from indelible.tool import Tool, ToolDecorator
 
 if TYPE_CHECKING:
+    from indelible.journal.exporting import Exported, Form
     from indelible.journal.witness import Witness
 
 AGENT = Actor("agent", "agent")
@@ -72,13 +72,13 @@ class Desk:
         redaction_key: Callable[[], bytes] | None = None,
     ) -> None:
         self._engine = engine
-        self._redaction_key = redaction_key or RedactionKey(engine.store, None)
-        self._redactors: dict[tuple[Rule, ...], Redactor] = {}
         self._mint = engine.mint
         self._actor = actor
         self._max_args_bytes = max_args_bytes
         self._max_result_bytes = max_result_bytes
         self._options = options or Options()
+        key = redaction_key or RedactionKey(engine.store, None)
+        self._forgetting = Forgetting(engine, tenant, self._options.redact, key)
         self._tools: dict[str, Tool[Any, Any]] = {}
         self._usual_handling: dict[str, Handling] = {}
         self.tenant = tenant
@@ -218,7 +218,7 @@ class Desk:
     def _prepare_screened(self, call: ToolCall, handling: Handling) -> Prepared:
         """Prepares a call of which not everything may be recorded, or that is about a person."""
         args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes)
-        redactor = self._redactor(handling.redact)
+        redactor = self._forgetting.redactor(handling.redact)
         screen = None if redactor is None else redactor.screen(args_json)
         subject = None if handling.subject is None else subject_of(handling.subject, args_json, call.tool)
         return Prepared(
@@ -228,26 +228,11 @@ class Desk:
             actor=self._actor,
             max_result_bytes=self._max_result_bytes,
             screen=screen,
-            subject_json=None if subject is None else self._subject_mark(subject),
+            subject_json=None if subject is None else self._forgetting.subject_mark(subject),
         )
 
-    def _redactor(self, rules: tuple[Rule, ...]) -> Redactor | None:
-        if not rules:
-            return None
-        redactor = self._redactors.get(rules)
-        if redactor is None:
-            redactor = Redactor(rules, self._redaction_key())
-            if len(self._redactors) < _MOST_REMEMBERED:
-                self._redactors[rules] = redactor
-        return redactor
-
     def _screen_of(self, effect: Effect) -> Screen | None:
-        """Gives what stands between a person's words about an effect and the record; its own secrets are not known."""
-        redactor = self._redactor(self._handling(effect.tool, None).redact)
-        return None if redactor is None else redactor.screen(b"{}")
-
-    def _subject_mark(self, subject: str) -> bytes:
-        return subject_mark(self._redaction_key(), self.tenant, subject)
+        return self._forgetting.screen(self._handling(effect.tool, None).redact)
 
     def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
         """Gives how a call is treated: as it says itself, else as its tool says, else as the ledger says."""
@@ -272,7 +257,7 @@ class Desk:
             raise BadCall(f"commit with Succeeded(value) or Failed(error), not {type(outcome).__name__}")
         self._own(claim.effect)
         value = None
-        screen = self._screen_of(claim.effect)
+        screen = claim.screen or self._screen_of(claim.effect)
         if isinstance(outcome, Succeeded):
             value = yield from walk.finish_with_value(claim, outcome.value, self._max_result_bytes, self._mint, screen)
         else:
@@ -328,66 +313,6 @@ class Desk:
             return effect
         return (yield from walk.probe(effect, reconcile, self._mint, self._screen_of(effect)))
 
-    # Forgetting
-
-    def _eraser(self, rewrite: bool | None = None) -> Eraser:
-        redactor = self._redactor(tuple(self._options.redact or ()))
-        say = str if redactor is None else redactor.text
-        return Eraser(self._engine.store, self.tenant, self._engine.write_alone, self._mint, say, rewrite)
-
-    def _erase(
-        self,
-        run_id: str | None,
-        seq: int | None,
-        fields: Sequence[str] | None,
-        subject: str | None,
-        by: Actor | str,
-        reason: str,
-        force: bool,
-        rewrite: bool | None,
-    ) -> Erasure:
-        if (run_id is None) == (subject is None):
-            raise BadCall("erase by run_id=… or by subject=…, one of the two")
-        _check_reason(reason)
-        if subject is not None:
-            if seq is not None or fields is not None:
-                raise BadCall("a subject is erased as a whole; seq and fields go with run_id")
-            mark = self._subject_mark(subject)
-            return self._eraser(rewrite).erase_subject(mark, by=_person(by), reason=reason, force=force)
-        if force:
-            raise BadCall("force goes with subject=…: it withdraws what waits; for a run, cancel its effects first")
-        if isinstance(fields, str):
-            raise BadCall("fields is a list of names, for example fields=['args']")
-        assert run_id is not None
-        return self._eraser(rewrite).erase_run(run_id, seq=seq, fields=fields, by=_person(by), reason=reason)
-
-    def _prune(
-        self, before: datetime | timedelta, by: Actor | str, reason: str, dry_run: bool, rewrite: bool | None
-    ) -> Erasure:
-        _check_reason(reason)
-        stamp = self._mint.stamp(_person(by))
-        if isinstance(before, timedelta):
-            before = stamp.at - before
-        if before.tzinfo is None or before > stamp.at:
-            raise BadCall(f"before={before}: give an aware moment in the past, or an age such as timedelta(days=90)")
-        return self._eraser(rewrite).prune(before, by=stamp.actor, reason=reason, is_rehearsal=dry_run)
-
-    def _hold(self, run_id: str | None, subject: str | None, by: Actor | str, reason: str) -> Hold:
-        if (run_id is None) == (subject is None):
-            raise BadCall("hold run_id=… or subject=…, one of the two")
-        if run_id is not None:
-            check_run_id(run_id)
-        _check_reason(reason)
-        mark = None if subject is None else self._subject_mark(subject)
-        return self._eraser().place_hold(run_id, mark, by=_person(by), reason=reason)
-
-    def _holds(self) -> list[Hold]:
-        return self._eraser().holds()
-
-    def _lift_hold(self, hold_id: str, by: Actor | str, reason: str) -> Hold:
-        _check_reason(reason)
-        return self._eraser().lift_hold(hold_id, by=_person(by), reason=reason)
-
     # The journal
 
     def _seal(self) -> Note | None:
@@ -396,6 +321,32 @@ class Desk:
     def _tree_head(self) -> TreeHead | None:
         note = self._engine.notary.newest_head()
         return None if note is None else parse_head(note.text)
+
+    def _export(
+        self,
+        path: str | Path,
+        form: Form,
+        run_id: str | None,
+        withhold: Iterable[str],
+        payloads: bool,
+        force: bool,
+        progress: Callable[[int, int | None], None] | None,
+    ) -> Exported:
+        # Only whoever exports loads what writes bundles, tables and pages.
+        from indelible.journal.exporting import export
+        from indelible.journal.selecting import Disclosure, OfRun
+
+        self._seal()
+        return export(
+            self._engine.store,
+            self.tenant,
+            path,
+            form=form,
+            selection=None if run_id is None else OfRun(run_id),
+            disclosure=Disclosure(frozenset(withhold), is_without_payloads=not payloads),
+            force=force,
+            progress=progress,
+        )
 
     def _continue_journal(self) -> TreeHead:
         return self._engine.notary.sealer().resume_after_loss()
@@ -470,11 +421,6 @@ def check_limit(limit: int) -> None:
 def is_key(name: str) -> bool:
     """Does this text have the form of a key?"""
     return len(name) == _KEY_DIGITS and all(digit in "0123456789abcdef" for digit in name)
-
-
-def _check_reason(reason: str) -> None:
-    if not reason:
-        raise BadCall("say why: the reason goes on the record, for example reason='request of 3 May'")
 
 
 def _person(by: Actor | str) -> Actor:

@@ -106,9 +106,7 @@ class Engine:
             case AwaitSeal(effect, wherever):
                 return self.notary.await_seal(effect, wherever=wherever)
 
-    def _invoke(
-        self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None
-    ) -> Returned | Raised:
+    def _invoke(self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None) -> Returned | Raised:
         lease = handling.lease
         if not self._is_still_ours(claim, lease):
             return _lost_before_entry(claim)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from indelible.core import walk
 from indelible.core.calls import OptionWords, SideEffect, ToolCall
@@ -15,9 +16,12 @@ from indelible.core.events import Event
 from indelible.core.forgetting import Erasure, Hold
 from indelible.core.notes import Note, TreeHead
 from indelible.core.receipts import Receipt
-from indelible.desk import Desk
+from indelible.desk import Desk, _person
 from indelible.engine import Handler
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost
+
+if TYPE_CHECKING:
+    from indelible.journal.exporting import Exported, Form
 
 
 class Ledger(Desk):
@@ -106,7 +110,7 @@ class Ledger(Desk):
         store writes its files anew, so that no copy stays in their free space; writers wait meanwhile. Left away, a
         SQLite file is rewritten and a PostgreSQL table is not.
         """
-        return self._erase(run_id, seq, fields, subject, by, reason, force, rewrite)
+        return self._forgetting.erase(run_id, seq, fields, subject, _person(by), reason, force, rewrite)
 
     def prune(
         self,
@@ -118,19 +122,19 @@ class Ledger(Desk):
         rewrite: bool | None = None,
     ) -> Erasure:
         """Erases the payloads of effects that ended before a moment or are older than an age."""
-        return self._prune(before, by, reason, dry_run, rewrite)
+        return self._forgetting.prune(before, _person(by), reason, dry_run, rewrite)
 
     def hold(self, *, run_id: str | None = None, subject: str | None = None, by: Actor | str, reason: str) -> Hold:
         """Keeps payloads of a run or of a person from being erased, until the hold is lifted."""
-        return self._hold(run_id, subject, by, reason)
+        return self._forgetting.hold(run_id, subject, _person(by), reason)
 
     def lift_hold(self, hold_id: str, *, by: Actor | str, reason: str) -> Hold:
         """Ends a hold."""
-        return self._lift_hold(hold_id, by, reason)
+        return self._forgetting.lift_hold(hold_id, _person(by), reason)
 
     def holds(self) -> list[Hold]:
         """Lists the holds that stand."""
-        return self._holds()
+        return self._forgetting.holds()
 
     def get_effect(self, effect_id: str) -> Effect | None:
         """Gives the effect with this id, or the only one whose id begins so."""
@@ -168,6 +172,24 @@ class Ledger(Desk):
     def receipt(self, event: Event) -> Receipt:
         """Gives the proof that an event is in the journal: one file that verifies offline."""
         return self._receipt(event.run_id, event.seq)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        form: Form = "bundle",
+        run_id: str | None = None,
+        withhold: Iterable[str] = (),
+        payloads: bool = True,
+        force: bool = False,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> Exported:
+        """Seals the journal and writes it, or one run of it, to a file or folder that verifies offline.
+
+        `form` is bundle, ndjson, csv, parquet or html. `withhold` names fields that stay here, such as args; with
+        `payloads=False` no value leaves at all.
+        """
+        return self._export(path, form, run_id, withhold, payloads, force, progress)
 
     def continue_journal(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, and says so on the record; gives what is lost.

@@ -10,9 +10,11 @@ from contextvars import ContextVar, copy_context
 from types import TracebackType
 from typing import Any, TypeVar
 
+from indelible.core.canonical import decode
 from indelible.core.commands import Answer, Command
 from indelible.core.effects import Claim, Effect
 from indelible.core.ports import Store, Transaction
+from indelible.core.redaction import Screen
 from indelible.errors import BadCall
 
 Result = TypeVar("Result")
@@ -35,14 +37,15 @@ def current_run() -> str | None:
 class RunningEffect:
     """Is the effect as its handler sees it: the recorded arguments, the key to pass on, the fence."""
 
-    __slots__ = ("_args", "_effect", "_is_async", "_is_over", "_requests", "_store", "_transaction")
+    __slots__ = ("_args", "_effect", "_is_async", "_is_over", "_requests", "_store", "_transaction", "screen")
 
-    def __init__(self, claim: Claim, store: Store, *, is_async: bool) -> None:
+    def __init__(self, claim: Claim, store: Store, *, is_async: bool, screen: Screen | None = None) -> None:
         self._is_async = is_async
         self._is_over = False
         self._effect = claim.effect
         self._store = store
-        self._args: dict[str, Any] | None = None
+        self._args = _own_arguments(claim, screen)
+        self.screen = screen
         self._transaction: HandlersTransaction | None = None
         self._requests = 0
 
@@ -93,7 +96,7 @@ class RunningEffect:
 
     @property
     def args(self) -> dict[str, Any]:
-        """Holds the arguments as they were recorded."""
+        """Holds the arguments as they were recorded, with the caller's own values where the record has marks."""
         if self._args is None:
             self._args = self._effect.args
         return self._args
@@ -133,6 +136,15 @@ class RunningEffect:
         """
         self._requests += 1
         return self.key if self._requests == 1 else f"{self.key}-{self._requests}"
+
+
+def _own_arguments(claim: Claim, screen: Screen | None) -> dict[str, Any] | None:
+    """Gives the arguments that this caller passed, if what is recorded was made of them and not of another's."""
+    if screen is None or screen.recorded_args != claim.effect.args_json:
+        return None
+    value = decode(screen.args_json)
+    assert isinstance(value, dict)
+    return value
 
 
 class HandlersTransaction:

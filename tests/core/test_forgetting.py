@@ -156,6 +156,12 @@ def test_an_erased_effect_is_still_the_same_call(status: Status) -> None:
         assert step.change is None
 
 
+def test_a_digest_that_somebody_zeroed_opens_nothing() -> None:
+    """Only together with the arguments is it gone for good; else a call with other content would pass for this one."""
+    step = next_step(open_command(), effect("ready", digest=ERASED_DIGEST), NOON, 5)
+    assert type(step.answer).__name__ == "KeyTaken"
+
+
 @pytest.mark.parametrize("status", ["ready", "in_doubt", "processing"])
 def test_without_arguments_there_is_no_attempt(status: Status) -> None:
     lost = gone(status, on_crash="retry", lease_until=NOON if status == "processing" else None)

@@ -269,6 +269,14 @@ def test_very_short_and_empty_secrets_do_not_eat_the_texts() -> None:
     assert made.secrets == ()
 
 
+def test_of_very_many_secrets_the_longest_are_looked_for() -> None:
+    made = screen(
+        {"all": [f"{'x' * 10}{number:05}" for number in range(3000)] + ["much longer than those"]}, "args.all"
+    )
+    assert len(made.secrets) == 1000
+    assert "longer" not in made.text("it was much longer than those")
+
+
 def test_a_screen_tells_nothing_by_its_repr() -> None:
     assert "hunter2" not in repr(screen({"a": "hunter2"}, "args.a"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indelible.core.merkle import EMPTY_ROOT, leaf_hash, root_of
@@ -26,7 +26,13 @@ def test_leaves_are_hashed_as_the_tree_does() -> None:
     assert folded(b"".join(LEAVES[:4])) == root_of(LEAVES[:4])
 
 
-@given(size=st.integers(1, 1200), wanted=st.lists(st.integers(0, 1300), max_size=5))
+EDGES = [0, 1, 255, 256, 257, 511, 512, 513, 768, 1024]
+
+
+@given(size=st.integers(1, 1200), wanted=st.lists(st.integers(0, 1300) | st.sampled_from(EDGES), max_size=5))
+@example(size=1200, wanted=EDGES)
+@example(size=1024, wanted=EDGES)
+@example(size=256, wanted=EDGES)
 def test_roots_are_those_of_the_tree(size: int, wanted: list[int]) -> None:
     walk = TreeWalk(wanted)
     assert walked(LEAVES[:size], walk) == root_of(LEAVES[:size])
@@ -34,8 +40,9 @@ def test_roots_are_those_of_the_tree(size: int, wanted: list[int]) -> None:
 
 
 def test_tiles_of_three_levels_are_compared() -> None:
-    walk = TreeWalk([], lambda level, number, width: TILES[level, number])
+    walk = TreeWalk([65_535, 65_536, 65_537], lambda level, number, width: TILES[level, number])
     assert walked(LEAVES, walk) == root_of(LEAVES)
+    assert walk.roots == {size: root_of(LEAVES[:size]) for size in (65_535, 65_536, 65_537)}
     assert (walk.suspect, walk.bad_tile) == (None, None)
 
 

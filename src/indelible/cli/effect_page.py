@@ -27,7 +27,7 @@ from indelible.core.chain import altered_payloads
 from indelible.core.events import Payload
 
 # Shown above the history already, or of no use to a reader.
-_SHOWN_ELSEWHERE = frozenset({"args", "key"})
+_SHOWN_ELSEWHERE = frozenset({"args", "key", "subject"})
 
 
 @dataclass(frozen=True, slots=True)

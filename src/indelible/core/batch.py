@@ -95,6 +95,7 @@ def _record(batch: Batch, command: Command, change: Change | Fact, head: Head, b
     effect = change.effect if isinstance(change, Change) else None
     run_id = change.run_id if isinstance(change, Fact) else change.effect.run_id
     stamp, commits = command.stamp, {}
+    assert len(change.committed) * SALT_BYTES <= len(stamp.salts), "every value is hidden by a salt of its own"
     for number, (name, value) in enumerate(change.committed.items()):
         salt = stamp.salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
         commits[name] = commitment(salt, name, value)

@@ -10,9 +10,13 @@ from typing import Any, Literal
 from indelible.core.calls import OnCrash, SideEffect, check_name
 from indelible.core.canonical import decode
 from indelible.core.identity import Ref
-from indelible.errors import BadCall
+from indelible.core.redaction import Screen
+from indelible.errors import BadCall, EffectErased
 
 _TOKEN_TAG = b"indelible/claim/v1\0"
+ERASED_TEXT = "(erased)"
+ERASED_DIGEST = "0" * 64
+"""Is what an effect keeps of its digest when its arguments were erased: a hash of them could be tried out."""
 
 Status = Literal["requires_approval", "ready", "processing", "succeeded", "failed", "denied", "canceled", "in_doubt"]
 # From these no move leads on by itself: every later call gets the same answer.
@@ -137,25 +141,41 @@ class Effect:
 
     @property
     def args(self) -> dict[str, Any]:
-        """Gives the recorded arguments, a fresh copy each time."""
-        value = decode(self.args_json or b"{}")
+        """Gives the recorded arguments, a fresh copy each time; raises `EffectErased` when they were erased."""
+        if self.args_json is None:
+            raise EffectErased(f"{self.tool}: the arguments of {self.id} were erased", effect=self)
+        value = decode(self.args_json)
         assert isinstance(value, dict)
         return value
 
     @property
     def outcome(self) -> Outcome | None:
-        """Gives what came of it, or None while it is not settled."""
+        """Gives what came of it, or None while it is not settled; raises `EffectErased` when the result was erased."""
         if self.status == "succeeded":
             return Succeeded(self.detail)
         if self.status == "failed":
+            if self.is_detail_erased:
+                return Failed(ERASED_TEXT)
             error: Any = self.detail or {}
             return Failed(error.get("message", ""), error.get("type", "Error"))
         return None
 
     @property
     def detail(self) -> Any:
-        """Gives the recorded result, error or reason."""
+        """Gives the recorded result, error or reason; None before there is one, `EffectErased` when it was erased."""
+        if self.is_detail_erased:
+            raise detail_erased(self)
         return None if self.detail_json is None else decode(self.detail_json)
+
+    @property
+    def is_detail_erased(self) -> bool:
+        """Was the result, error or reason recorded and then erased?"""
+        return self.detail_seq is not None and self.detail_json is None
+
+    @property
+    def are_args_erased(self) -> bool:
+        """Were the arguments erased?"""
+        return self.args_json is None
 
     @property
     def is_settled(self) -> bool:
@@ -165,6 +185,16 @@ class Effect:
     def is_abandoned(self, now: datetime) -> bool:
         """Did its worker let the lease run out while the handler may have been at work?"""
         return self.status == "processing" and self.lease_until is not None and self.lease_until <= now
+
+
+def detail_erased(effect: Effect) -> EffectErased:
+    """Gives the refusal to tell a result, error or reason that was erased."""
+    what = {"succeeded": "result", "failed": "error"}.get(effect.status, "reason")
+    return EffectErased(
+        f"{effect.tool}: {effect.id} is {effect.status}, and its {what} was erased; it is not run again, and what came "
+        f"of it can only be learnt where it was done. When and by whom: indelible effects show {effect.id}",
+        effect=effect,
+    )
 
 
 def hash_of(token: str) -> str:
@@ -181,6 +211,8 @@ class Claim:
 
     effect: Effect
     token: str = field(repr=False)
+    screen: Screen | None = field(default=None, repr=False, compare=False)
+    """Stands between this claim's call and the record, if not everything of it may be recorded."""
 
     @property
     def token_hash(self) -> str:

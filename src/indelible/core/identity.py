@@ -37,9 +37,13 @@ class Identity:
     args_json: bytes
 
 
-def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None) -> Identity:
-    """Gives the identity of a call; equal calls get equal identities in every process and every ledger."""
-    args_json = encode(call.args, root="args", max_bytes=max_bytes)
+def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_json: bytes | None = None) -> Identity:
+    """Gives the identity of a call; equal calls get equal identities in every process and every ledger.
+
+    `args_json` stands in for arguments that may not be recorded as they are.
+    """
+    if args_json is None:
+        args_json = encode(call.args, root="args", max_bytes=max_bytes)
     scope = call.run_id if call.scope is None else call.scope
     kind, subject = _subject(call, args_json)
     occurrence = call.call_id if call.dedupe == "call" else None

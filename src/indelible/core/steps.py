@@ -36,7 +36,7 @@ from indelible.core.commands import (
     ReplayedFailure,
     Settle,
 )
-from indelible.core.effects import ERASED_DIGEST, Claim, Effect, Status, hash_of
+from indelible.core.effects import Claim, Effect, Status, hash_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int) -> Step
 
 def _is_other_content(command: Open, effect: Effect) -> bool:
     """Does this call say something else? Nobody can tell once the arguments are erased; the key is the same."""
-    if effect.digest in (command.digest, ERASED_DIGEST):
+    if effect.digest == command.digest or effect.are_args_erased:
         return False
     return not (command.has_key_fields and effect.is_settled)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -14,7 +15,7 @@ MAX_INT_DIGITS = 4300
 """How long an integer may be: what any Python reads back with its default settings."""
 
 JSONish: TypeAlias = (
-    "bool | int | float | str | bytes | Decimal | datetime | date | time | timedelta | UUID"
+    "bool | int | float | str | bytes | Decimal | datetime | date | time | timedelta | UUID | Redacted"
     " | list[JSONish] | dict[str, JSONish] | None"
 )
 """What `decode` gives back."""
@@ -22,10 +23,26 @@ JSONish: TypeAlias = (
 SAFE_INTEGER = 2**53 - 1  # the largest integer below which every integer is a double of its own
 _LONG_INTEGER = re.compile(rf"-?[1-9][0-9]{{15,{MAX_INT_DIGITS - 1}}}")
 _MAX_PADDING_ZEROS = 20
+_MARK = re.compile(r"[0-9a-f]{64}")
 
 
 class NoForm(Exception):
     """Says why a value cannot be recorded; the recording adds the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """Stands for a value that was not recorded: equal values have equal marks, and no mark leads back to its value."""
+
+    mark: str
+
+    def __post_init__(self) -> None:
+        if not _MARK.fullmatch(self.mark):
+            raise ValueError("a mark is 64 hexadecimal digits")
+
+
+def _mark_of(value: Redacted) -> str:
+    return value.mark
 
 
 def _integer_text(value: int) -> str:
@@ -116,6 +133,7 @@ TAG_OF_TYPE: dict[type, str] = {
     bytes: "$bytes",
     bytearray: "$bytes",
     memoryview: "$bytes",
+    Redacted: "$redacted",
 }
 
 WRITE: dict[str, Callable[[Any], str]] = {
@@ -127,6 +145,7 @@ WRITE: dict[str, Callable[[Any], str]] = {
     "$duration": _duration_text,
     "$uuid": str,
     "$bytes": _bytes_text,
+    "$redacted": _mark_of,
 }
 
 READ: dict[str, Callable[[str], JSONish]] = {
@@ -138,4 +157,5 @@ READ: dict[str, Callable[[str], JSONish]] = {
     "$duration": _duration_of,
     "$uuid": UUID,
     "$bytes": _bytes_of,
+    "$redacted": Redacted,
 }

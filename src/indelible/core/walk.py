@@ -224,6 +224,8 @@ def begin(prepared: Prepared, mint: Mint, known: Effect | None = None) -> Genera
             raise detail_erased(answer.effect)
         case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect() | Recorded():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
+        case Claimed(claim) if prepared.screen is not None:
+            return Claimed(replace(claim, screen=prepared.screen))
         case _:
             return answer
 
@@ -323,8 +325,8 @@ def finish_with_value(
     except BadCall as problem:
         yield from _give_up(claim, "in_doubt", problem, mint, screen)
         raise ResultNotRecorded(
-            f"{claim.effect.tool} ran, but its result cannot be recorded: {problem}. The effect {claim.effect.id} is "
-            "in doubt: return plain values, then settle it",
+            f"{claim.effect.tool} ran, but its result cannot be recorded: {_safe_text(str(problem), screen)}. The "
+            f"effect {claim.effect.id} is in doubt: return plain values, then settle it",
             value=value,
         ) from problem
     yield from _finish(claim, Succeeded(value), recorded, mint)

@@ -3,7 +3,7 @@
 import sys
 
 if "pytest" in sys.modules:  # asserts then say what they compared, as in any test
-    for _name in ("suite", "conformance", "journal_conformance"):
+    for _name in ("suite", "conformance", "forgetting_conformance", "journal_conformance"):
         sys.modules["pytest"].register_assert_rewrite(f"indelible.testing.{_name}")
 
 from indelible.testing.clock import FakeClock

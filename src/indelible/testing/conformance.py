@@ -53,6 +53,7 @@ from indelible.core.identity import Ref
 from indelible.core.ports import Filter, Store
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import DIGEST, LEASE, Commands
+from indelible.testing.forgetting_conformance import ForgettingConformance
 from indelible.testing.journal_conformance import JournalConformance, recording
 from indelible.testing.racing import move_and_tell, open_own_keys, open_same_keys, race, run_to_its_death
 from indelible.testing.suite import PATIENCE, apply_one, check_chain, fail, in_threads, raises, take_claim
@@ -60,7 +61,7 @@ from indelible.testing.suite import PATIENCE, apply_one, check_chain, fail, in_t
 MEBIBYTE = 1024 * 1024
 
 
-class StoreConformance(JournalConformance):
+class StoreConformance(ForgettingConformance, JournalConformance):
     """Holds a store to its contract. Subclass it with the hooks; pytest finds the tests by their names."""
 
     # Hooks, beside `factory`

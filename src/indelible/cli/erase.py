@@ -1,0 +1,170 @@
+"""`indelible erase`, `prune`, `hold`: forget payloads, and keep what a court may ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+from indelible.cli.effects import InOrder, by_option
+from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.show import count, say_json, table, visible
+from indelible.core.forgetting import Erasure, Hold
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+def rewrite_option(function: F) -> F:
+    """Gives a command --rewrite and --no-rewrite."""
+    return click.option(
+        "--rewrite/--no-rewrite",
+        default=None,
+        help="Write the store's files anew, so that no copy stays in their free space; writers wait meanwhile.  "
+        "[default: SQLite yes, PostgreSQL no]",
+    )(function)
+
+
+@click.command()
+@click.option("--run", "run_id", help="Erase payloads of this run.")
+@click.option("--seq", type=click.IntRange(min=0), help="With --run: only of this event.")
+@click.option(
+    "--field", "fields", multiple=True, help="With --run: only this field, as args or result; may be repeated."
+)
+@click.option("--subject", help="Erase everything of the calls that are about this person.")
+@click.option("--reason", required=True, help="Why; it goes on the record.")
+@click.option("--force", is_flag=True, help="With --subject: withdraw calls that wait, to erase them too.")
+@rewrite_option
+@by_option
+@about_ledger
+def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
+    """Erase payloads; the record stays and verifies.
+
+    Payloads are arguments, results and texts. What an effect still needs is kept: one that waits, runs or is in doubt. Exits with 1 if something was kept.
+    """
+    place = where()
+    with open_existing(place, wakeups=True) as ledger:
+        report = ledger.erase(fields=fields or None, by=by, **words)
+    return _say(report, is_json=place.is_json)
+
+
+@click.command()
+@click.option("--before", required=True, metavar="AGE|TIME", help="As 90d, 12h, 4w, or 2030-01-31.")
+@click.option("--reason", default="retention", show_default=True, help="Why; it goes on the record.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@rewrite_option
+@by_option
+@about_ledger
+def prune(before: str, reason: str, dry_run: bool, rewrite: bool | None, by: str) -> int:
+    """Erase the payloads of effects that ended long ago.
+
+    Effects that have not ended, and what is on hold, are kept; that is no failure here.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        report = ledger.prune(_moment(before), by=by, reason=reason, dry_run=dry_run, rewrite=rewrite)
+    _say(report, is_json=place.is_json)
+    return 0
+
+
+def _moment(text: str) -> datetime | timedelta:
+    found = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
+    if found is not None:
+        return int(found[1]) * _UNITS[found[2]]
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"--before {text}: give an age such as 90d, 12h or 4w, or a moment such as 2030-01-31"
+        raise click.UsageError(message, click.get_current_context()) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _say(report: Erasure, *, is_json: bool) -> int:
+    """Says what went and what stayed; gives 1 when something stayed."""
+    kept = [{"run": each.run_id, "effect": each.effect_id, "why": each.why} for each in report.kept]
+    if is_json:
+        say_json(
+            {
+                "erased": report.count,
+                "runs": dict(report.erased),
+                "kept": kept,
+                "remarks": list(report.remarks),
+                "dry_run": report.is_rehearsal,
+            }
+        )
+        return 1 if kept else 0
+    word = "Would erase" if report.is_rehearsal else "Erased"
+    print(f"{word} {count(report.count, 'payload')} of {count(len(report.erased), 'run')}.")
+    for run_id, number in report.erased.items():
+        print(f"  {visible(run_id)}: {number}")
+    for each in report.kept:
+        print(f"Kept {visible(each.effect_id or f'run {each.run_id}')}: {visible(each.why)}")
+    for remark in report.remarks:
+        print(f"Note: {remark}.")
+    return 1 if kept else 0
+
+
+@click.group(cls=InOrder, no_args_is_help=False)
+def hold() -> None:
+    """Keep payloads from being erased, as for a lawsuit."""
+
+
+@hold.command()
+@click.option("--run", "run_id", help="Hold this run.")
+@click.option("--subject", help="Hold what is about this person.")
+@click.option("--reason", required=True, help="Why; it goes on the record.")
+@by_option
+@about_ledger
+def add(by: str, **words: Any) -> None:
+    """Place a hold."""
+    place = where()
+    with open_existing(place) as ledger:
+        placed = ledger.hold(by=by, **words)
+    if place.is_json:
+        say_json(_hold_json(placed))
+        return
+    print(f"{placed.id} stands. To lift it: {place.command(f'hold remove {placed.id} --reason TEXT')}")
+
+
+@hold.command(name="list")
+@about_ledger
+def list_holds() -> None:
+    """List the holds that stand."""
+    place = where()
+    with open_existing(place) as ledger:
+        found = ledger.holds()
+    if place.is_json:
+        say_json({"holds": [_hold_json(each) for each in found]})
+        return
+    if found:
+        table(("id", "on", "by", "since"), [(each.id, _what(each), each.by, each.at) for each in found])
+        print()
+    print(f"{count(len(found), 'hold')}.")
+
+
+@hold.command()
+@click.argument("hold_id", metavar="ID")
+@click.option("--reason", required=True, help="Why; it goes on the record.")
+@by_option
+@about_ledger
+def remove(hold_id: str, reason: str, by: str) -> None:
+    """Lift a hold."""
+    place = where()
+    with open_existing(place) as ledger:
+        lifted = ledger.lift_hold(hold_id, by=by, reason=reason)
+    if place.is_json:
+        say_json(_hold_json(lifted))
+        return
+    print(f"{lifted.id} on {visible(_what(lifted))} was lifted, by {visible(by)}.")
+
+
+def _what(found: Hold) -> str:
+    return f"run {found.run_id}" if found.run_id is not None else f"a subject, {(found.subject or '')[:12]}…"
+
+
+def _hold_json(found: Hold) -> dict[str, Any]:
+    return {"id": found.id, "run": found.run_id, "subject_mark": found.subject, "by": found.by, "at": found.at}

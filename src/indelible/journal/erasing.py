@@ -1,0 +1,250 @@
+"""Erases payloads and keeps legal holds: reads what is there, asks the rules, writes what may go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from indelible.core.canonical import encode
+from indelible.core.commands import Answer, Cancel, Command, Record
+from indelible.core.effects import Actor, Effect
+from indelible.core.events import Event
+from indelible.core.forgetting import (
+    ERASED,
+    HOLD_LIFTED,
+    HOLD_PLACED,
+    HOLDS_RUN,
+    Basis,
+    Erasure,
+    Hold,
+    Kept,
+    Prunable,
+    Selection,
+    erased_facts,
+    hold_facts,
+    holds_in,
+    is_cancelable,
+    mark_in,
+    portions,
+    select,
+    why_held,
+    why_needed,
+)
+from indelible.core.ports import Store
+from indelible.core.walk import Mint
+from indelible.errors import BadCall, IllegalMove, OnHold
+
+_PAGE = 1000
+_PAYLOADS_AT_ONCE = 200
+# So many effects are looked up before their runs are read: each run is then read once for all of them.
+_PRUNED_AT_ONCE = 100_000
+
+
+class Eraser:
+    """Erases for one tenant. `say` gives a text as it may be recorded; `rewrite`: see `ForgettingStore.clear_away`."""
+
+    def __init__(
+        self,
+        store: Store,
+        tenant: str,
+        write: Callable[[Command], Answer],
+        mint: Mint,
+        say: Callable[[str], str],
+        rewrite: bool | None = None,
+    ) -> None:
+        self._rewrite = rewrite
+        self._store = store
+        self._tenant = tenant
+        self._write = write
+        self._mint = mint
+        self._say = say
+
+    def erase_run(
+        self, run_id: str, *, seq: int | None, fields: Sequence[str] | None, by: Actor, reason: str
+    ) -> Erasure:
+        """Erases a run's payloads, those of one event, or some fields of it."""
+        events = list(self._events(run_id, -1)) if seq is None else self._store.events(self._tenant, run_id, seq - 1, 1)
+        if not events or (seq is not None and events[0].seq != seq):
+            what = f"run {run_id!r}" if seq is None else f"event {seq} of run {run_id!r}"
+            raise BadCall(f"tenant {self._tenant!r} has no {what}; see: indelible effects list")
+        _check_fields(events, fields)
+        self._check_hold(run_id, None)
+        effects = self._effects({event.effect_id for event in events})
+        whys = self._whys(run_id, {effect.id: effect.opened_seq for effect in effects.values()}, effects)
+        selection = self._select(run_id, events, whys, fields)
+        return self._carry_out({run_id: selection}, "request", by, reason)
+
+    def erase_subject(self, subject_json: bytes, *, by: Actor, reason: str, force: bool) -> Erasure:
+        """Erases everything of the effects that are about a subject; `force` withdraws those that wait."""
+        runs: dict[str, list[int]] = {}
+        for run_id, seq in self._store.forgetting.of_subject(self._tenant, subject_json):
+            runs.setdefault(run_id, []).append(seq)
+        self._check_hold(None, mark_in(subject_json))
+        for run_id in runs:
+            self._check_hold(run_id, None)
+        chosen = {}
+        for run_id, opened in runs.items():
+            chosen[run_id] = self._select_opened(run_id, opened, by, reason, force)
+        return self._carry_out(chosen, "subject", by, reason)
+
+    def _select_opened(self, run_id: str, opened: list[int], by: Actor, reason: str, force: bool) -> Selection:
+        """Chooses what may go of the effects that these events opened."""
+        ids = {event.effect_id for event in self._events(run_id, min(opened) - 1) if event.seq in set(opened)}
+        if force:
+            self._withdraw(self._effects(ids), by, reason)
+        events = [event for event in self._events(run_id, min(opened) - 1) if event.effect_id in ids]
+        return self._select(run_id, events, self._whys(run_id, {}, self._effects(ids)))
+
+    def _withdraw(self, effects: Mapping[str, Effect], by: Actor, reason: str) -> None:
+        """Cancels what has not been entered; what moves on meanwhile is kept, and says so."""
+        for effect in effects.values():
+            if is_cancelable(effect):
+                why = encode(self._say(reason))
+                self._write(Cancel(ref=effect.ref, stamp=self._mint.stamp(by), detail_json=why))
+
+    def prune(self, before: datetime, *, by: Actor, reason: str, is_rehearsal: bool) -> Erasure:
+        """Erases the payloads of effects that ended before a moment; what is on hold is kept."""
+        counts: dict[str, int] = {}
+        kept: list[Kept] = []
+        after = ""
+        while found := self._store.forgetting.prunable(self._tenant, before, after, _PRUNED_AT_ONCE):
+            after = found[-1].effect_id
+            for run_id, effects in _by_run(found).items():
+                hold = self._hold_on(run_id)
+                if hold is not None:
+                    kept.append(Kept(run_id, None, why_held(hold)))
+                    continue
+                selection = self._select_prunable(run_id, effects)
+                kept += selection.kept
+                counts[run_id] = counts.get(run_id, 0) + len(selection.erased)
+                if not is_rehearsal:
+                    self._erase(run_id, selection, "retention", by, reason)
+        erased = {run_id: count for run_id, count in counts.items() if count}
+        return Erasure(erased, tuple(kept), () if is_rehearsal else self._clear_away(bool(erased)), is_rehearsal)
+
+    def _select_prunable(self, run_id: str, effects: list[Prunable]) -> Selection:
+        opened = {effect.effect_id: effect.opened_seq for effect in effects}
+        events = [event for event in self._events(run_id, min(opened.values()) - 1) if event.effect_id in opened]
+        return self._select(run_id, events, self._whys(run_id, opened, {}))
+
+    # Holds
+
+    def holds(self) -> list[Hold]:
+        """Lists the holds that stand."""
+        return holds_in(self._store.forgetting.holds(self._tenant))
+
+    def place_hold(self, run_id: str | None, subject_json: bytes | None, *, by: Actor, reason: str) -> Hold:
+        """Keeps a run's or a subject's payloads from being erased."""
+        hold_id = f"hold_{self._mint.token()[:16]}"
+        place = HOLDS_RUN if run_id is None else run_id
+        self._record(place, HOLD_PLACED, hold_facts(hold_id, subject_json), by, reason)
+        return next(hold for hold in self.holds() if hold.id == hold_id)
+
+    def lift_hold(self, hold_id: str, *, by: Actor, reason: str) -> Hold:
+        """Ends a hold."""
+        hold = next((hold for hold in self.holds() if hold.id == hold_id), None)
+        if hold is None:
+            raise BadCall(f"there is no hold {hold_id!r}; see: indelible hold list")
+        self._record(hold.run_id or HOLDS_RUN, HOLD_LIFTED, hold_facts(hold_id, None), by, reason)
+        return hold
+
+    def _hold_on(self, run_id: str) -> Hold | None:
+        return next((hold for hold in self.holds() if hold.run_id == run_id), None)
+
+    def _check_hold(self, run_id: str | None, subject: str | None) -> None:
+        for hold in self.holds():
+            if (run_id is not None and hold.run_id == run_id) or (subject is not None and hold.subject == subject):
+                what = "this subject" if run_id is None else f"run {run_id!r}"
+                raise OnHold(f"{what} cannot be erased: {why_held(hold)}")
+
+    # Reading
+
+    def _events(self, run_id: str, after: int) -> Iterator[Event]:
+        while page := self._store.events(self._tenant, run_id, after, _PAGE):
+            yield from page
+            after = page[-1].seq
+
+    def _effects(self, ids: Iterable[str | None]) -> dict[str, Effect]:
+        found = (self._store.get_effect(self._tenant, effect_id) for effect_id in ids if effect_id is not None)
+        return {effect.id: effect for effect in found if effect is not None}
+
+    def _whys(self, run_id: str, opened: Mapping[str, int], effects: Mapping[str, Effect]) -> dict[str, str]:
+        """Gives the reasons why effects keep their payloads: they need them, or their subject is on hold."""
+        whys = {effect.id: why for effect in effects.values() if (why := why_needed(effect)) is not None}
+        held = {hold.subject: hold for hold in self.holds() if hold.subject is not None}
+        if held:
+            effect_at = {seq: effect_id for effect_id, seq in opened.items()}
+            for seq, name, value in self._payloads(run_id, list(effect_at)):
+                if name == "subject" and mark_in(value) in held:
+                    whys[effect_at[seq]] = why_held(held[mark_in(value)])
+        return whys
+
+    def _select(
+        self, run_id: str, events: Sequence[Event], whys: Mapping[str, str], fields: Sequence[str] | None = None
+    ) -> Selection:
+        """Reads which payloads of these events are there, and lets the rules choose."""
+        effect_of = {event.seq: event.effect_id for event in events}
+        found = self._payloads(run_id, list(effect_of))
+        present = [(seq, name) for seq, name, _ in found if fields is None or name in fields]
+        return select(run_id, present, effect_of, whys)
+
+    def _payloads(self, run_id: str, seqs: Sequence[int]) -> Iterator[tuple[int, str, bytes]]:
+        for start in range(0, len(seqs), _PAYLOADS_AT_ONCE):
+            for payload in self._store.payloads(self._tenant, run_id, seqs[start : start + _PAYLOADS_AT_ONCE]):
+                yield payload.seq, payload.field, payload.value
+
+    # Writing
+
+    def _carry_out(self, chosen: Mapping[str, Selection], basis: Basis, by: Actor, reason: str) -> Erasure:
+        """Erases what may go; raises when nothing may although there is something."""
+        kept = tuple(kept for selection in chosen.values() for kept in selection.kept)
+        erased = {run_id: len(selection.erased) for run_id, selection in chosen.items() if selection.erased}
+        if kept and not erased:
+            raise IllegalMove(f"{kept[0].effect_id} cannot be erased: {kept[0].why}")
+        for run_id, selection in chosen.items():
+            self._erase(run_id, selection, basis, by, reason)
+        return Erasure(erased, kept, self._clear_away(bool(erased)))
+
+    def _clear_away(self, has_erased: bool) -> tuple[str, ...]:
+        """Clears away after an erasure; also without one when told to, for an earlier one may have been cut off."""
+        return tuple(self._store.forgetting.clear_away(self._rewrite)) if has_erased or self._rewrite else ()
+
+    def _erase(self, run_id: str, selection: Selection, basis: Basis, by: Actor, reason: str) -> None:
+        for portion in portions(selection.erased):
+            self._record(run_id, ERASED, erased_facts(basis, portion), by, reason, tuple(portion))
+
+    def _record(
+        self,
+        run_id: str,
+        event_type: str,
+        facts: bytes,
+        by: Actor,
+        reason: str,
+        erased: tuple[tuple[int, str], ...] = (),
+    ) -> None:
+        self._write(
+            Record(
+                tenant=self._tenant,
+                run_id=run_id,
+                stamp=self._mint.stamp(by),
+                event_type=event_type,
+                facts=facts,
+                committed={"reason": encode(self._say(reason), root="reason")},
+                erased=erased,
+            )
+        )
+
+
+def _by_run(found: Iterable[Prunable]) -> dict[str, list[Prunable]]:
+    runs: dict[str, list[Prunable]] = {}
+    for effect in found:
+        runs.setdefault(effect.run_id, []).append(effect)
+    return runs
+
+
+def _check_fields(events: Iterable[Event], fields: Sequence[str] | None) -> None:
+    """Raises `BadCall` for a field that none of these events ever had: a slip of the pen must not look like success."""
+    known = {name for event in events for name in event.read()["commits"]}
+    for name in fields or ():
+        if name not in known:
+            raise BadCall(f"there is no field {name!r} here; there is: {', '.join(sorted(known)) or 'none'}")

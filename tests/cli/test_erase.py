@@ -1,0 +1,78 @@
+"""`indelible erase`, `prune`, `hold`."""
+
+from __future__ import annotations
+
+import pytest
+
+from indelible import Ledger
+from tests.cli.conftest import Cli, call, lose
+
+CANARY = "CANARY-cli"
+
+
+@pytest.fixture
+def paid(ledger_url: str) -> str:
+    """A ledger with two calls about two people, and a third that is in doubt."""
+    with Ledger.open(ledger_url, subject="args.customer") as ledger:
+        for customer in ("ada", "bob"):
+            ledger.run(call("pay", customer=customer, note=CANARY), lambda effect: CANARY)
+        with pytest.raises(Exception, match="went dead"):
+            ledger.run(call("pay", customer="eve"), lose)
+    return ledger_url
+
+
+def test_a_field_an_event_and_a_run_are_erased(cli: Cli, paid: str) -> None:
+    said = cli("erase", "--run", "order-1", "--seq", "0", "--field", "args", "--reason", "asked", "--by", "ana").out
+    assert "Erased 1 payload of 1 run.\n  order-1: 1" in said
+    told = cli("erase", "--run", "order-1", "--reason", "asked", "--by", "ana", "--json", code=1).json
+    assert told["runs"] == {"order-1": 8}
+    assert told["kept"][0]["why"].startswith("it is in doubt")
+    assert "Kept eff_" in cli("erase", "--run", "order-1", "--reason", "asked", code=1).out
+    said = cli("events", "order-1").out
+    assert "payload_erased" in said
+    assert "chain intact" in said
+    with Ledger.open(paid) as ledger:
+        effect = ledger.effects(status="succeeded")[-1]
+    shown = cli("effects", "show", effect.id).out
+    assert shown.count("(erased)") >= 2
+    assert CANARY not in shown
+    assert CANARY not in cli("effects", "list", "--json").out
+
+
+def test_a_person_is_erased(cli: Cli, paid: str) -> None:
+    assert cli("erase", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 4
+    assert cli("erase", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 0
+    assert "settle it first" in cli("erase", "--subject", "eve", "--reason", "asked", "--force", code=1).err
+
+
+def test_pruning_rehearses(cli: Cli, paid: str) -> None:
+    assert "Would erase 8 payloads of 1 run." in cli("prune", "--before", "0h", "--dry-run").out
+    assert "Erased 0 payloads of 0 runs." in cli("prune", "--before", "90d").out
+    assert cli("prune", "--before", "0d", "--json", "--no-rewrite").json["erased"] == 8
+    assert cli("prune", "--before", "2020-01-31", "--json").json["erased"] == 0
+
+
+@pytest.mark.parametrize("before", ["soon", "90", "-1d", "1y", ""])
+def test_an_age_that_nobody_understands_is_refused(cli: Cli, paid: str, before: str) -> None:
+    assert "90d" in cli("prune", f"--before={before}", code=2).err
+
+
+def test_holds_are_placed_listed_and_lifted(cli: Cli, paid: str) -> None:
+    placed = cli("hold", "add", "--run", "order-1", "--reason", "lawsuit", "--json").json
+    assert placed["run"] == "order-1"
+    assert placed["id"] in cli("hold", "list").out
+    assert placed["id"] in cli("erase", "--run", "order-1", "--reason", "asked", code=1).err
+    said = cli("prune", "--before", "0d").out
+    assert "Kept run order-1" in said
+    assert "was lifted" in cli("hold", "remove", placed["id"], "--reason", "settled").out
+    assert cli("hold", "list", "--json").json == {"holds": []}
+    assert "hold_" in cli("hold", "add", "--subject", "ada", "--reason", "lawsuit").out
+    assert "a subject, " in cli("hold", "list").out
+    (left,) = cli("hold", "list", "--json").json["holds"]
+    assert cli("hold", "remove", left["id"], "--reason", "settled", "--json").json["subject_mark"]
+    assert "hold list" in cli("hold", "remove", "hold_x", "--reason", "settled", code=2).err
+
+
+def test_a_reason_is_needed(cli: Cli, paid: str) -> None:
+    for words in (["erase", "--run", "order-1"], ["hold", "add", "--run", "order-1"]):
+        assert "--reason" in cli(*words, code=2).err

@@ -1,0 +1,319 @@
+"""Secrets never reach the record: not by arguments, results, errors, reasons or evidence, on any store."""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from indelible import (
+    Claimed,
+    Failed,
+    Ledger,
+    MayHaveHappened,
+    NothingHappened,
+    RunningEffect,
+    Succeeded,
+    ToolCall,
+)
+from indelible.core.tags import Redacted
+from indelible.errors import BadCall, EffectFailed, EffectInDoubt, KeyReused, KeyUnusable, ResultNotRecorded
+from indelible.journal.exporting import export
+from indelible.stores import is_postgres
+from tests.scenarios.shells import Count, Driver, Gate, Shell, eventually, types_of
+
+CANARY = "CANARY-hunter2-91"
+CARD = "4242424242424242"
+RULES = ["args.login.password", "*.secret", "card"]
+
+
+def login(**changes: Any) -> ToolCall:
+    args = {"login": {"user": "ada", "password": CANARY}, "note": f"card {CARD}", "n": 1, **changes}
+    return ToolCall(tool="login", args=args, run_id="order-1")
+
+
+@pytest.fixture
+def ledger(shell: Shell) -> Driver:
+    """A ledger with redaction rules of its own."""
+    return shell.open(redact=RULES)
+
+
+def stored(url: str) -> Iterator[tuple[str, bytes]]:
+    """Gives everything that a store keeps, byte by byte: whole files, or every row of every table."""
+    if not is_postgres(url):
+        folder = Path(url.removeprefix("sqlite:///")).parent
+        yield from ((str(path), path.read_bytes()) for path in folder.rglob("*") if path.is_file())
+        return
+    with psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'indelible%'").fetchall()
+        for (table,) in tables:
+            for row in connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))).fetchall():
+                yield table, b"\0".join(cell if isinstance(cell, bytes) else str(cell).encode() for cell in row)
+
+
+def assert_found_nowhere(url: str, *secrets: str) -> None:
+    seen = 0
+    for place, content in stored(url):
+        seen += 1
+        for secret in secrets:
+            assert secret.encode() not in content, f"{secret} is in {place}"
+    assert seen, "this looked at nothing"
+
+
+def reprs_of(ledger: Driver) -> str:
+    effects = ledger.effects(limit=1000)
+    events = [event for effect in effects for event in ledger.events(effect.run_id)]
+    return repr([(effect, effect.args, effect.detail, effect.outcome) for effect in effects]) + repr(events)
+
+
+def test_the_handler_gets_the_callers_own_values_and_the_record_gets_marks(ledger: Driver) -> None:
+    seen: list[Any] = []
+    ledger.run(login(), lambda effect: seen.append(effect.args))
+    assert seen[0]["login"]["password"] == CANARY
+    assert seen[0]["note"] == f"card {CARD}"
+    (effect,) = ledger.effects()
+    assert isinstance(effect.args["login"]["password"], Redacted)
+    assert effect.args["login"]["user"] == "ada"
+    assert_found_nowhere(ledger.url, CANARY, CARD)
+    assert CANARY not in reprs_of(ledger)
+    assert CANARY not in repr(login())
+
+
+def test_equal_secrets_are_the_same_call_and_different_ones_are_not(shell: Shell) -> None:
+    handler = Count()
+    for _ in range(2):
+        shell.open(redact=RULES).run(login(), handler)
+    assert handler.entries == 1
+    shell.open(redact=RULES).run(login(login={"user": "ada", "password": "another"}), handler)
+    assert handler.entries == 2
+
+
+def test_a_different_secret_under_the_same_key_is_a_loud_conflict(ledger: Driver) -> None:
+    def call(password: str) -> ToolCall:
+        return ToolCall(tool="login", args={"user": "ada", "secret": password}, run_id="order-1", key=["user"])
+
+    assert isinstance(ledger.begin(call("one")), Claimed)
+    with pytest.raises(KeyReused):
+        ledger.begin(call("two"))
+
+
+def test_a_key_field_may_be_a_secret(ledger: Driver) -> None:
+    handler = Count()
+    for _ in range(2):
+        ledger.run(ToolCall(tool="t", args={"secret": CANARY, "n": 1}, run_id="r", key=["secret"]), handler)
+    assert handler.entries == 1
+    assert_found_nowhere(ledger.url, CANARY)
+
+
+def test_first_return_and_replay_are_the_same_recorded_form(ledger: Driver) -> None:
+    result = {"ok": True, "secret": "CANARY-result-17", "echo": f"welcome {CANARY}", "card": int(CARD)}
+    first = ledger.run(login(), lambda effect: result)
+    again = ledger.run(login(), Count())
+    assert first == again
+    assert isinstance(first["secret"], Redacted)
+    assert first["ok"] is True
+    assert_found_nowhere(ledger.url, CANARY, CARD, "CANARY-result-17")
+
+
+def test_an_exception_is_raised_as_itself_and_recorded_without_its_secrets(ledger: Driver) -> None:
+    with pytest.raises(ValueError, match=CANARY):
+        ledger.run(login(), Count(ValueError(f"bad password {CANARY} for card {CARD}")))
+    with pytest.raises(EffectFailed) as replayed:
+        ledger.run(login(), Count())
+    assert CANARY not in told(replayed.value)
+    assert "[redacted value " in str(replayed.value)
+    assert_found_nowhere(ledger.url, CANARY, CARD)
+    assert CANARY not in reprs_of(ledger)
+
+
+def told(error: BaseException) -> str:
+    return repr(error) + str(error) + "".join(traceback.format_exception_only(error))
+
+
+@pytest.mark.parametrize("error", [NothingHappened, MayHaveHappened, TimeoutError])
+def test_reasons_do_not_tell_secrets(ledger: Driver, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        ledger.run(login(), Count(error(f"no answer for {CANARY}, {CARD}")))
+    assert_found_nowhere(ledger.url, CANARY, CARD)
+    if error is MayHaveHappened:
+        with pytest.raises(EffectInDoubt) as refused:
+            ledger.run(login(), Count())
+        assert CANARY not in told(refused.value)
+
+
+def test_what_a_probe_says_is_redacted_too(ledger: Driver) -> None:
+    def run(probe: Any) -> Any:
+        return ledger.run(login(), Count(), reconcile=probe)
+
+    with pytest.raises(MayHaveHappened):
+        ledger.run(login(), Count(MayHaveHappened("?")))
+
+    def broken(effect: Any) -> Any:
+        raise ValueError(f"cannot log in with {CANARY}")
+
+    with pytest.raises(EffectInDoubt) as refused:
+        run(broken)
+    assert CANARY not in told(refused.value)
+    with pytest.raises(BadCall) as bad:
+        run(lambda effect: CANARY)
+    assert CANARY not in told(bad.value)
+    assert run(lambda effect: Succeeded({"echo": CANARY}))["echo"].startswith("[redacted value ")
+    assert_found_nowhere(ledger.url, CANARY)
+
+
+def test_what_people_say_is_redacted_by_the_detectors(ledger: Driver) -> None:
+    with pytest.raises(MayHaveHappened):
+        ledger.run(login(), Count(MayHaveHappened("?")))
+    (effect,) = ledger.effects()
+    ledger.settle(effect, Failed(f"card {CARD} closed"), by="ana", evidence=f"they said {CARD}")
+    ledger.retry(effect.id, by="ana", reason=f"again with {CARD}")
+    ledger.cancel(effect.id, by="ana", reason=f"stop {CARD}")
+    ledger.begin(login(n=2), approval="required")
+    asking = ledger.effects(status="requires_approval")[0]
+    ledger.deny(asking, digest=asking.digest, by="ana", reason=f"not with {CARD}")
+    assert_found_nowhere(ledger.url, CARD)
+
+
+def test_a_result_committed_by_hand_is_redacted(ledger: Driver) -> None:
+    begun = ledger.begin(login())
+    value = ledger.commit(begun.claim, Succeeded({"secret": CANARY, "card": CARD}))
+    assert isinstance(value["secret"], Redacted)
+    other = ledger.begin(login(n=2, word="CANARY-word-5"), redact=["args.word"])
+    ledger.commit(other.claim, Failed(f"no {CARD} for {CANARY} and CANARY-word-5", "CardError"))
+    assert CANARY not in repr((begun, other))
+    assert_found_nowhere(ledger.url, CANARY, CARD, "CANARY-word-5")
+
+
+def test_a_late_result_is_redacted(ledger: Driver) -> None:
+    gate = Gate({"echo": CANARY, "card": CARD})
+
+    def slow(effect: RunningEffect) -> Any:
+        return gate(effect)
+
+    running = ledger.spawn("run", login(), slow, timeout=timedelta(milliseconds=50))
+    with pytest.raises(TimeoutError):
+        running.result(20)
+    gate.open()
+    if ledger.kind == "blocking":  # the other one's handler is a coroutine, which the time limit has cancelled
+        eventually(lambda: "tool_call_late" in types_of(ledger))
+    assert_found_nowhere(ledger.url, CANARY, CARD)
+
+
+def test_a_result_that_cannot_be_recorded_tells_nothing(ledger: Driver) -> None:
+    with pytest.raises(ResultNotRecorded) as refused:
+        ledger.run(login(), Count({"x": {CANARY: {"a set"}}}))
+    assert CANARY not in told(refused.value)
+    assert_found_nowhere(ledger.url, CANARY)
+
+
+def test_the_rules_of_ledger_tool_and_call_add_up(shell: Shell) -> None:
+    ledger = shell.open(redact=["card"])
+
+    @ledger.tool(redact=["args.pin"])
+    def pay(pin: str, note: str, token: str) -> str:
+        return f"{pin} {note}"
+
+    assert ledger.call(pay, "CANARY-pin-1", CARD, "CANARY-token-1") != ""
+    ledger.run(pay.bind("CANARY-pin-2", CARD, "CANARY-token-2"), Count(), redact=["args.token"])
+    assert_found_nowhere(ledger.url, CARD, "CANARY-pin-1", "CANARY-pin-2", "CANARY-token-2")
+
+
+def test_an_approved_call_runs_with_the_secret_that_was_approved(ledger: Driver) -> None:
+    ledger.begin(login(), approval="required")
+    (asking,) = ledger.effects()
+    ledger.approve(asking, digest=asking.digest, by="ana")
+    seen: list[Any] = []
+    ledger.run(login(), lambda effect: seen.append(effect.args["login"]["password"]))
+    assert seen == [CANARY]
+    mark = asking.args["login"]["password"]
+    with_the_mark = ledger.begin(login(login={"user": "ada", "password": mark}), approval="required")
+    assert with_the_mark.effect.digest != asking.digest
+
+
+def test_nothing_of_it_is_logged_or_exported(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Ledger.open(sqlite_url, redact=RULES) as ledger:
+        ledger.run(login(), lambda effect: {"secret": CANARY, "card": CARD})
+        with pytest.raises(ValueError, match=CANARY):
+            ledger.run(login(n=2), Count(ValueError(CANARY)))
+        ledger.seal()
+        for form in ("ndjson", "bundle", "html", "csv"):
+            export(ledger._engine.store, "default", tmp_path / form, form=form)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert CANARY.encode() not in content, path
+            assert CARD.encode() not in content, path
+    assert CANARY not in caplog.text
+    assert CARD not in caplog.text
+
+
+# ── the key ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_key_is_kept_outside_the_database_for_its_owner_alone(
+    sqlite_url: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path_factory.mktemp("keys")
+    monkeypatch.setenv("INDELIBLE_KEYS", str(keys))
+    with Ledger.open(sqlite_url, redact=RULES) as ledger:
+        ledger.run(login(), Count())
+    (kept,) = keys.rglob("redaction.key")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    key = kept.read_text().strip()
+    assert re.fullmatch("[0-9a-f]{64}", key)
+    assert_found_nowhere(sqlite_url, key)
+    for place, content in stored(sqlite_url):
+        assert bytes.fromhex(key) not in content, place
+
+
+def test_a_process_with_another_key_is_refused_for_it_would_run_calls_again(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = Count()
+    with Ledger.open(sqlite_url, redact=RULES) as ledger:
+        ledger.run(login(), handler)
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "elsewhere"))
+    with Ledger.open(sqlite_url, redact=RULES) as ledger, pytest.raises(KeyUnusable, match=r"redaction\.key"):
+        ledger.run(login(), handler)
+    monkeypatch.setenv("INDELIBLE_REDACTION_KEY", "ab" * 32)
+    with Ledger.open(sqlite_url, redact=RULES) as ledger, pytest.raises(KeyUnusable, match="another key"):
+        ledger.run(login(), handler)
+    assert handler.entries == 1
+
+
+@pytest.mark.parametrize("bad", ["", "ab", "zz" * 32])
+def test_a_damaged_key_is_refused(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    with Ledger.open(sqlite_url, redact=RULES) as ledger:
+        ledger.run(login(), Count())
+    (kept,) = (tmp_path / "keys").rglob("redaction.key")
+    kept.write_text(bad)
+    with Ledger.open(sqlite_url, redact=RULES) as ledger, pytest.raises(KeyUnusable, match="64 hexadecimal"):
+        ledger.run(login(), Count())
+
+
+def test_a_ledger_in_memory_has_a_key_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path))
+    with Ledger.open(":memory:", redact=RULES) as ledger:
+        handler = Count()
+        for _ in range(2):
+            ledger.run(login(), handler)
+        assert handler.entries == 1
+        assert isinstance(ledger.effects()[0].args["login"]["password"], Redacted)
+    assert list(tmp_path.rglob("redaction.key")) == []
+
+
+def test_a_ledger_without_rules_makes_no_key(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path))
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.run(login(), Count())
+    assert list(tmp_path.rglob("redaction.key")) == []
