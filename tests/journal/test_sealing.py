@@ -312,10 +312,13 @@ def check_signatures(ledger: Ledger, run_ids: list[str]) -> int:
 
 
 def test_each_event_carries_its_writers_signature_when_asked_for(place: dict[str, Any]) -> None:
-    with Ledger.open(**place, sign_events=True) as one, Ledger.open(**place, sign_events=True) as other:
+    place |= {"sign_events": True, "seal": False}
+    with Ledger.open(**place) as one, Ledger.open(**place) as other:
         one.run(charge(), Count("ok"))
         other.run(charge(run_id="order-2"), Count("ok"))
         assert check_signatures(one, ["order-1", "order-2"]) == 2
+        one.seal()
+        assert types_in(one).count("key_registered") == 1
 
 
 def test_a_forked_child_signs_with_a_key_of_its_own(place: dict[str, Any]) -> None:

@@ -132,7 +132,7 @@ class Sealer:
         """Names the key in the journal's first event; refuses to sign with another key than the one before."""
         # Looked at twice: a whole rotation may fall between reading the head and reading the keys.
         if self._kept() is None:
-            if not self._store.events(self._tenant, JOURNAL_RUN, -1, 1):
+            if not any(event.type == "key_registered" for event in self.own_events()):
                 self.record("key_registered", {"key": self._signer.keys(self.origin)[-1].vkey})
         elif not self._is_by_our_keys() and not self._is_by_our_keys():
             here = self._signer.keys(self.origin)[0].id.hex()
