@@ -175,6 +175,29 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
         """,
         {"payload_edit_caught"},
     ),
+    "anybody may sign the journal": (
+        """
+        from indelible.core.notes import Note
+        Note.signed_by = lambda self, key: True
+        """,
+        {"other_key_refused"},
+    ),
+    "the verifier looks at nothing": (
+        """
+        from indelible.journal import verification
+        def run(self, now):
+            self._report.verdict = "verified"
+        verification._Verification.run = run
+        """,
+        {"journal_edit_caught", "other_key_refused"},
+    ),
+    "the journal is not sealed": (
+        """
+        from indelible.journal.sealing import Sealer
+        Sealer.seal = lambda self: None
+        """,
+        {"journal_verified"},
+    ),
     "the agent cannot work": (
         """
         from indelible import Ledger

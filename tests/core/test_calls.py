@@ -172,3 +172,23 @@ def test_approval_is_asked_for_when_it_is_required(approval: Any, asks: bool) ->
 )
 def test_a_wait_is_a_duration_a_number_of_seconds_yes_or_no(wait: Any, seconds: float) -> None:
     assert handling_of(Options(wait=wait)).wait == timedelta(seconds=seconds)
+
+
+def test_the_ledgers_own_runs_are_closed_to_callers() -> None:
+    with pytest.raises(BadCall, match="belong to the ledger"):
+        ToolCall(tool="t", run_id="indelible:journal")
+    assert ToolCall(tool="t", run_id="indelible").run_id == "indelible"
+
+
+@pytest.mark.parametrize(
+    ("asked", "side_effect", "inclusion"),
+    [
+        (None, "payment", "awaited_here"),
+        (None, "write", "not_awaited"),
+        (True, "write", "awaited"),
+        (True, "payment", "awaited"),
+        (False, "payment", "not_awaited"),
+    ],
+)
+def test_payments_await_inclusion_unless_told_otherwise(asked: bool | None, side_effect: Any, inclusion: str) -> None:
+    assert handling_of(Options(side_effect=side_effect, await_inclusion=asked)).inclusion == inclusion

@@ -190,7 +190,9 @@ def test_what_two_readers_could_take_differently_is_not_said_in_clear(value: obj
         facts_json({"a": value})
 
 
-@pytest.mark.parametrize("value", [{1: "a"}, "\ud800", object(), float("nan")], ids=["key", "surrogate", "object", "nan"])
+@pytest.mark.parametrize(
+    "value", [{1: "a"}, "\ud800", object(), float("nan")], ids=["key", "surrogate", "object", "nan"]
+)
 def test_what_has_no_recorded_form_is_not_said_at_all(value: object) -> None:
     with pytest.raises(NotRecordable, match="facts"):
         facts_json({"a": value})

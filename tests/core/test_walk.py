@@ -36,7 +36,18 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import SYSTEM, Effect, Failed, Succeeded
 from indelible.core.identity import identify, repeat_of
-from indelible.core.walk import AwaitChange, Awaited, Invoke, Pause, Probe, Raised, Returned, Submit
+from indelible.core.walk import (
+    AwaitChange,
+    Awaited,
+    AwaitSeal,
+    CheckSealing,
+    Invoke,
+    Pause,
+    Probe,
+    Raised,
+    Returned,
+    Submit,
+)
 from indelible.errors import (
     ApprovalPending,
     BadCall,
@@ -50,6 +61,7 @@ from indelible.errors import (
     MayHaveHappened,
     NothingHappened,
     NotRecordable,
+    NotSealed,
     ResultNotRecorded,
     StillRunning,
     StoreUnavailable,
@@ -614,3 +626,35 @@ def test_an_illegal_move_names_the_effect_and_its_state() -> None:
 
 def test_a_failure_is_recorded_with_message_and_class() -> None:
     assert decode(walk.outcome_json(Failed("no \ud800"))) == {"message": "no \\ud800", "type": "Error"}
+
+
+# ── the signed record ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_payment_asks_whether_the_journal_can_be_sealed_and_waits_until_it_is() -> None:
+    played = run(None, CLAIMED, Returned(1), MOVED, None, side_effect="payment")
+    assert [type(request) for request in played.asked] == [CheckSealing, Submit, Invoke, Submit, AwaitSeal]
+    assert played.asked[-1] == AwaitSeal(CLAIM.effect, wherever=False)
+    assert played.value == 1
+
+
+def test_a_payment_that_cannot_be_sealed_is_refused_before_anything_is_claimed() -> None:
+    played = run(NotSealed("no key"), side_effect="payment")
+    assert [type(request) for request in played.asked] == [CheckSealing]
+    assert isinstance(played.error, NotSealed)
+
+
+@pytest.mark.parametrize(("side_effect", "asked"), [("read", True), ("payment", True)])
+def test_who_asks_for_inclusion_waits_wherever_it_is_signed(side_effect: str, asked: bool) -> None:
+    played = run(None, CLAIMED, Returned(1), MOVED, None, side_effect=side_effect, await_inclusion=asked)
+    assert played.asked[-1] == AwaitSeal(CLAIM.effect, wherever=True)
+
+
+def test_a_payment_may_go_without() -> None:
+    played = run(CLAIMED, Returned(1), MOVED, side_effect="payment", await_inclusion=False)
+    assert [type(request) for request in played.asked] == [Submit, Invoke, Submit]
+
+
+def test_a_replayed_payment_waits_for_nothing() -> None:
+    played = run(None, Replayed(effect("succeeded")), side_effect="payment")
+    assert [type(request) for request in played.asked] == [CheckSealing, Submit]

@@ -44,10 +44,19 @@ class Database:
     def _read(self, sql: str) -> list[Row]:
         if self._is_sqlite:
             cursor = self._file.execute(sql)
-            names = [column[0] for column in cursor.get_description()]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
+            # Once the last row was read, the names are gone.
+            return [dict(zip([column[0] for column in cursor.get_description()], row, strict=True)) for row in cursor]
         found = self._server.execute(sql.encode())
         return [dict(zip([column.name for column in found.description or ()], row, strict=True)) for row in found]
+
+    def tables(self) -> set[str]:
+        """Names the ledger's tables."""
+        schema = "sqlite_schema WHERE type = 'table'" if self._is_sqlite else "pg_tables"
+        names = {
+            row["name"]
+            for row in self._read(f"SELECT {'name' if self._is_sqlite else 'tablename AS name'} FROM {schema}")
+        }
+        return {name.removeprefix("indelible_") for name in names if name.startswith("indelible_")}
 
     def rows(self, table: str) -> list[Row]:
         """Reads a whole table, in the order of its keys."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Ledger
+from indelible.core.merkle import leaf_hash
+from indelible.core.notes import PublicKey, TreeHead, parse_note, sign_note
+from indelible.core.tiles import grow, pack_entries, tile_path, unpack_entries
 from indelible.core.verifying.findings import Report
 from indelible.journal import standalone_verify
 from indelible.journal.excerpt import Between, OfRun, Selection, Whole
@@ -103,6 +109,50 @@ def _listed_as(name: str) -> str:
 def _listed_in_the_page() -> set[str]:
     section = PAGE.read_text(encoding="utf-8").partition("## Parts of a bundle that carry no evidence")[2]
     return set(re.findall(r"^\| `([^`]+)` \|", section.partition("\n## ")[0], re.MULTILINE))
+
+
+def test_hashes_that_were_recomputed_after_an_edit_do_not_lead_to_the_signed_root(
+    made: tuple[dict[str, Files], str], tmp_path: Path
+) -> None:
+    files, key = dict(made[0]["journal"]), made[1]
+    names = sorted(name for name in files if name.startswith("tile/entries/"))
+    bodies = [body for name in names for body in unpack_entries(files[name])]
+    bodies[-1] = re.sub(rb'"at":"2', b'"at":"3', bodies[-1])  # legal in itself, and nothing follows it
+    files[names[-1]] = pack_entries(bodies[256:])
+    growth = grow(0, [leaf_hash(body) for body in bodies], lambda level, number: b"")
+    files |= {tile_path(level, number, len(tile) // 32): tile for (level, number), tile in growth.tiles.items()}
+    assert files.keys() == made[0]["journal"].keys()
+    for semantics in (True, False):
+        assert verify(write_folder(files, tmp_path / "b"), [key], semantics=semantics).verdict == "tampered"
+    assert _standalone(tmp_path / "b", key) == 1
+    again = TreeHead(parse_note(files["checkpoint"]).text.split("\n")[0], len(bodies), growth.root)
+    thief = Ed25519PrivateKey.generate()
+    theirs = PublicKey(again.origin, thief.public_key().public_bytes_raw())
+    files["checkpoint"] = str(sign_note(again.text, theirs, thief.sign)).encode()
+    root = b64encode(growth.root).decode()
+    files["manifest.json"] = json.dumps({**json.loads(files["manifest.json"]), "root": root}).encode()
+    files = {name: content for name, content in files.items() if not name.startswith("heads/")}
+    report = verify(write_folder(files, tmp_path / "signed"), [key])
+    assert (report.verdict, "not signed by" in report.why) == ("tampered", True), report.why
+    assert verify(tmp_path / "signed", [theirs]).verdict == "verified", "nothing else is wrong with it"
+    assert _standalone(tmp_path / "signed", key) == 1
+
+
+def test_a_value_that_is_missing_is_no_value_that_was_withheld(
+    made: tuple[dict[str, Files], str], tmp_path: Path
+) -> None:
+    files, key = made[0]["journal"], made[1]
+    lines = files["payloads.ndjson"].splitlines(keepends=True)
+    said = {**json.loads(files["manifest.json"]), "payloads": len(lines) - 1}
+    fewer = {**files, "payloads.ndjson": b"".join(lines[1:]), "manifest.json": json.dumps(said).encode()}
+    report = verify(write_folder(fewer, tmp_path / "missing"), [key])
+    assert (report.verdict, _standalone(tmp_path / "missing", key)) == ("tampered", 1)
+    assert "no event says that it was erased" in report.why
+    fewer["manifest.json"] = json.dumps({**said, "withheld": 1}).encode()
+    report = verify(write_folder(fewer, tmp_path / "withheld"), [key])
+    assert (report.verdict, _standalone(tmp_path / "withheld", key)) == ("verified", 0), report.why
+    assert report.counts.payloads is not None
+    assert (report.counts.payloads.withheld, report.counts.payloads.missing) == (1, 0)
 
 
 def test_the_verifier_in_a_bundle_needs_nothing_of_ours(made: tuple[dict[str, Files], str], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from indelible.core.verifying.findings import Report
 from indelible.journal.live_evidence import LiveEvidence
 from indelible.journal.verification import verify
 from tests.journal.exported import work
-from tests.journal.tampering import Change, Database, changes
+from tests.journal.tampering import TABLES, Change, Database, changes
 
 PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
 
@@ -29,8 +29,8 @@ def call(number: int) -> ToolCall:
 
 def pinned_key(store: Store) -> str:
     """Gives the key as an auditor would have noted it on the first day."""
-    (first,) = store.events("default", "indelible:journal", -1, 1)
-    key: str = json.loads(first.body)["facts"]["key"]
+    events = store.events("default", "indelible:journal", -1, 10)
+    key: str = next(json.loads(event.body)["facts"]["key"] for event in events if event.type == "key_registered")
     return key
 
 
@@ -109,6 +109,12 @@ def test_every_change_of_every_column_is_caught_or_listed(
     assert count > 150
     assert passed == _listed_in_the_page()
     assert look(ledger, key).verdict == "verified", "every change was taken back"
+
+
+def test_no_table_is_forgotten(database: Database) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    others = database.tables() - TABLES.keys()
+    assert all(f"`indelible_{name}`" in page for name in others), others
 
 
 def _listed_as(change: Change) -> str:

@@ -25,6 +25,12 @@ from indelible.cli.demo_agent import AMOUNT, OTHER_AMOUNT, read_lines
 from indelible.cli.demo_proofs import BEFORE, INSIDE, Death, Proof, Seen, judge
 from indelible.core.chain import Broken, Intact, altered_payloads, check_chain
 from indelible.core.events import event_hash
+from indelible.core.notes import PublicKey, log_name, parse_head, parse_note, sign_note
+from indelible.core.verifying.findings import Report
+from indelible.journal.holders import HeldKey
+from indelible.journal.keys import KeyRing
+from indelible.journal.live_evidence import LiveEvidence
+from indelible.journal.verification import verify
 
 PATIENCE = 20.0  # seconds that one process may take; on an idle machine it takes a fifth of one
 
@@ -76,6 +82,8 @@ def _say(proofs: list[Proof], seconds: float, kept: Path | None) -> None:
         url = f"sqlite:///{kept / 'ledger.db'}"
         print(f"\nLook around, then remove {kept}:\n\n    indelible effects list --url {url}")
         print(f"    indelible events {INSIDE} --url {url}")
+        print(f"    INDELIBLE_KEYS={kept / 'keys'} indelible keys export-public --url {url}")
+        print(f"    indelible verify --url {url} --key THAT_KEY")
 
 
 def _say_json(proofs: list[Proof], seconds: float, kept: Path | None) -> None:
@@ -89,68 +97,101 @@ def _say_json(proofs: list[Proof], seconds: float, kept: Path | None) -> None:
 def perform(folder: Path, seen: Seen) -> Seen:
     """Plays the whole story in this folder and notes what is seen of it, as far as it gets."""
     try:
-        _play(folder, f"sqlite:///{folder / 'ledger.db'}", seen)
+        _play(folder, seen)
     except Exception as error:  # whatever it is, the claims that it leaves unmeasured did not hold
         seen.trouble = f"{type(error).__name__}: {error}"
     return seen
 
 
-def _play(folder: Path, url: str, seen: Seen) -> None:
+def _play(folder: Path, seen: Seen) -> None:
     # Two processes at once: both leases run out while the other one's does.
     dying = [Process("die_inside", folder, INSIDE), Process("die_before", folder, BEFORE)]
     seen.inside, seen.before = (process.killed_where_it_hangs() for process in dying)
-    with Ledger.open(url) as ledger:
+    with _open(folder) as ledger:
         seen.after_kill = {effect.run_id: effect for effect in ledger.effects(tool="stripe.refund")}
         seen.world_after_kill = read_lines(folder / "world.jsonl")
     seen.asked = Process("ask", folder, INSIDE, BEFORE).finished()
     seen.world_after_asking = read_lines(folder / "world.jsonl")
     seen.probed = Process("probe", folder, INSIDE, BEFORE).finished()
     seen.world_after_probe = read_lines(folder / "world.jsonl")
-    _allow_again(url, seen)
+    _allow_again(folder)
     seen.again = Process("again", folder, INSIDE, BEFORE).finished()
     seen.world, seen.entered = read_lines(folder / "world.jsonl"), read_lines(folder / "entered.jsonl")
-    _read_record(url, seen)
+    _read_record(folder, seen)
     _tamper(folder, seen)
 
 
-def _allow_again(url: str, seen: Seen) -> None:
+def _open(folder: Path, name: str = "ledger.db", *, seal: bool = True) -> Ledger:
+    return Ledger.open(f"sqlite:///{folder / name}", keys=folder / "keys", seal=seal)
+
+
+def _allow_again(folder: Path) -> None:
     """Plays the person who looked, found no refund, and allows another attempt."""
-    with Ledger.open(url) as ledger:
+    with _open(folder) as ledger:
         for effect in ledger.effects(tool="stripe.refund", run_id=BEFORE, status="in_doubt"):
             ledger.retry(effect, by="a person", reason="the provider has no refund under this key")
 
 
-def _read_record(url: str, seen: Seen) -> None:
-    with Ledger.open(url) as ledger:
+def _read_record(folder: Path, seen: Seen) -> None:
+    with _open(folder) as ledger:
         seen.effects = ledger.effects()
         seen.events = {run: ledger.events(run) for run in (INSIDE, BEFORE)}
         seen.verdicts = {run: check_chain(events, run) for run, events in seen.events.items()}
+        ledger.seal()
+        store = store_behind(ledger)
+        # What an auditor would have got from us before, by another way than the file.
+        ring = KeyRing.open(store.ledger_name, folder / "keys")
+        seen.pinned = ring.export_public(log_name(store.ledger_name, ledger.tenant))
+        seen.journal = verify(LiveEvidence(store, ledger.tenant), [seen.pinned])
+
+
+def _verified_after(folder: Path, pinned: str) -> Report:
+    with _open(folder, "tampered.db", seal=False) as ledger:
+        return verify(LiveEvidence(store_behind(ledger), ledger.tenant), [pinned])
+
+
+def _sign_again(copy: Path) -> None:
+    """Signs every head anew with a key of the forger's own, under the same name."""
+    private = HeldKey.fresh()
+    with closing(apsw.Connection(str(copy))) as raw:
+        for size, text in raw.execute("SELECT size, note FROM indelible_heads").fetchall():
+            note = parse_note(str(text))
+            forged = sign_note(note.text, PublicKey(parse_head(note.text).origin, private.raw), private.sign)
+            raw.execute("UPDATE indelible_heads SET note = ? WHERE size = ?", (str(forged), size))
 
 
 def _tamper(folder: Path, seen: Seen) -> None:
     """Edits a copy of the ledger's file behind its back, each time a little more cleverly, and checks it each time."""
     copy = folder / "tampered.db"
-    with (
-        closing(apsw.Connection(str(folder / "ledger.db"))) as original,
-        closing(apsw.Connection(str(copy))) as raw,
-        raw.backup("main", original, "main") as backup,
-    ):
-        backup.step()
+    _copy(folder / "ledger.db", copy)
+    _sign_again(copy)
+    seen.journal_signed_again = _verified_after(folder, seen.pinned)
+    _copy(folder / "ledger.db", copy)
     event = seen.events[INSIDE][len(seen.events[INSIDE]) // 2]
     seen.edited_seq = event.seq
     body = one_byte_other(event.body)
     seen.edited_bytes = sum(a != b for a, b in zip(event.body, body, strict=True))
     edit = "UPDATE indelible_events SET body = ? WHERE run_id = ? AND seq = ?"
     seen.verdict_on_edit = _checked_after(copy, edit, (body, INSIDE, event.seq))
+    seen.journal_edited = _verified_after(folder, seen.pinned)
     rehash = "UPDATE indelible_events SET hash = ? WHERE run_id = ? AND seq = ?"
     seen.verdict_on_rehash = _checked_after(copy, rehash, (bytes.fromhex(event_hash(body)), INSIDE, event.seq))
     _edit_payload(copy, seen)
 
 
+def _copy(file: Path, copy: Path) -> None:
+    with (
+        closing(apsw.Connection(str(file))) as original,
+        closing(apsw.Connection(str(copy))) as raw,
+        raw.backup("main", original, "main") as backup,
+    ):
+        backup.step()
+
+
 def _checked_after(copy: Path, sql: str, values: tuple[bytes | str | int, ...]) -> Intact | Broken:
     with closing(apsw.Connection(str(copy))) as raw:
         raw.execute(sql, values)
-    with Ledger.open(f"sqlite:///{copy}") as ledger:
+    with Ledger.open(f"sqlite:///{copy}", seal=False) as ledger:
         return check_chain(ledger.events(INSIDE), INSIDE)
 
 
@@ -164,7 +205,7 @@ def _edit_payload(copy: Path, seen: Seen) -> None:
             " WHERE run_id = ? AND seq = ? AND field = 'args'",
             (str(AMOUNT), str(OTHER_AMOUNT), INSIDE, opening.seq),
         )
-    with Ledger.open(f"sqlite:///{copy}") as ledger:
+    with Ledger.open(f"sqlite:///{copy}", seal=False) as ledger:
         found = ledger.get_effect(effect.id)
         payloads = store_behind(ledger).payloads(effect.tenant, INSIDE, [opening.seq])
         seen.amounts = (effect.args["amount"], None if found is None else found.args["amount"])

@@ -30,7 +30,7 @@ class Agent:
         lease = {"lease": SHORT_LEASE} if is_to_die else {}
         probe = {"reconcile": self.look_at_provider} if has_probe else {}
         self.refund_options: dict[str, Any] = {"side_effect": "payment", **lease, **probe}
-        self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+        self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", keys=folder / "keys")
 
     def call(self, tool: str, key: list[str] | None = None, **args: Any) -> ToolCall:
         """Gives a tool call of this run."""

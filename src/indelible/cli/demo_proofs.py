@@ -9,6 +9,7 @@ from typing import Any
 
 from indelible import Effect, Event
 from indelible.core.chain import Broken, Intact
+from indelible.core.verifying.findings import Report as Verification
 
 INSIDE, BEFORE = "order-123", "order-456"  # the run whose process dies inside the handler, and the other
 REFUND, MAIL = "stripe.refund", "email.send"
@@ -52,6 +53,10 @@ class Seen:
     verdict_on_edit: Intact | Broken | None = None
     verdict_on_rehash: Intact | Broken | None = None
     amounts: tuple[int | None, int | None] = (None, None)
+    pinned: str = ""
+    journal: Verification | None = None
+    journal_edited: Verification | None = None
+    journal_signed_again: Verification | None = None
     opened_seq: int = -1
     altered: list[str] = field(default_factory=list)
     trouble: str | None = None
@@ -252,6 +257,43 @@ def payload_edit_caught(seen: Seen) -> Proof:
     )
 
 
+def journal_verified(seen: Seen) -> Proof:
+    """All events are under a head that the pinned key signed, and the report says what that rules out."""
+    report = seen.journal
+    assert report is not None
+    events = sum(len(events) for events in seen.events.values())
+    out = [attack.replace("_", "-") for attack, is_out in report.ruled_out.items() if is_out]
+    held = report.is_verified and report.counts.events > events > 0 and "recompute" in out
+    name, key_id, _ = seen.pinned.split("+", 2)
+    says = (
+        f"journal {report.verdict}: {report.counts.events} events under a head signed by {name} ({key_id}); "
+        f"ruled out: {', '.join(out) or 'nothing'}"
+    )
+    return Proof("journal_verified", held, says, report.as_json())
+
+
+def journal_edit_caught(seen: Seen) -> Proof:
+    """The same edited byte is found by the verifier, which names the entry."""
+    report = seen.journal_edited
+    assert report is not None
+    flaw = report.flaw
+    held = report.verdict == "tampered" and flaw is not None and (flaw.run, flaw.seq) == (INSIDE, seen.edited_seq)
+    found = "nothing" if flaw is None else f"entry {flaw.index} (run {flaw.run}, event {flaw.seq})"
+    says = f"{seen.edited_bytes} byte edited in the database → journal {report.verdict}, named: {found}"
+    return Proof("journal_edit_caught", held, says, report.as_json())
+
+
+def other_key_refused(seen: Seen) -> Proof:
+    """A journal that somebody else signed anew is not verified, however whole it is."""
+    report = seen.journal_signed_again
+    assert report is not None
+    genuine = seen.journal
+    is_about_something = genuine is not None and genuine.is_verified and bool(seen.events[INSIDE])
+    held = is_about_something and report.verdict != "verified" and not any(report.ruled_out.values())
+    says = f"every head signed again with another key → {report.verdict.replace('_', ' ')}: {report.why}"
+    return Proof("other_key_refused", held, says, report.as_json())
+
+
 CLAIMS = (
     ran_once,
     held_in_doubt,
@@ -262,6 +304,9 @@ CLAIMS = (
     chain_intact,
     edit_caught,
     payload_edit_caught,
+    journal_verified,
+    journal_edit_caught,
+    other_key_refused,
 )
 
 

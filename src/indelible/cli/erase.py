@@ -44,7 +44,8 @@ def rewrite_option(function: F) -> F:
 def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
     """Erase payloads; the record stays and verifies.
 
-    Payloads are arguments, results and texts. What an effect still needs is kept: one that waits, runs or is in doubt. Exits with 1 if something was kept.
+    Payloads are arguments, results and texts. What an effect still needs is kept: one that waits, runs or is in doubt.
+    Exits with 1 if something was kept.
     """
     place = where()
     with open_existing(place, wakeups=True) as ledger:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-import weakref
 from pathlib import Path
 from types import TracebackType
 
@@ -13,17 +11,11 @@ import apsw
 
 from indelible.errors import Misconfigured, StoreError, StoreUnavailable
 
-try:
-    import fcntl
-except ImportError:  # Windows: SQLite's own locks still hold, only less fairly
-    fcntl = None  # type: ignore[assignment]
-
 # Below this, SQLite can lose acknowledged commits in WAL mode when two connections checkpoint.
 SAFE_FOR_WAL = (3, 51, 3)
 BUSY_MS = 10_000
 # A page that many commits touch is copied into the database once per checkpoint, so few checkpoints are cheap.
 CHECKPOINT_PAGES = 4000
-_LOOK_AGAIN = 0.0002
 _LOOK_AGAIN_FOR_MODE = 0.01
 
 
@@ -63,70 +55,6 @@ def _change_mode(connection: apsw.Connection, mode: str) -> None:
             time.sleep(_LOOK_AGAIN_FOR_MODE)
         else:
             return
-
-
-class WriteLock:
-    """Lets one writer in at a time: threads by a lock, processes by a file."""
-
-    def __init__(self, path: str | None, address: str) -> None:
-        self._threads = threading.Lock()
-        self._address = address
-        _LOCKS.add(self)
-        self._file: int | None = None
-        if path is not None and fcntl is not None:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def __enter__(self) -> None:
-        ends = time.monotonic() + BUSY_MS / 1000
-        if not self._threads.acquire(timeout=BUSY_MS / 1000):
-            raise self._too_long()
-        try:
-            while not self._has_file_lock():
-                if time.monotonic() > ends:
-                    raise self._too_long()
-                time.sleep(_LOOK_AGAIN)
-        except BaseException:
-            self._threads.release()
-            raise
-
-    def _has_file_lock(self) -> bool:
-        if self._file is None:
-            return True
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _too_long(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"{self._address} has been locked for {BUSY_MS // 1000} s, perhaps by a handler inside "
-            "effect.transaction() or by a process that was stopped; let it end, then call again"
-        )
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-        self._threads.release()
-
-    def close(self) -> None:
-        """Gives the lock file back."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-
-_LOCKS: weakref.WeakSet[WriteLock] = weakref.WeakSet()
-
-
-def _close_inherited_files() -> None:
-    """Closes lock files in a forked child: as long as it had them open, a lock of its parent's could outlive that."""
-    for lock in _LOCKS:
-        lock.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_inherited_files)
 
 
 class Explained:

@@ -23,12 +23,13 @@ from indelible.core.ports import Alarm, Clock, Filter, Seen
 from indelible.errors import BadCall
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
-from indelible.stores.sqlite.connections import Explained, WriteLock, connect, folder_of
+from indelible.stores.sqlite.connections import Explained, connect, folder_of
 from indelible.stores.sqlite.forgetting import SqliteForgetting
 from indelible.stores.sqlite.journal import SqliteJournal
 from indelible.stores.sqlite.pen import SQL, Pen, Refused, guessed, read_effect, read_effects
 from indelible.stores.sqlite.schema import is_current, migrate
 from indelible.stores.sqlite.transaction import SqliteTransaction
+from indelible.stores.sqlite.write_lock import WriteLock
 
 
 class SystemClock:

@@ -11,8 +11,9 @@ from indelible.core.batch import Batch
 from indelible.core.commands import Answer, Command, Moved
 from indelible.core.events import Provenance
 from indelible.errors import BadCall
-from indelible.stores.sqlite.connections import Explained, WriteLock
+from indelible.stores.sqlite.connections import Explained
 from indelible.stores.sqlite.pen import Pen, read_effects
+from indelible.stores.sqlite.write_lock import WriteLock
 
 # Gone when the transaction ends, so it tells whether the handler kept to this one.
 _MARK = "indelible"

@@ -1,0 +1,198 @@
+"""`indelible verify`: does this journal say what was signed? Never a bare "valid"."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from indelible import Ledger
+from indelible.cli.behind import store_behind
+from indelible.cli.opening import about_ledger, check_is_ledger, where
+from indelible.cli.show import count, fields, say_json, visible
+from indelible.core.verifying.findings import ATTACKS, GROUNDS, Report
+from indelible.errors import BadCall, IndelibleError
+from indelible.journal.live_evidence import LiveEvidence
+from indelible.journal.verification import verify as examine
+from indelible.stores import is_postgres
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_VERDICTS = {"verified": "VERIFIED", "tampered": "TAMPERED", "cannot_tell": "CANNOT TELL"}
+
+
+def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> timedelta | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no duration; write it as 30s, 15m, 1h or 7d")
+    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+
+
+def _keys(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    """Takes keys as they are, or from files that hold one to a line."""
+    found: list[str] = []
+    for value in values:
+        path = Path(value)
+        is_file = "+" not in value or path.is_file()
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines() if is_file else [value]
+        except (OSError, UnicodeDecodeError) as problem:
+            raise click.BadParameter(
+                f"{value!r} is neither a key (name+0123abcd+base64) nor a file with one"
+            ) from problem
+        found += [line.strip() for line in lines if line.strip()]
+    return found
+
+
+@click.command()
+@click.argument("file", required=False, metavar="[FILE|DIR|URL]")
+@click.option(
+    "--key", "keys", multiple=True, callback=_keys, metavar="VKEY", help="A key you trust, or a file with it."
+)
+@click.option("--after", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="A signed head you kept: the journal must begin with it.")  # fmt: skip
+@click.option("--witness", "witnesses", multiple=True, callback=_keys, metavar="VKEY", help="A witness you trust.")
+@click.option("--quorum", type=click.IntRange(min=1), metavar="N", help="So many witnesses must have cosigned.  [all]")
+@click.option("--fresh", callback=_duration, metavar="1h", help="The newest proven time must be as recent as this.")
+@click.option("--deep", is_flag=True, help="Check writers' own signatures too.")
+@click.option("--no-semantics", is_flag=True, help="Leave out the rules of effects and the accounting of values.")
+@about_ledger
+def verify(
+    file: str | None,
+    keys: list[str],
+    after: tuple[Path, ...],
+    witnesses: list[str],
+    quorum: int | None,
+    fresh: timedelta | None,
+    deep: bool,
+    no_semantics: bool,
+) -> int:
+    """Tell whether a record is what was signed.
+
+    FILE is an export by lines or a receipt, DIR (or a .zip) a bundle, URL a published log; without any it is the ledger
+    itself. Get the key from the journal's owner by another way: `indelible keys export-public` prints it there.
+    The report names the first bad entry, and says which attacks are ruled out and which are not.
+
+    Exits with 0 verified, 1 tampered, 2 cannot tell or wrong usage.
+    """
+    if quorum is not None and quorum > len(witnesses):
+        raise click.UsageError(f"--quorum {quorum} needs as many --witness")
+    words: dict[str, Any] = {
+        "after": [_read(path) for path in after],
+        "witnesses": witnesses,
+        "quorum": quorum,
+        "fresh_within": fresh,
+        "deep": deep,
+        "semantics": not no_semantics,
+    }
+    try:
+        with _progress() as progress:
+            report = _live(keys, words, progress) if file is None else examine(file, keys, **words, progress=progress)
+    except BadCall:
+        raise
+    except IndelibleError as problem:  # an answer of 1 would accuse somebody
+        raise click.ClickException(str(problem)) from problem
+    if where().is_json:
+        say_json(report.as_json())
+    else:
+        _say(report)
+    return report.exit_code
+
+
+def _live(keys: list[str], words: dict[str, Any], progress: Callable[[int, int], None]) -> Report:
+    place = where()
+    if not is_postgres(place.address):
+        check_is_ledger(place.address)
+    # It only looks: nothing is sealed, and no key is made.
+    with Ledger.open(place.address, tenant=place.tenant, wakeups=False, seal=False) as ledger:
+        report = examine(LiveEvidence(store_behind(ledger), place.tenant), keys, **words, progress=progress)
+    if not keys and report.verdict == "cannot_tell":
+        command = place.command("keys export-public")
+        report.remarks.append(f"this machine's own key: {command}; only one that was kept elsewhere proves anything")
+    return report
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise click.BadParameter(f"{path} cannot be read: {problem.strerror}", param_hint="--after") from problem
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Shows a bar where somebody looks."""
+    if not sys.stderr.isatty():
+        yield lambda done, size: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("verifying", total=None)
+        yield lambda done, size: bar.update(task, completed=done, total=size)
+
+
+def _say(report: Report) -> None:
+    print(f"{_VERDICTS[report.verdict]}: {visible(report.why)}")
+    for continuation in report.continuations:
+        print(f"ATTENTION, declared on the record: {continuation}")
+    print()
+    fields(_facts(report))
+    print()
+    out = report.ruled_out
+    for is_out, heading in ((True, "Ruled out"), (False, "NOT ruled out")):
+        names = [ATTACKS[name].words for name, value in out.items() if value is is_out]
+        if names:
+            print(f"{heading}:")
+            print("".join(f"  - {name}\n" for name in names), end="")
+    for remark in report.remarks:
+        print(f"Note: {visible(remark)}")
+
+
+def _facts(report: Report) -> list[tuple[str, str | None]]:
+    counts, values = report.counts, report.counts.payloads
+    flaw = report.flaw
+    return [
+        ("source", visible(report.source)),
+        ("first bad entry", None if flaw is None else _place(report)),
+        ("expected", None if flaw is None or flaw.expected is None else visible(flaw.expected)),
+        ("found", None if flaw is None or flaw.found is None else visible(flaw.found)),
+        ("journal", None if report.origin is None else f"{visible(report.origin)}, {_entries(report.size or 0)}"),
+        ("signed by", report.signed_by and visible(report.signed_by)),
+        ("rests on", "; ".join(words for ground, words in GROUNDS.items() if ground in report.grounds) or None),
+        ("witnesses", _witnesses(report)),
+        ("newest event", report.newest_event_at),
+        ("looked at", f"{count(counts.events, 'event')} of {count(counts.runs, 'run')}" if counts.events else None),
+        ("older heads", str(counts.older_heads) if counts.older_heads else None),
+        ("not signed yet", count(counts.unsealed, "event") if counts.unsealed else None),
+        ("own signatures", str(counts.signatures) if counts.signatures else None),
+        ("values", None if values is None else
+            f"{values.present} present, {values.erased} erased by an event, {values.withheld} withheld, "
+            f"{values.missing} missing"),
+        ("rotations", "; ".join(map(visible, report.rotations)) or None),
+    ]  # fmt: skip
+
+
+def _place(report: Report) -> str:
+    flaw = report.flaw
+    assert flaw is not None
+    index = "not in the tree, or not to be told" if flaw.index is None else str(flaw.index)
+    run = "" if flaw.run is None else f", run {visible(flaw.run)}"
+    return index + run + ("" if flaw.seq is None else f", seq {flaw.seq}")
+
+
+def _witnesses(report: Report) -> str | None:
+    times = {name: datetime.fromtimestamp(at, UTC).isoformat() for name, at in report.witnesses.items()}
+    return "; ".join(f"{visible(name)} at {at}" for name, at in times.items()) or None
+
+
+def _entries(number: int) -> str:
+    return "1 entry" if number == 1 else f"{number} entries"

@@ -1,0 +1,208 @@
+"""Examines a journal's entries one after the other: its rules, its keys, its values, its writers' signatures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from indelible.core.events import signed_message
+from indelible.core.journal import JOURNAL_RUN
+from indelible.core.notes import TreeHead
+from indelible.core.receipts import Receipt
+from indelible.core.verifying.bodies import (
+    FactBody,
+    commits_of,
+    quoted,
+    read_effect_body,
+    read_fact_body,
+    time_of,
+    unquoted,
+)
+from indelible.core.verifying.findings import Caught
+from indelible.core.verifying.lives import Lives, Watch, commitments
+from indelible.core.verifying.payloads import Disclosed, PayloadTally
+from indelible.core.verifying.trees import TreeWalk, leaf_hashes
+from indelible.core.verifying.trust import JOURNAL_MEMBERS, KeyChain, SignedHead
+
+# A body ends with its type, `","v":1,"writer":"`, 32 digits and `"}`: so the end of its type lies at a fixed place.
+_TYPE_END = -52
+_TELLING = frozenset(type_.encode()[-5:] for type_ in JOURNAL_MEMBERS if type_ != "journal_heartbeat")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Is a row of entries as they were handed over, with the values and signatures that came with them, by index."""
+
+    bodies: Sequence[bytes]
+    shown: Mapping[int, Mapping[str, Disclosed]] = field(default_factory=dict)
+    signatures: Mapping[int, bytes] = field(default_factory=dict)
+
+
+class Claimed(NamedTuple):
+    """Is an event's own signature, to be checked: of which entry, by which key, over what."""
+
+    entry: int
+    key: bytes
+    signature: bytes
+    message: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """Says what to look at beyond the tree: rules and values, and signatures of writers."""
+
+    has_semantics: bool = True
+    is_deep: bool = False
+    watch: Watch | None = None
+
+
+class Examination:
+    """Takes in entries in their order, and raises `Caught` at the first that is not as it should be."""
+
+    def __init__(
+        self, newest: TreeHead, tally: PayloadTally, scope: Scope, *, is_whole: bool, has_values: bool
+    ) -> None:
+        self.chain = KeyChain(newest.origin)
+        self.tally = tally
+        self.newest_at: str | None = None
+        """Is the time of the newest event that was signed."""
+        self.claimed: list[Claimed] = []
+        """Holds signatures that are to be checked; whoever checks them empties it."""
+        self.unknown_writers: dict[str, int] = {}
+        self.lives = Lives(quoted(newest.origin), is_whole=is_whole, watch=scope.watch)
+        self._scope = scope
+        self._has_values = has_values
+        self._signed = newest.size
+
+    def take_row(self, row: Row, walk: TreeWalk) -> None:
+        """Hashes a row into the tree, and examines it while every hash so far is the tree's."""
+        start, hashes = walk.size, leaf_hashes(row.bodies)
+        walk.extend(hashes)
+        if walk.suspect is not None:
+            return
+        if self._scope.has_semantics:
+            for index, body, hash_ in zip(range(start, walk.size), row.bodies, hashes, strict=True):
+                self.take(index, body, hash_.hex(), row.shown.get(index), row.signatures.get(index))
+        else:
+            self._skim(start, row)
+
+    def take(
+        self, index: int, body: bytes, hash_: str, shown: Mapping[str, Disclosed] | None, signature: bytes | None
+    ) -> None:
+        """Examines one entry."""
+        run, seq, at, commits, writer, fact = event = self.lives.follow(index, body, hash_)
+        if index < self._signed:
+            self.newest_at = at
+        if fact is not None:
+            self._learn(index, fact)
+        if shown or self._has_values:
+            try:
+                self.tally.take(run, seq, commitments(event), shown or {})
+            except Caught as caught:
+                raise _at(caught, index, run, seq) from None
+        else:
+            self.tally.count_absent(commits.count(":") if isinstance(commits, str) else len(commits))
+        if self._scope.is_deep:
+            self._claim(index, writer, hash_, signature)
+
+    def _learn(self, index: int, fact: FactBody) -> None:
+        try:
+            if fact.run == JOURNAL_RUN:
+                self.chain.learn(index, fact.type, fact.facts)
+            if fact.type == "payload_erased":
+                self.tally.erase(fact.run, fact.facts)
+        except Caught as caught:
+            raise _at(caught, index, fact.run, fact.seq) from None
+
+    def _claim(self, index: int, writer: str, hash_: str, signature: bytes | None) -> None:
+        key = self.chain.writers.get(writer)
+        if key is not None and signature is not None:
+            self.claimed.append(Claimed(index, key, signature, signed_message(hash_)))
+        elif key is not None:
+            raise Caught(f"its writer {writer} signs every event, and this one has no signature", index=index)
+        elif signature is not None:
+            self.unknown_writers.setdefault(writer, index)
+
+    def check_writers(self) -> None:
+        """Raises `Caught` when events carry signatures of a writer that never told its key."""
+        for writer, index in self.unknown_writers.items():
+            if writer not in self.chain.writers:
+                raise Caught(f"it carries a signature of writer {writer}, which never told its key", index=index)
+
+    def _skim(self, start: int, row: Row) -> None:
+        """Looks only at what is needed without the rules: what the journal says of its keys, and values shown."""
+        begin, end = _TYPE_END - 5, _TYPE_END
+        for index, body in enumerate(row.bodies, start):
+            if body[begin:end] in _TELLING:
+                fact = read_fact_body(body.decode("utf-8", "replace"))
+                if fact is not None and fact.run == JOURNAL_RUN:
+                    self.chain.learn(index, fact.type, fact.facts)
+        if start < self._signed:
+            newest = row.bodies[: self._signed - start][-1]
+            self.newest_at = time_of(newest.decode("utf-8", "replace"))
+        for index, shown in row.shown.items():
+            commits = _commits_in(row.bodies[index - start])
+            try:
+                self.tally.take("", index, {name: value for name, value in commits.items() if name in shown}, shown)
+            except Caught as caught:
+                raise Caught(
+                    caught.flaw.what, index=index, expected=caught.flaw.expected, found=caught.flaw.found
+                ) from None
+
+    def take_receipt(self, receipt: Receipt, newest: SignedHead) -> bytes:
+        """Gives the entry that a receipt proves to be under the newest head; raises `Caught` when it does not."""
+        index, body = receipt.index, receipt.extra
+        if body is None:
+            raise Caught("this receipt does not hold the entry it is about", index=index)
+        if str(receipt.head) != str(newest.note):
+            raise Caught("this receipt leads to another head than the newest", index=index)
+        if not receipt.covers(body):
+            raise Caught("the proof does not lead from this entry to the head", index=index)
+        return body
+
+
+def _commits_in(body: bytes) -> dict[str, str]:
+    text = body.decode("utf-8", "replace")
+    values = read_effect_body(text)
+    if values is not None:
+        return commits_of(values[3])
+    fact = read_fact_body(text)
+    return {} if fact is None else fact.commits
+
+
+def _at(caught: Caught, index: int, run: str, seq: int) -> Caught:
+    flaw = caught.flaw
+    return Caught(flaw.what, index=index, run=unquoted(run), seq=seq, expected=flaw.expected, found=flaw.found)
+
+
+def first_bad_signature(claims: Iterable[Claimed]) -> int | None:
+    """Gives the index of the first event whose signature is not its writer's, or None."""
+    for entry, key, signature, message in claims:
+        try:
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+        except InvalidSignature:
+            return entry
+    return None
+
+
+def check_root(walk: TreeWalk, newest: SignedHead, known_good: int) -> None:
+    """Raises `Caught` unless the entries lead to the head; names the entry, or where to look for it."""
+    head, root = newest.head, walk.roots.get(newest.head.size)
+    if root == head.root:
+        if walk.suspect is not None:
+            index, given, own = walk.suspect
+            raise Caught("a tile has another hash for this entry", index=index, expected=own.hex(), found=given.hex())
+        if walk.bad_tile is not None:
+            raise Caught(f"{walk.bad_tile} is not what the entries below it give")
+        return
+    if walk.suspect is not None:
+        index, given, own = walk.suspect
+        raise Caught("its content is not what the tree says", index=index, expected=given.hex(), found=own.hex())
+    if root is None:
+        raise Caught("entries are missing", expected=f"{head.size} entries", found=str(walk.size))
+    where = f"an entry from {known_good} to {head.size - 1} was changed"
+    raise Caught(f"the entries do not lead to the signed root: {where}", expected=head.root.hex(), found=root.hex())
