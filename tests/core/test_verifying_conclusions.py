@@ -133,6 +133,16 @@ def test_a_witness_tells_the_time_too() -> None:
     assert "a witness's time" in str(check_fresh(stale, NOON, HOUR))
 
 
+def test_one_clock_that_is_wrong_does_not_make_a_quorum_fresh() -> None:
+    minute = int((NOON - timedelta(minutes=1)).timestamp())
+    for wrong in (minute, 2**62):
+        made = report(grounds=frozenset({"witness"}), witnesses={"a": wrong, "b": 5})
+        assert "a witness's time" in str(check_fresh(made, NOON, HOUR, quorum=2))
+        assert "fresh_witness" not in made.grounds
+    absurd = report(grounds=frozenset({"witness"}), witnesses={"a": 2**62})
+    assert "a witness's time" in str(check_fresh(absurd, NOON, HOUR))
+
+
 def test_nothing_is_ruled_out_unless_everything_was_verified() -> None:
     grounds: Any = frozenset({"key", "older_head", "witness", "fresh", "fresh_witness"})
     assert not any(ruled_out("tampered", grounds, is_whole=True).values())

@@ -121,8 +121,21 @@ def test_a_signature_of_a_writer_that_never_told_its_key_is_caught_in_the_end() 
         examination.check_writers()
     teller.fact("writer_registered", REGISTERED)
     signatures = {0: b"s" * 64, 1: b"s" * 64}
-    examine(teller.bodies, signatures=signatures, is_deep=True).check_writers()
     examine(teller.bodies[:1], is_deep=True).check_writers()
+    held_back = examine(teller.bodies, signatures=signatures, is_deep=True)
+    held_back.check_writers()
+    assert sorted(one.entry for one in held_back.claimed) == [0, 1]
+    assert first_bad_signature(held_back.claimed) is not None, "what came before its key is checked too"
+
+
+def test_an_event_that_its_writer_should_have_signed_is_caught_though_the_key_comes_later() -> None:
+    teller = Teller()
+    teller.started()
+    teller.fact("writer_registered", REGISTERED)
+    signed = {1: SECRETS[0].sign(signed_message(event_hash(teller.bodies[1])))}
+    examination = examine(teller.bodies, signatures=signed, is_deep=True)
+    with pytest.raises(Caught, match="has no signature"):
+        examination.check_writers()
 
 
 def walked(bodies: list[bytes], *wanted: int, tile: Any = None) -> TreeWalk:

@@ -56,29 +56,11 @@ def database(ledger: Ledger, store_url: str) -> Iterator[Database]:
     opened.close()
 
 
-@pytest.fixture
-def complete_port(ledger: Ledger, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lends the store what it may not have yet: lists of runs' ends and of events that wait."""
-    kind = type(ledger._engine.store.journal)
-
-    def runs(self: object, tenant: str, after: str, limit: int) -> list[tuple[str, int, str]]:
-        rows = [row for row in database.rows("runs") if row["tenant"] == tenant and row["run_id"] > after]
-        return [(row["run_id"], row["count"], bytes(row["head"]).hex()) for row in rows[:limit]]
-
-    def pending(self: object, tenant: str, limit: int) -> list[tuple[str, int, str]]:
-        rows = [row for row in database.rows("pending") if row["tenant"] == tenant]
-        return [(row["run_id"], row["seq"], bytes(row["hash"]).hex()) for row in rows[:limit]]
-
-    if not hasattr(kind, "runs"):
-        monkeypatch.setattr(kind, "runs", runs, raising=False)
-        monkeypatch.setattr(kind, "pending", pending, raising=False)
-
-
 def look(ledger: Ledger, key: str, **words: Any) -> Report:
     return verify(LiveEvidence(ledger._engine.store, "default"), [key], **words)
 
 
-def test_a_ledger_that_nobody_touched_is_verified(ledger: Ledger, complete_port: None) -> None:
+def test_a_ledger_that_nobody_touched_is_verified(ledger: Ledger) -> None:
     report = look(ledger, pinned_key(ledger._engine.store), deep=True)
     assert (report.verdict, report.flaw, report.counts.unsealed) == ("verified", None, 4), report.why
     assert report.counts.older_heads == 1
@@ -87,9 +69,7 @@ def test_a_ledger_that_nobody_touched_is_verified(ledger: Ledger, complete_port:
     assert report.remarks == ["what was cut off within the last 1:00:00 cannot be seen"]
 
 
-def test_every_change_of_every_column_is_caught_or_listed(
-    ledger: Ledger, complete_port: None, database: Database, store_url: str
-) -> None:
+def test_every_change_of_every_column_is_caught_or_listed(ledger: Ledger, database: Database, store_url: str) -> None:
     key = pinned_key(ledger._engine.store)
     passed, count = set(), 0
     for change in changes(database):
@@ -127,7 +107,7 @@ def _listed_in_the_page() -> set[str]:
     return set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE))
 
 
-def test_a_ledger_that_is_written_to_meanwhile_is_no_suspect(ledger: Ledger, complete_port: None) -> None:
+def test_a_ledger_that_is_written_to_meanwhile_is_no_suspect(ledger: Ledger) -> None:
     key, stop = pinned_key(ledger._engine.store), threading.Event()
 
     def keep_writing() -> None:

@@ -190,9 +190,16 @@ def _place(report: Report) -> str:
 
 
 def _witnesses(report: Report) -> str | None:
-    times = {name: datetime.fromtimestamp(at, UTC).isoformat() for name, at in report.witnesses.items()}
+    times = {name: _moment(at) for name, at in report.witnesses.items()}
     return "; ".join(f"{visible(name)} at {at}" for name, at in times.items()) or None
 
 
 def _entries(number: int) -> str:
     return "1 entry" if number == 1 else f"{number} entries"
+
+
+def _moment(at: int) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat()
+    except (OverflowError, OSError, ValueError):
+        return f"{at} seconds after 1970, which no calendar has"

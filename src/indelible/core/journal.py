@@ -77,6 +77,12 @@ class JournalStore(Protocol):
     def waiting(self, tenant: str) -> int:
         """Counts the events that wait to be integrated."""
 
+    def pending(self, tenant: str, limit: int) -> list[tuple[str, int, str]]:
+        """Lists events that wait, each by its run, number and hash, in no order."""
+
+    def runs(self, tenant: str, after: str, limit: int) -> list[tuple[str, int, str]]:
+        """Lists what is kept as the ends of runs, in the order of their names: run, number of events, last hash."""
+
     def tenants(self) -> list[str]:
         """Lists the tenants that have events."""
 

@@ -96,9 +96,7 @@ class Tables:
 
     def _other_runs(self) -> set[str]:
         """Names runs that only other tables than the tree know of."""
-        kept: Any = getattr(self._store.journal, "runs", None)
-        found = {effect.run_id for effect in self._effects()}
-        return found if kept is None else found | {run_id for run_id, _, _ in self._kept_ends()}
+        return {effect.run_id for effect in self._effects()} | {run_id for run_id, _, _ in self._kept_ends()}
 
     # Runs and their events
 
@@ -165,26 +163,18 @@ class Tables:
         return None
 
     def _compare_pending(self, count: int) -> None:
-        list_pending: Any = getattr(self._store.journal, "pending", None)
-        if list_pending is None:
-            self.remarks.append("which events wait was not compared, only how many: this store cannot list them")
-            return
-        for run_id, seq, hash_ in list_pending(self._tenant, count + _PAGE):
+        for run_id, seq, hash_ in self._store.journal.pending(self._tenant, count + _PAGE):
             if not self._has_event(run_id, seq, hash_):
                 raise Caught("what waits for the tree is no event of its run", run=run_id, seq=seq)
 
     def _kept_ends(self) -> Iterator[tuple[str, int, str]]:
-        journal: Any = self._store.journal
         after = ""
-        while page := journal.runs(self._tenant, after, _PAGE):
+        while page := self._store.journal.runs(self._tenant, after, _PAGE):
             yield from page
             after = page[-1][0]
 
     def _compare_ends(self, examination: Examination) -> None:
-        """Compares what is kept as the ends of runs, where the store can list them."""
-        if not hasattr(self._store.journal, "runs"):
-            self.remarks.append("what is kept as the ends of runs was not compared: this store cannot list it")
-            return
+        """Compares what is kept as the ends of runs."""
         # What is known was read before what is kept, so an end that is kept may be further on, but never behind.
         known = {unquoted(run): end[:2] for run, end in examination.lives.runs.items()}
         for run_id, length, hash_ in self._kept_ends():

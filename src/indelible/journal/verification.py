@@ -251,7 +251,7 @@ class _Verification:
             report.signed_by, report.grounds = key.vkey, report.grounds | {"key"}
         problems = [check_pinned_head(old, newest, roots, report, chain) for old in demands.after]
         problems.append(check_witnesses(newest, demands.witnesses, demands.quorum, report))
-        problems.append(check_fresh(report, now, demands.fresh_within))
+        problems.append(check_fresh(report, now, demands.fresh_within, demands.quorum))
         report.remarks += _remarks(demands, self._evidence, report)
         if not demands.keys:
             raise CannotTell(

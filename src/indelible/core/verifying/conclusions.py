@@ -88,7 +88,7 @@ def check_witnesses(newest: SignedHead, keys: Sequence[PublicKey], quorum: int, 
     return None
 
 
-def check_fresh(report: Report, now: datetime, within: timedelta | None) -> str | None:
+def check_fresh(report: Report, now: datetime, within: timedelta | None, quorum: int = 1) -> str | None:
     """Takes the newest proven time as ground if it is recent, or says why it is not when that was asked for."""
     window = within or FRESH
     ages: list[tuple[Ground, timedelta]] = []
@@ -98,7 +98,9 @@ def check_fresh(report: Report, now: datetime, within: timedelta | None) -> str 
         except ValueError as problem:  # the 31st of February: written as a time, and none
             raise Caught("the newest event's time is no time") from problem
     if "witness" in report.grounds:
-        ages.append(("fresh_witness", now - datetime.fromtimestamp(max(report.witnesses.values()), UTC)))
+        # One wrong clock must not decide: as many as were asked for have seen it at this time or later.
+        newest = sorted(report.witnesses.values(), reverse=True)[max(quorum, 1) - 1]
+        ages.append(("fresh_witness", _since(newest, now)))
     for ground, age in ages:
         if abs(age) <= window:
             report.grounds |= {ground}
@@ -109,3 +111,11 @@ def check_fresh(report: Report, now: datetime, within: timedelta | None) -> str 
     ground, age = min(ages, key=lambda one: abs(one[1]))
     whose = "a witness's time" if ground == "fresh_witness" else "the newest event"
     return f"{whose} is {age} old, and you asked for {within}: later entries may have been cut off"
+
+
+def _since(at: int, now: datetime) -> timedelta:
+    """Gives the time since a moment in seconds since 1970; one that no calendar has is as far away as can be."""
+    try:
+        return now - datetime.fromtimestamp(at, UTC)
+    except (OverflowError, OSError, ValueError):
+        return timedelta.max

@@ -72,7 +72,8 @@ class Examination:
         """Is the time of the newest event that was signed."""
         self.claimed: list[Claimed] = []
         """Holds signatures that are to be checked; whoever checks them empties it."""
-        self.unknown_writers: dict[str, int] = {}
+        self._held_back: dict[str, list[tuple[int, str, bytes]]] = {}
+        self._unsigned: dict[str, int] = {}
         self.lives = Lives(quoted(newest.origin), is_whole=is_whole, watch=scope.watch)
         self._scope = scope
         self._has_values = has_values
@@ -99,6 +100,7 @@ class Examination:
             self.newest_at = at
         if fact is not None:
             self._learn(index, fact)
+            self._let_go()
         if shown or self._has_values:
             try:
                 self.tally.take(run, seq, commitments(event), shown or {})
@@ -119,19 +121,34 @@ class Examination:
             raise _at(caught, index, fact.run, fact.seq) from None
 
     def _claim(self, index: int, writer: str, hash_: str, signature: bytes | None) -> None:
+        """Notes a signature to be checked; a writer's key may stand in the journal after its first events.
+
+        Runs are taken into the tree side by side, so only within a run does the order of entries say what came first.
+        """
         key = self.chain.writers.get(writer)
-        if key is not None and signature is not None:
-            self.claimed.append(Claimed(index, key, signature, signed_message(hash_)))
+        if signature is None:
+            if key is not None:
+                raise Caught(_unsigned_by(writer), index=index)
+            self._unsigned.setdefault(writer, index)
         elif key is not None:
-            raise Caught(f"its writer {writer} signs every event, and this one has no signature", index=index)
-        elif signature is not None:
-            self.unknown_writers.setdefault(writer, index)
+            self.claimed.append(Claimed(index, key, signature, signed_message(hash_)))
+        else:
+            self._held_back.setdefault(writer, []).append((index, hash_, signature))
+
+    def _let_go(self) -> None:
+        """Takes up what was held back for a writer whose key is known by now."""
+        for writer in [writer for writer in self._held_back if writer in self.chain.writers]:
+            key = self.chain.writers[writer]
+            for index, hash_, signature in self._held_back.pop(writer):
+                self.claimed.append(Claimed(index, key, signature, signed_message(hash_)))
 
     def check_writers(self) -> None:
-        """Raises `Caught` when events carry signatures of a writer that never told its key."""
-        for writer, index in self.unknown_writers.items():
-            if writer not in self.chain.writers:
-                raise Caught(f"it carries a signature of writer {writer}, which never told its key", index=index)
+        """Raises `Caught` when a writer with a key left an event unsigned, or one without a key signed."""
+        for writer, index in self._unsigned.items():
+            if writer in self.chain.writers:
+                raise Caught(_unsigned_by(writer), index=index)
+        for writer, held in self._held_back.items():
+            raise Caught(f"it carries a signature of writer {writer}, which never told its key", index=held[0][0])
 
     def _skim(self, start: int, row: Row) -> None:
         """Looks only at what is needed without the rules: what the journal says of its keys, and values shown."""
@@ -163,6 +180,10 @@ class Examination:
         if not receipt.covers(body):
             raise Caught("the proof does not lead from this entry to the head", index=index)
         return body
+
+
+def _unsigned_by(writer: str) -> str:
+    return f"its writer {writer} signs every event, and this one has no signature"
 
 
 def _commits_in(body: bytes) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from indelible.core.events import NO_EVENTS
 from indelible.core.verifying.bodies import EffectBody, FactBody, commits_of, read_effect_body, read_fact_body, unquoted
+from indelible.core.verifying.ended import Ended
 from indelible.core.verifying.findings import Caught
 
 
@@ -57,7 +58,7 @@ _WORDS = frozenset({*((type_, status) for _, type_, status in MOVES), *((LATE, s
 # From these no move leads on; a late report may still come.
 _ENDS = {"succeeded": 0, "denied": 1, "canceled": 2}
 _UNKNOWN: tuple[int, str] = (-1, "")
-_MOST_ATTEMPTS = 2**40
+_MOST_ATTEMPTS = 2**30
 
 
 # Plain tuples, for there is one of each to an event, and names would cost more than all the rules.
@@ -87,7 +88,7 @@ class Lives:
         self.runs: dict[str, End] = {}
         self._open: dict[str, Life] = {}
         # hash(id) stands for the id: one number instead of a text, for there may be very many.
-        self._ended: dict[int, int] = {}
+        self._ended = Ended()
         self._words: dict[str, str] = {}
 
     def follow(self, index: int, body: bytes, hash_: str) -> Followed:
@@ -117,7 +118,7 @@ class Lives:
             raise _placed(caught, index, run, number) from None
         if status in _ENDS and attempt < _MOST_ATTEMPTS:
             self._open.pop(effect, None)
-            self._ended[hash(effect)] = attempt * len(_ENDS) + _ENDS[status]
+            self._ended.put(hash(effect), attempt * len(_ENDS) + _ENDS[status])
         else:
             self._open[effect] = (life[0], life[1], life[2], life[3], status, attempt, gaps)
         if self._watch is not None:

@@ -128,6 +128,22 @@ class PostgresJournal:
         """Counts events that wait."""
         return wire.read_bigint(self._value("count_pending", {"tenant": tenant.encode()}) or b"")
 
+    def pending(self, tenant: str, limit: int) -> list[tuple[str, int, str]]:
+        """Lists events that wait."""
+        return self._ends("list_pending", {"tenant": tenant.encode(), "limit": wire.bigint(limit)})
+
+    def runs(self, tenant: str, after: str, limit: int) -> list[tuple[str, int, str]]:
+        """Lists the ends of runs."""
+        part = {"tenant": tenant.encode(), "after": after.encode(), "limit": wire.bigint(limit)}
+        return self._ends("list_runs", part)
+
+    def _ends(self, query: str, values: Mapping[str, bytes | None]) -> list[tuple[str, int, str]]:
+        found = self._run(query, values)
+        get: Callable[[int, int], Any] = found.get_value
+        return [
+            (get(row, 0).decode(), wire.read_bigint(get(row, 1)), get(row, 2).hex()) for row in range(found.ntuples)
+        ]
+
     def tenants(self) -> list[str]:
         """Lists tenants."""
         return _texts(self._run("list_tenants", {}))

@@ -422,6 +422,15 @@ SELECT note FROM indelible_heads
 WHERE tenant = %(tenant)s::text AND size <= coalesce(%(up_to)s::bigint, 9223372036854775807)
 ORDER BY size DESC LIMIT %(limit)s::bigint
 
+-- name: list_pending
+-- Events that wait to be integrated.
+SELECT run_id, seq, hash FROM indelible_pending WHERE tenant = %(tenant)s::text LIMIT %(limit)s::bigint
+
+-- name: list_runs
+-- The ends of runs' chains, by name.
+SELECT run_id, count, head FROM indelible_runs
+WHERE tenant = %(tenant)s::text AND run_id > %(after)s::text ORDER BY run_id LIMIT %(limit)s::bigint
+
 -- name: list_tenants
 -- Whoever has events: from tenant to tenant, without reading all their runs.
 WITH RECURSIVE found (tenant) AS (

@@ -85,6 +85,19 @@ class SqliteJournal:
         with self._reading() as connection:
             return int(connection.execute(SQL["count_pending"], (tenant,)).get)
 
+    def pending(self, tenant: str, limit: int) -> list[tuple[str, int, str]]:
+        """Lists events that wait."""
+        return self._ends("list_pending", (tenant, limit))
+
+    def runs(self, tenant: str, after: str, limit: int) -> list[tuple[str, int, str]]:
+        """Lists the ends of runs."""
+        return self._ends("list_runs", (tenant, after, limit))
+
+    def _ends(self, query: str, values: tuple[str | int, ...]) -> list[tuple[str, int, str]]:
+        with self._reading() as connection:
+            found: Any = connection.execute(SQL[query], values).fetchall()
+        return [(run_id, number, hash_.hex()) for run_id, number, hash_ in found]
+
     def tenants(self) -> list[str]:
         """Lists tenants."""
         with self._reading() as connection:

@@ -184,6 +184,14 @@ ORDER BY size DESC LIMIT :limit
 -- How many events wait to be integrated.
 SELECT count(*) FROM indelible_pending WHERE tenant = ?
 
+-- name: list_pending
+-- Events that wait to be integrated.
+SELECT run_id, seq, hash FROM indelible_pending WHERE tenant = ? LIMIT ?
+
+-- name: list_runs
+-- The ends of runs' chains, by name.
+SELECT run_id, count, head FROM indelible_runs WHERE tenant = ? AND run_id > ? ORDER BY run_id LIMIT ?
+
 -- name: list_tenants
 -- Whoever has events.
 SELECT DISTINCT tenant FROM indelible_runs ORDER BY tenant
