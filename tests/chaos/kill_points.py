@@ -23,7 +23,7 @@ from tests.chaos.subject import Answer, Call, Terms
 from tests.chaos.worker import Manner, Work, perform_gated, perform_until_line, recover
 
 # Short, so that a dead worker's claim is out by the time its batch is recovered; a caller waits far longer than that.
-TERMS = Terms(lease=0.25, wait=20.0)
+TERMS = Terms(lease=0.25, wait=20.0, seals=True)
 BATCH = 16
 WIDTH = 4
 SYSCALLS = {

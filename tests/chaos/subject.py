@@ -99,13 +99,15 @@ class HandlerFailed(Exception):
 class Terms:
     """How long things last, in seconds: a claim without a sign of life, a caller's wait, a store's trying.
 
-    `checkpoint_pages` makes SQLite checkpoint more often than it would, so that short runs have some.
+    `checkpoint_pages` makes SQLite checkpoint more often than it would, so that short runs have some. `seals` lets the
+    ledger seal its journal meanwhile, with keys of this point alone: copies of one database are one ledger to a signer.
     """
 
     lease: float = 5.0
     wait: float = 30.0
     patience: float = 10.0
     checkpoint_pages: int | None = None
+    seals: bool = False
 
 
 class Session:
@@ -116,7 +118,8 @@ class Session:
         self.world = world
         lease, wait = timedelta(seconds=terms.lease), timedelta(seconds=terms.wait)
         shell: type[Ledger] | type[AsyncLedger] = AsyncLedger if is_async else Ledger
-        self._ledger = shell.open(url, lease=lease, wait=wait)
+        seals = terms.seals and not is_postgres(url)
+        self._ledger = shell.open(url, lease=lease, wait=wait, seal=seals, keys=world.path / "keys")
 
     def call(self, call: Call, inside: Callable[[], None] = lambda: None) -> Answer:
         """Makes the call and acknowledges its value; `inside` runs in the handler, before the world is touched."""
@@ -179,7 +182,7 @@ def dump(url: str, runs: Collection[str] | None = None) -> StoreDump:
 
     Effects and heads are read apart: a reader that finds nothing in one place must not find nothing everywhere.
     """
-    with Ledger.open(url) as ledger:
+    with Ledger.open(url, seal=False) as ledger:
         effects = [effect for effect in _effects(ledger, runs) if runs is None or effect.run_id in runs]
         heads = {run_id: head for run_id, head in _heads(url) if runs is None or run_id in runs}
         named = dict.fromkeys([*heads, *(effect.run_id for effect in effects)])

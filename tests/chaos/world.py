@@ -52,6 +52,7 @@ class World:
 
     def __init__(self, where: Path) -> None:
         where.mkdir(parents=True, exist_ok=True)
+        self.path = where
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_DSYNC | os.O_CLOEXEC
         self._effects = os.open(where / EFFECTS, flags, 0o600)
         self._acks = os.open(where / ACKS, flags, 0o600)

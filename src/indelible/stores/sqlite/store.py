@@ -272,7 +272,7 @@ class SqliteStore:
         """Closes the file."""
         if os.getpid() != self._pid:
             return
-        with self._writing, self._reading:
+        with self._writing.threads, self._reading:
             self._reader.close()
             self._writer.close()
         self._writing.close()

@@ -67,6 +67,11 @@ class WriteLock:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         self._threads.release()
 
+    @property
+    def threads(self) -> threading.Lock:
+        """Keeps only the other threads of this process out, for what other processes need not wait for."""
+        return self._threads
+
     def _too_long(self) -> StoreUnavailable:
         return StoreUnavailable(
             f"{self._address} has been locked for {PATIENCE:g} s, perhaps by a handler inside effect.transaction() or "
