@@ -6,13 +6,13 @@ import argparse
 import os
 import sys
 
-from benchmarks import audit, counters, footprint, report, rows, verifying, waits
+from benchmarks import appending, audit, counters, footprint, report, rows, verifying, waits
 from benchmarks.crew import Crew
 from benchmarks.goals import Costs, judge, scenario_of
 from benchmarks.scenarios import FULL, QUICK, SCENARIOS, Pace, Results, race, say
 from benchmarks.servers import Stores
 
-EXTRAS = (*(trial.name for trial in audit.TRIALS), "verify", "waits", "rows", "counters", "footprint")
+EXTRAS = (*(trial.name for trial in audit.TRIALS), "appends", "verify", "waits", "rows", "counters", "footprint")
 NAMES = (*(scenario.name for scenario in SCENARIOS), *EXTRAS)
 
 
@@ -67,6 +67,8 @@ def _measure(chosen: set[str], stores: Stores, pace: Pace, results: Results) -> 
                 if scenario.name.startswith(store) and scenario.name in chosen:
                     race(scenario, stores, crew, pace, results)
     audit.measure(chosen, stores, pace, results)
+    if "appends" in chosen:
+        appending.measure(stores, pace, results)
     if "verify" in chosen:
         verifying.measure(stores, pace, results)
     if "waits" in chosen:

@@ -189,9 +189,8 @@ def _extend(
     if values is not None and signatures is not None:
         for index, ((_, commits), id_) in enumerate(zip(row, ids, strict=True), start):
             _disclose(journal, index, commits, values)
-            if index:  # the operator's own words come first and carry no signature of a writer
-                signature = b64encode(journal.writer.sign(signed_message(id_))).decode()
-                signatures.write(json_line({"index": index, "signature": signature}))
+            signature = b64encode(journal.writer.sign(signed_message(id_))).decode()
+            signatures.write(json_line({"index": index, "signature": signature}))
 
 
 def _disclose(journal: _Journal, index: int, commits: dict[str, str], values: IO[bytes]) -> None:

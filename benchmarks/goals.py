@@ -151,13 +151,22 @@ RATIOS = (
             ("audit_signed_inside", "signed_inside", 0.7),
         )
     ),
+    Ratio(
+        name="signed_appends_vs_provedex",
+        scenario="appends",
+        over="indelible",
+        under="provedex",
+        target=5,
+        better="higher",
+    ),
     *(
+        # A whole tool call of ours (effect, arguments, result, two events) beside two of provedex's events.
         Ratio(
-            name=f"signed_appends_vs_{peer}",
+            name=f"signed_calls_vs_{peer}",
             scenario="signed_64",
             over="indelible",
             under=peer,
-            target=5,
+            target=None,
             better="higher",
         )
         for peer in ("provedex", "provedex_one")

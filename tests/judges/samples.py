@@ -1,8 +1,9 @@
-"""Makes what the judges are asked about: good files, made by the core alone, and the same with something changed."""
+"""Makes what the judges are asked about: good files, of the core alone and of a real ledger, and changed ones."""
 
 from __future__ import annotations
 
 import random
+import shutil
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from indelible import Ledger, ToolCall
 from indelible.core.effects import SYSTEM
 from indelible.core.events import NO_EVENTS, Head, Provenance, event_hash, fact_event, facts_json
 from indelible.core.merkle import HASH_BYTES
-from indelible.core.notes import COSIGNATURE, Note
+from indelible.core.notes import COSIGNATURE, Note, log_name
 from indelible.core.tiles import WIDTH, entries_path, pack_entries, tile_path, tiles_of
+from indelible.journal.keys import KeyRing
 from tests.core.journals import ORIGIN, Holder, MemoryTree
 from tests.core.making import NOON
 
@@ -82,6 +85,7 @@ class Samples:
             self._receipts()
             self._consistency()
             self._trees()
+            self._exports()
         return self._cases
 
     def _add(self, kind: str, told: dict[str, Any], good: int | None = None, change: str = "") -> int:
@@ -191,6 +195,29 @@ class Samples:
                     changed = {name: None if content is None else encoded(content)}
                     self._add("tree", {**told, "changed": changed}, good, f"{name}: {change}")
 
+    # ── what a real ledger exports ───────────────────────────────────────────────────────────────────────────────────
+
+    def _exports(self) -> None:
+        """Adds a whole journal and the bundle of one run, as `indelible export` writes them."""
+        place = self._place / "exported"
+        key = export(place, calls=150)
+        whole = place / "tiles"  # of the bundle, what the judges know: the layout that others use too
+        shutil.copytree(place / "whole" / "tile", whole / "tile")
+        shutil.copy(place / "whole" / "checkpoint", whole)
+        self._flips("head", self._add("head", {"note": _read(whole / "checkpoint"), "witnesses": [], "keys": [key]}))
+        told = {"folder": str(whole), "changed": {}, "keys": [key]}
+        good = self._add("tree", told)
+        for file in sorted(path for path in (whole / "tile").rglob("*") if path.is_file()):
+            name = file.relative_to(whole).as_posix()
+            for change, content in self._changes(file.read_bytes()):
+                changed = {name: None if content is None else encoded(content)}
+                self._add("tree", {**told, "changed": changed}, good, f"{name}: {change}")
+        receipts = sorted((place / "run" / "receipts").iterdir())
+        for receipt in receipts:
+            good = self._add("receipt", {"receipt": _read(receipt), "keys": [key]})
+        for change, content in flips(receipts[-1].read_bytes()):
+            self._add("receipt", {"receipt": encoded(content), "keys": [key]}, good, change)
+
     def _files(self, size: int) -> dict[str, bytes]:
         """Gives the files of the tree as it was at a size, by their names in the tlog-tiles layout."""
         files = {"checkpoint": str(self._signed(size)).encode()}
@@ -212,6 +239,22 @@ class Samples:
     def _flipped(self, content: bytes) -> bytes:
         place, bit = self._random.randrange(len(content)), self._random.randrange(8)
         return content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+
+
+def export(place: Path, calls: int) -> str:
+    """Runs a ledger, exports its journal and one run of it, and gives the key to trust."""
+    with Ledger.open(f"sqlite:///{place / 'ledger.db'}", keys=place / "keys") as ledger:
+        for number in range(calls):
+            call = ToolCall(tool="note", args={"number": number}, run_id=f"run-{number % RUNS}")
+            ledger.run(call, lambda effect: effect.args["number"])
+        ledger.export(place / "whole")
+        ledger.export(place / "run", run_id="run-1")
+        name = ledger._engine.store.ledger_name
+    return KeyRing.open(name, place / "keys").export_public(log_name(name, "default"))
+
+
+def _read(file: Path) -> str:
+    return encoded(file.read_bytes())
 
 
 def head_of(note: Note, *holders: Holder) -> dict[str, Any]:
