@@ -237,3 +237,42 @@ def test_old_servers_and_poolers_are_told() -> None:
     [told] = doctor_postgres.check_pooler("postgresql://host:6432/db?pooler=transaction")
     assert told.verdict == "ok"
     assert list(doctor_postgres.check_pooler("postgresql://host:5432/db")) == []
+
+
+# ── the journal ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_key_that_signs_and_what_is_sealed_are_told(cli: Cli, ids: dict[str, str]) -> None:
+    cli("journal", "seal")
+    checks = {check["name"]: check for check in cli("doctor", "--json").json["checks"]}
+    assert checks["keys"]["verdict"] == checks["journal"]["verdict"] == "ok"
+    assert "current.pem" in checks["keys"]["says"]
+    assert "under a signed head" in checks["journal"]["says"]
+
+
+def test_keys_that_others_can_read_are_a_problem_with_its_cure(
+    cli: Cli, ids: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    cli("keys", "create")
+    for folder in (tmp_path / "keys").iterdir():
+        folder.chmod(0o755)
+    (check,) = [check for check in cli("doctor", "--json", code=1).json["checks"] if check["name"] == "keys"]
+    assert check["verdict"] == "bad"
+    assert "chmod 700" in check["fix"]
+
+
+def test_a_database_that_was_set_back_is_a_problem(cli: Cli, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INDELIBLE_URL", sqlite_url)
+    file = Path(sqlite_url.removeprefix("sqlite:///"))
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.run(call("one"), lambda effect: 1)
+    backup = file.read_bytes()
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.run(call("two"), lambda effect: 2)
+    for leftover in file.parent.glob(f"{file.name}*"):
+        leftover.unlink()
+    file.write_bytes(backup)
+    (check,) = [check for check in cli("doctor", "--json", code=1).json["checks"] if check["name"] == "keys"]
+    assert "set back" in check["says"]
+    assert "journal continue" in check["fix"]
