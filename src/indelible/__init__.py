@@ -1,6 +1,7 @@
 """Every tool call an AI agent makes: at most once, with permission, on a record nobody can quietly change."""
 
-from indelible.aio import AsyncLedger
+from typing import TYPE_CHECKING, Any
+
 from indelible.core.calls import Options, Resource, Retry, ToolCall
 from indelible.core.commands import (
     AwaitingApproval,
@@ -21,6 +22,9 @@ from indelible.ledger import Ledger
 from indelible.offline import verify
 from indelible.running import RunningEffect, current_effect
 from indelible.stores import migrate
+
+if TYPE_CHECKING:
+    from indelible.aio import AsyncLedger
 
 __version__ = "0.1.0"
 
@@ -56,3 +60,12 @@ __all__ = [
     "migrate",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the asynchronous ledger when it is first asked for: an event loop's modules take a third of the start."""
+    if name == "AsyncLedger":
+        from indelible.aio import AsyncLedger
+
+        return AsyncLedger
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,7 +25,7 @@ from indelible.core.calls import (
 from indelible.core.canonical import encode
 from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen, Stamp
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
-from indelible.core.events import Event
+from indelible.core.events import Event, Payload
 from indelible.core.identity import identify
 from indelible.core.journal import Signer
 from indelible.core.notes import Note, TreeHead, parse_head
@@ -36,6 +36,7 @@ from indelible.core.walk import Prepared, Request, Walk
 from indelible.engine import Engine, Handler
 from indelible.errors import BadCall, UnknownEffect
 from indelible.forgetting import Forgetting
+from indelible.journal.key_files import has_data_keys
 from indelible.journal.redaction_key import RedactionKey
 from indelible.journal.sealing import receipt_of
 from indelible.notary import Notary, OnUnsealed, signer_maker
@@ -44,6 +45,8 @@ from indelible.stores import address_of, is_postgres, open_store
 from indelible.tool import Tool, ToolDecorator
 
 if TYPE_CHECKING:
+    from indelible.journal.data_keys import DataKeys
+    from indelible.journal.encrypting_store import EncryptingStore
     from indelible.journal.exporting import Exported, Form
     from indelible.journal.witness import Witness
 
@@ -70,6 +73,7 @@ class Desk:
         max_result_bytes: int | None = 16 * MEBIBYTE,
         options: Options | None = None,
         redaction_key: Callable[[], bytes] | None = None,
+        data_keys: DataKeys | None = None,
     ) -> None:
         self._engine = engine
         self._mint = engine.mint
@@ -78,7 +82,8 @@ class Desk:
         self._max_result_bytes = max_result_bytes
         self._options = options or Options()
         key = redaction_key or RedactionKey(engine.store, None)
-        self._forgetting = Forgetting(engine, tenant, self._options.redact, key)
+        self._data_keys = data_keys
+        self._forgetting = Forgetting(engine, tenant, self._options.redact, key, data_keys)
         self._tools: dict[str, Tool[Any, Any]] = {}
         self._usual_handling: dict[str, Handling] = {}
         self.tenant = tenant
@@ -100,6 +105,7 @@ class Desk:
         witnesses: Sequence[Witness] = (),
         sign_events: bool = False,
         on_unsealed: OnUnsealed = "continue",
+        encrypt: bool = False,
         **options: Unpack[OptionWords],
     ) -> Self:
         """Opens the ledger at an address: `sqlite:///file.db`, `:memory:` or `postgresql://…`.
@@ -110,7 +116,8 @@ class Desk:
         `seal` says whether this process seals the journal: by default a SQLite ledger does, with a key that is made on
         first use in the folder `keys` ($INDELIBLE_KEYS, else ~/.indelible/keys), and a PostgreSQL one leaves it to
         `indelible worker`. `sign_events` lets each event carry a signature of this process. When the journal cannot be
-        sealed, calls that await it `continue` with an alarm in the log, or are refused.
+        sealed, calls that await it `continue` with an alarm in the log, or are refused. With `encrypt`, arguments,
+        results and texts are recorded encrypted, with a key for each person or run that `erase` destroys.
         """
         own = Options(**options)
         agent = Actor(actor, "agent") if isinstance(actor, str) else actor
@@ -128,14 +135,22 @@ class Desk:
             sign_events=sign_events,
             on_unsealed=on_unsealed,
         )
+        folder = None if keys is None else Path(keys)
+        redaction_key = RedactionKey(store, folder)
+        view: EncryptingStore | None = None
+        if encrypt or has_data_keys(store.ledger_name, folder):
+            from indelible.journal.encrypting_store import encrypting_view  # only whoever encrypts loads it
+
+            view = encrypting_view(store, folder, redaction_key, is_encrypting=encrypt)
         return cls(
-            Engine(store, notary),
+            Engine(store, notary, view),
             tenant=tenant,
             actor=agent,
             max_args_bytes=max_args_bytes,
             max_result_bytes=max_result_bytes,
             options=own,
-            redaction_key=RedactionKey(store, None if keys is None else Path(keys)),
+            redaction_key=redaction_key,
+            data_keys=None if view is None else view.keys,
         )
 
     @property
@@ -338,7 +353,7 @@ class Desk:
 
         self._seal()
         return export(
-            self._engine.store,
+            self._engine.recorded,
             self.tenant,
             path,
             form=form,
@@ -352,7 +367,7 @@ class Desk:
         return self._engine.notary.sealer().resume_after_loss()
 
     def _receipt(self, run_id: str, seq: int) -> Receipt:
-        return receipt_of(self._engine.store, self.tenant, run_id, seq)
+        return receipt_of(self._engine.recorded, self.tenant, run_id, seq)
 
     # Reading
 
@@ -372,6 +387,15 @@ class Desk:
         check_name("run_id", run_id)
         check_limit(limit)
         return self._engine.store.events(self.tenant, run_id, after, limit)
+
+    def _opened_payload(self, effect: Effect, payload: Payload) -> Payload | None:
+        """Gives a payload of an effect in clear; None when its data key is gone."""
+        if self._data_keys is None:
+            return payload
+        from indelible.core.encryption import opened_value
+
+        value = opened_value(payload.value, effect.ref, payload.field, self._data_keys.find)
+        return None if value is None else payload._replace(value=value)
 
     def _find(self, name: str | Effect) -> Effect:
         """Finds an effect by its id, the beginning of its id, or its key; raises when there is none."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indelible.core.calls import Handling
 from indelible.core.commands import Answer, Claimed, Command, Finish, Moved, Open, Relinquish
@@ -42,14 +40,21 @@ from indelible.running import RunningEffect, _current, in_own_thread, set_unless
 from indelible.waiting import Waiting
 from indelible.writer import Writer
 
+if TYPE_CHECKING:
+    # Loaded when it is needed: whoever only makes blocking calls should not wait for an event loop's modules.
+    import asyncio
+    from concurrent.futures import Future
+
 Handler = Callable[[RunningEffect], Any]
 
 
 class Engine:
     """Carries out walks on one store, for blocking and for asynchronous callers."""
 
-    def __init__(self, store: Store, notary: Notary) -> None:
-        self.store = store
+    def __init__(self, store: Store, notary: Notary, view: Store | None = None) -> None:
+        """Works through `view`, if there is one: the same store as those see it who can open what is encrypted."""
+        self.recorded = store
+        self.store = store = view or store
         self.notary = notary
         self.mint = notary.mint
         self.waiting = Waiting(store)
@@ -138,6 +143,8 @@ class Engine:
         self, claim: Claim, running: RunningEffect, handler: Handler, timeout: timedelta
     ) -> Returned | Raised:
         """Runs a blocking handler that has a time limit; when it is up, nobody waits for it any more."""
+        from concurrent.futures import Future
+
         future: Future[Returned | Raised] = Future()
         context = copy_context()
 
@@ -175,6 +182,8 @@ class Engine:
                 error = problem
 
     async def _perform_async(self, request: Request, errand: _Errand) -> Any:
+        import asyncio
+
         match request:
             case Submit(command, known):
                 return await self._submit(command, known, errand)
@@ -193,6 +202,8 @@ class Engine:
                 return await in_own_thread(lambda: self.notary.await_seal(effect, wherever=wherever))
 
     async def _submit(self, command: Command, known: Effect | None, errand: _Errand) -> Answer:
+        import asyncio
+
         if errand.holds_transaction:
             answer = await in_own_thread(errand.settle_inside, command)
             if answer is not None:
@@ -220,6 +231,8 @@ class Engine:
             self.writer.hand_in(_nothing_entered(answer.claim, self.mint), answer.claim.effect)
 
     async def _wait_async(self, effect: Effect, most: timedelta) -> Effect | None:
+        import asyncio
+
         loop = asyncio.get_running_loop()
         moved: asyncio.Future[Effect] = loop.create_future()
 
@@ -255,6 +268,9 @@ class Engine:
 
     async def _enter_async(self, claim: Claim, running: RunningEffect, handler: Handler) -> Any:
         """Enters a handler from a task: a coroutine function here, any other function in a thread of its own."""
+        import asyncio
+        from concurrent.futures import Future
+
         if _is_coroutine_function(handler):
             return await handler(running)
         future: Future[Returned | Raised] = Future()
@@ -402,6 +418,8 @@ async def _report_async(body: Awaitable[Any]) -> Returned | Raised:
 
 
 async def _report_in_time(body: Awaitable[Any], most: timedelta, claim: Claim) -> Returned | Raised:
+    import asyncio
+
     async with asyncio.timeout(most.total_seconds()) as limit:
         report = await _report_async(body)  # the limit's cancellation ends here, as a report
     if limit.expired() and isinstance(report, Raised):  # what a handler returned in spite of its limit is known
@@ -420,6 +438,9 @@ def _finish_coroutine(value: Any) -> Any:
     """Runs a coroutine that a blocking caller got from its handler; anything else is given back as it is."""
     if not inspect.iscoroutine(value):
         return value
+    import asyncio
+    from concurrent.futures import Future
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

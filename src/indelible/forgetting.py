@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from indelible.core.calls import check_run_id
 from indelible.core.effects import Actor
@@ -13,13 +15,25 @@ from indelible.engine import Engine
 from indelible.errors import BadCall
 from indelible.journal.erasing import Eraser
 
+if TYPE_CHECKING:
+    from indelible.journal.data_keys import DataKeys
+
 _MOST_REMEMBERED = 1000
+_PAGE = 200
 
 
 class Forgetting:
     """Redacts and erases for one tenant; `key` gives the redaction key when it is first needed."""
 
-    def __init__(self, engine: Engine, tenant: str, rules: Sequence[Rule] | None, key: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        tenant: str,
+        rules: Sequence[Rule] | None,
+        key: Callable[[], bytes],
+        data_keys: DataKeys | None = None,
+    ) -> None:
+        self._data_keys = data_keys
         self._engine = engine
         self._tenant = tenant
         self._rules = tuple(rules or ())
@@ -68,12 +82,45 @@ class Forgetting:
         if run_id is not None:
             if force:
                 raise BadCall("force goes with subject=…: it withdraws what waits; for a run, cancel its effects first")
-            return self._eraser(rewrite).erase_run(run_id, seq=seq, fields=fields, by=by, reason=reason)
+            report = self._eraser(rewrite).erase_run(run_id, seq=seq, fields=fields, by=by, reason=reason)
+            return report if self._data_keys is None else self._without_run_key(run_id, self._data_keys, report)
         assert subject is not None
         if seq is not None or fields is not None:
             raise BadCall("a subject is erased as a whole; seq and fields go with run_id")
         mark = self.subject_mark(subject)
-        return self._eraser(rewrite).erase_subject(mark, by=by, reason=reason, force=force)
+        report = self._eraser(rewrite).erase_subject(mark, by=by, reason=reason, force=force)
+        return report if self._data_keys is None else self._without_subject_key(mark, self._data_keys, report)
+
+    def _without_run_key(self, run_id: str, keys: DataKeys, report: Erasure) -> Erasure:
+        """Destroys the data key of a run of which nothing is left."""
+        from indelible.core.encryption import holder_of_run
+
+        holder = holder_of_run(self._key(), self._tenant, run_id)
+        if self._is_left(run_id, holder):
+            return _with_key_kept(report)
+        keys.destroy(holder)
+        return report
+
+    def _without_subject_key(self, mark: bytes, keys: DataKeys, report: Erasure) -> Erasure:
+        """Destroys the data key of a person about whom nothing is left; asked anew, for calls go on meanwhile."""
+        from indelible.core.encryption import holder_of_subject
+
+        if self._engine.store.forgetting.of_subject(self._tenant, mark):
+            return _with_key_kept(report)
+        keys.destroy(holder_of_subject(mark))
+        return report
+
+    def _is_left(self, run_id: str, holder: bytes) -> bool:
+        """Is there a payload in this run that is encrypted with this holder's key?"""
+        from indelible.core.encryption import holder_in
+
+        store, after = self._engine.recorded, -1
+        while events := store.events(self._tenant, run_id, after, _PAGE):
+            after = events[-1].seq
+            payloads = store.payloads(self._tenant, run_id, [event.seq for event in events])
+            if any(holder_in(payload.value) == holder for payload in payloads):
+                return True
+        return False
 
     def prune(
         self, before: datetime | timedelta, by: Actor, reason: str, dry_run: bool, rewrite: bool | None
@@ -109,6 +156,11 @@ class Forgetting:
         say = str if redactor is None else redactor.text
         engine = self._engine
         return Eraser(engine.store, self._tenant, engine.write_alone, engine.mint, say, rewrite)
+
+
+def _with_key_kept(report: Erasure) -> Erasure:
+    remark = "the data key is kept, for something is left that needs it, so copies of the database can still be read"
+    return replace(report, remarks=(*report.remarks, f"{remark}; erase again when it has ended"))
 
 
 def _check_one_of(verb: str, run_id: str | None, subject: str | None, reason: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from indelible.core.canonical import decode
 from indelible.core.commands import Answer, Command
@@ -16,6 +15,9 @@ from indelible.core.effects import Claim, Effect
 from indelible.core.ports import Store, Transaction
 from indelible.core.redaction import Screen
 from indelible.errors import BadCall
+
+if TYPE_CHECKING:
+    import asyncio
 
 Result = TypeVar("Result")
 
@@ -176,6 +178,8 @@ class HandlersTransaction:
             self.give_up()
 
     async def __aenter__(self) -> Any:
+        import asyncio
+
         try:
             return await in_own_thread(self._begin)
         except asyncio.CancelledError:
@@ -220,6 +224,8 @@ class HandlersTransaction:
 
 
 def _is_in_loop() -> bool:
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -229,6 +235,8 @@ def _is_in_loop() -> bool:
 
 async def in_own_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     """Runs a blocking function in a thread of its own: a shared pool may be full of threads that wait for this one."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
     context = copy_context()

@@ -7,11 +7,11 @@ disk never blocks their loop and cancelling a task cannot cut a write in half.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from indelible.core.commands import Answer, Command, Finish, InDoubt, Moved, Open, Relinquish
 from indelible.core.effects import Effect
@@ -19,6 +19,9 @@ from indelible.core.ports import Store
 from indelible.core.steps import next_step
 from indelible.errors import StoreError, StoreUnavailable
 from indelible.forks import after_fork
+
+if TYPE_CHECKING:
+    import asyncio
 
 MOST_AT_ONCE = 256
 
@@ -130,6 +133,8 @@ class Writer:
 
         Whoever cancels that future leaves the command behind, and the command is still carried out.
         """
+        import asyncio
+
         slot = Slot(command, known)
         slot.loop = asyncio.get_running_loop()
         slot.future = slot.loop.create_future()

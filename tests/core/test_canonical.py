@@ -30,7 +30,7 @@ from pydantic import BaseModel, RootModel, SecretStr
 
 from indelible.core import canonical
 from indelible.core.canonical import MAX_DEPTH, decode, encode, parse_strict
-from indelible.core.tags import MAX_INT_DIGITS, Redacted
+from indelible.core.tags import MAX_INT_DIGITS, Encrypted, Redacted
 from indelible.errors import BadCall, NotRecordable, TooLarge
 
 HERE = Path(__file__).parent
@@ -166,6 +166,7 @@ POLICY: dict[str, Any] = {
     "bytearray": bytearray(b"\x01\x02"),
     "memoryview": memoryview(b"\x03\x04"),
     "redacted": Redacted("00112233445566778899aabbccddeeff" * 2),
+    "encrypted": Encrypted(b"\x01" + bytes(52)),
     "enum": Colour.RED,
     "int enum": Level.LOW,
     "dataclass": Payment(amount=Decimal("9.90"), tags=["a"]),
@@ -213,6 +214,8 @@ def meaning(value: Any) -> Any:
         return ("uuid", value.int)
     if isinstance(value, Redacted):
         return ("redacted", value.mark)
+    if isinstance(value, Encrypted):
+        return ("encrypted", value.content)
     if isinstance(value, list | tuple):
         return ("array", *map(meaning, value))
     return ("object", *sorted(((str(key), meaning(item)) for key, item in members(value)), key=lambda pair: pair[0]))
@@ -233,7 +236,8 @@ def members(value: Any) -> list[tuple[str, Any]]:
 
 
 BASE_TYPES = {
-    type(None), bool, int, float, str, bytes, Decimal, datetime, date, time, timedelta, UUID, Redacted, list, dict,
+    type(None), bool, int, float, str, bytes, Decimal, datetime, date, time, timedelta, UUID, Redacted, Encrypted, list,
+    dict,
 }  # fmt: skip
 
 

@@ -7,9 +7,11 @@ from typing import Any, get_args
 
 import pytest
 
+from indelible.core.canonical import encode
 from indelible.core.effects import ENDED, SETTLED, Actor, Failed, Status, Succeeded
 from indelible.core.identity import Ref
-from indelible.errors import BadCall, EffectErased
+from indelible.core.tags import Encrypted
+from indelible.errors import BadCall, EffectErased, KeyUnusable
 from tests.core.making import LEASE, NOON, claim_of, effect
 
 
@@ -30,6 +32,14 @@ def test_arguments_are_a_fresh_copy_each_time() -> None:
 def test_erased_arguments_are_never_read_as_none_at_all() -> None:
     with pytest.raises(EffectErased):
         assert effect(args_json=None).args
+
+
+def test_what_is_encrypted_is_never_taken_for_the_value() -> None:
+    cipher = encode(Encrypted(b"\x01" + bytes(52)))
+    with pytest.raises(KeyUnusable, match="encrypt=True"):
+        assert effect(args_json=cipher).args
+    with pytest.raises(KeyUnusable, match="encrypt=True"):
+        assert effect("succeeded", detail_json=cipher).detail
 
 
 def test_a_success_has_its_value_as_outcome() -> None:

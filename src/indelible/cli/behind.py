@@ -8,4 +8,4 @@ from indelible.core.ports import Store
 
 def store_behind(ledger: Ledger) -> Store:
     """Gives the store that a ledger is kept in."""
-    return ledger._engine.store
+    return ledger._engine.recorded

@@ -44,13 +44,15 @@ def read_history(ledger: Ledger, effect: Effect) -> list[Entry]:
     """Reads an effect's events and what they commit to."""
     events = [e for e in read_run(ledger, effect.run_id, effect.opened_seq - 1) if e.effect_id == effect.id]
     payloads = store_behind(ledger).payloads(effect.tenant, effect.run_id, [event.seq for event in events])
-    return [_entry(event, [p for p in payloads if p.seq == event.seq]) for event in events]
+    return [_entry(ledger, effect, event, [p for p in payloads if p.seq == event.seq]) for event in events]
 
 
-def _entry(event: Event, payloads: list[Payload]) -> Entry:
-    kept = {payload.field for payload in payloads}
+def _entry(ledger: Ledger, effect: Effect, event: Event, payloads: list[Payload]) -> Entry:
+    """Compares what is recorded with the event, and shows it in clear; what has lost its key counts as erased."""
+    opened = [clear for payload in payloads if (clear := ledger._opened_payload(effect, payload)) is not None]
+    kept = {payload.field for payload in opened}
     erased = [name for name in event.read().get("commits", {}) if name not in kept]
-    return Entry(event, payloads, altered_payloads(event, payloads), erased)
+    return Entry(event, opened, altered_payloads(event, payloads), erased)
 
 
 def say_effect_json(effect: Effect, history: list[Entry]) -> int:

@@ -11,7 +11,8 @@ from indelible.core.calls import OnCrash, SideEffect, check_name
 from indelible.core.canonical import decode
 from indelible.core.identity import Ref
 from indelible.core.redaction import Screen
-from indelible.errors import BadCall, EffectErased
+from indelible.core.tags import Encrypted
+from indelible.errors import BadCall, EffectErased, KeyUnusable
 
 _TOKEN_TAG = b"indelible/claim/v1\0"
 ERASED_TEXT = "(erased)"
@@ -145,6 +146,8 @@ class Effect:
         if self.args_json is None:
             raise EffectErased(f"{self.tool}: the arguments of {self.id} were erased", effect=self)
         value = decode(self.args_json)
+        if isinstance(value, Encrypted):
+            raise _unopened(self)
         assert isinstance(value, dict)
         return value
 
@@ -165,7 +168,10 @@ class Effect:
         """Gives the recorded result, error or reason; None before there is one, `EffectErased` when it was erased."""
         if self.is_detail_erased:
             raise detail_erased(self)
-        return None if self.detail_json is None else decode(self.detail_json)
+        value = None if self.detail_json is None else decode(self.detail_json)
+        if isinstance(value, Encrypted):
+            raise _unopened(self)
+        return value
 
     @property
     def is_detail_erased(self) -> bool:
@@ -194,6 +200,14 @@ def detail_erased(effect: Effect) -> EffectErased:
         f"{effect.tool}: {effect.id} is {effect.status}, and its {what} was erased; it is not run again, and what came "
         f"of it can only be learnt where it was done. When and by whom: indelible effects show {effect.id}",
         effect=effect,
+    )
+
+
+def _unopened(effect: Effect) -> KeyUnusable:
+    """Gives the refusal to tell what is encrypted, where the ledger was opened without its keys."""
+    return KeyUnusable(
+        f"{effect.tool}: what is recorded of {effect.id} is encrypted; open the ledger again where its data keys are, "
+        "with encrypt=True. If they are here, it was altered: indelible verify"
     )
 
 

@@ -15,7 +15,7 @@ MAX_INT_DIGITS = 4300
 """How long an integer may be: what any Python reads back with its default settings."""
 
 JSONish: TypeAlias = (
-    "bool | int | float | str | bytes | Decimal | datetime | date | time | timedelta | UUID | Redacted"
+    "bool | int | float | str | bytes | Decimal | datetime | date | time | timedelta | UUID | Redacted | Encrypted"
     " | list[JSONish] | dict[str, JSONish] | None"
 )
 """What `decode` gives back."""
@@ -24,6 +24,9 @@ SAFE_INTEGER = 2**53 - 1  # the largest integer below which every integer is a d
 _LONG_INTEGER = re.compile(rf"-?[1-9][0-9]{{15,{MAX_INT_DIGITS - 1}}}")
 _MAX_PADDING_ZEROS = 20
 _MARK = re.compile(r"[0-9a-f]{64}")
+
+ENCRYPTED_VERSION = 1
+_SHORTEST_ENCRYPTED = 53  # version, key, nonce and tag of no bytes at all
 
 
 class NoForm(Exception):
@@ -41,8 +44,27 @@ class Redacted:
             raise ValueError("a mark is 64 hexadecimal digits")
 
 
+@dataclass(frozen=True, slots=True)
+class Encrypted:
+    """Stands for a whole value that only a data key opens: `content` names the key and holds the value in cipher."""
+
+    content: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.content) < _SHORTEST_ENCRYPTED or self.content[0] != ENCRYPTED_VERSION:
+            raise ValueError("this is nothing that was encrypted here")
+
+
 def _mark_of(value: Redacted) -> str:
     return value.mark
+
+
+def _encrypted_text(value: Encrypted) -> str:
+    return _bytes_text(value.content)
+
+
+def _encrypted_of(text: str) -> Encrypted:
+    return Encrypted(_bytes_of(text))
 
 
 def _integer_text(value: int) -> str:
@@ -134,6 +156,7 @@ TAG_OF_TYPE: dict[type, str] = {
     bytearray: "$bytes",
     memoryview: "$bytes",
     Redacted: "$redacted",
+    Encrypted: "$encrypted",
 }
 
 WRITE: dict[str, Callable[[Any], str]] = {
@@ -146,6 +169,7 @@ WRITE: dict[str, Callable[[Any], str]] = {
     "$uuid": str,
     "$bytes": _bytes_text,
     "$redacted": _mark_of,
+    "$encrypted": _encrypted_text,
 }
 
 READ: dict[str, Callable[[str], JSONish]] = {
@@ -158,4 +182,5 @@ READ: dict[str, Callable[[str], JSONish]] = {
     "$uuid": UUID,
     "$bytes": _bytes_of,
     "$redacted": Redacted,
+    "$encrypted": _encrypted_of,
 }

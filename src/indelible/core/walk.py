@@ -41,7 +41,7 @@ from indelible.core.commands import (
     Settle,
     Stamp,
 )
-from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
+from indelible.core.effects import ERASED_TEXT, SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.identity import Identity, repeat_of
 from indelible.core.redaction import Screen
 from indelible.errors import (
@@ -54,6 +54,7 @@ from indelible.errors import (
     EffectInDoubt,
     IllegalMove,
     KeyReused,
+    KeyUnusable,
     LeaseLost,
     MayHaveHappened,
     NothingHappened,
@@ -342,7 +343,7 @@ def _finish(
     command = Finish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=detail_json)
     try:
         answer: Answer = yield Submit(command, effect)
-    except StoreError as problem:
+    except (StoreError, KeyUnusable) as problem:
         raise ResultNotRecorded(
             f"{effect.tool} ran and {status}, but that could not be recorded: {problem}. The effect {effect.id} will "
             f"be in doubt when its lease ends; settle it with what you know",
@@ -367,7 +368,7 @@ def _give_up(
     command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason)
     try:
         yield Submit(command, claim.effect)
-    except StoreError as problem:
+    except (StoreError, KeyUnusable) as problem:
         error.add_note(f"Indelible: the effect {claim.effect.id} could not be marked {status} now: {problem}")
 
 
@@ -480,6 +481,10 @@ def _shown(error: BaseException, screen: Screen | None) -> str:
     return repr(error) if screen is None else f"{type(error).__qualname__}: {screen.text(_said_by(error))}"
 
 
+def _reason(effect: Effect) -> Any:
+    return ERASED_TEXT if effect.is_detail_erased else effect.detail
+
+
 def _refuse(begun: Begun) -> NoReturn:
     """Raises what keeps the call from running now, with the next step."""
     match begun:
@@ -498,7 +503,7 @@ def _refuse(begun: Begun) -> NoReturn:
         case InDoubt(effect):
             raise EffectInDoubt(
                 f"{effect.tool}: {effect.id} may have happened, attempt {effect.attempt} never reported "
-                f"({effect.detail}). Find out, then: indelible effects settle {effect.id} --as succeeded|failed "
+                f"({_reason(effect)}). Find out, then: indelible effects settle {effect.id} --as succeeded|failed "
                 f"--evidence …, or: indelible effects retry {effect.id}",
                 effect=effect,
             )

@@ -45,6 +45,20 @@ def _escaped(letter: str) -> str:
     return "".join(f"%{byte:02x}" for byte in letter.encode())
 
 
+def data_keys_folder(ledger_name: str, folder: Path | None) -> Path:
+    """Is where the keys are kept that a ledger's values are encrypted with, beside those that sign."""
+    place = keys_folder() if folder is None else folder.absolute()
+    return place / file_name(ledger_name) / "data"
+
+
+def has_data_keys(ledger_name: str, folder: Path | None) -> bool:
+    """Was anything of this ledger encrypted here? Whoever cannot look has no keys."""
+    try:
+        return data_keys_folder(ledger_name, folder).is_dir()
+    except (KeyUnusable, OSError):
+        return False
+
+
 def is_private_folder(folder: Path) -> bool:
     """Is there such a folder? Raises `KeyUnusable` when others can look into it or replace what is in it."""
     try:

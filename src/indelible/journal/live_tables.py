@@ -21,7 +21,7 @@ from indelible.core.verifying.examination import Examination
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import LATE
 from indelible.core.verifying.payloads import Disclosed
-from indelible.errors import BadCall
+from indelible.errors import BadCall, KeyUnusable
 
 _PAGE = 512
 _TRIES = 5
@@ -268,5 +268,5 @@ def _identities(effect: Effect) -> Iterator[tuple[str, Any]]:
                 words: Any = {"scope": scope, "call_id": effect.call_id, "dedupe": dedupe}
                 call = ToolCall(tool=effect.tool, args=effect.args, run_id=effect.run_id, **words)
                 yield scope, identify(call, effect.tenant)
-            except (BadCall, ValueError):  # a row that no call can have made; its other columns tell
+            except (BadCall, KeyUnusable, ValueError):  # encrypted, or a row that no call can have made: others tell
                 continue

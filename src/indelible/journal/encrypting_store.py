@@ -1,0 +1,239 @@
+"""A store as those see it who have the data keys: values go in encrypted and come out in clear.
+
+It stands between the shells and the real store, so no shell knows of it: whatever they write about an effect passes
+here, and whatever they learn of one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from indelible.core.commands import Answer, ArgsErased, Claimed, Command, Expire, Open, Record, Relinquish
+from indelible.core.effects import Claim, Effect
+from indelible.core.encryption import (
+    DATA_KEY_BYTES,
+    DataKey,
+    encrypted_command,
+    holder_in,
+    holder_of_run,
+    holder_of_subject,
+    opened_answer,
+    opened_effect,
+)
+from indelible.core.events import Event, Payload
+from indelible.core.forgetting import ForgettingStore
+from indelible.core.identity import Ref
+from indelible.core.journal import JournalStore
+from indelible.core.ports import Alarm, Filter, Seen, Store, Transaction
+from indelible.errors import StoreError
+from indelible.journal.data_keys import DataKeys
+from indelible.journal.key_files import data_keys_folder
+
+_MOST_REMEMBERED = 10_000
+
+
+def encrypting_view(
+    store: Store, folder: Path | None, redaction_key: Callable[[], bytes], *, is_encrypting: bool
+) -> EncryptingStore:
+    """Gives a ledger's store as those see it who have its data keys."""
+    keys = DataKeys(None if store.address == ":memory:" else data_keys_folder(store.ledger_name, folder))
+    return EncryptingStore(store, keys, redaction_key, is_encrypting=is_encrypting)
+
+
+class EncryptingStore:
+    """Encrypts for a ledger: new effects if `is_encrypting`, and in any case what is said of encrypted ones."""
+
+    def __init__(
+        self, store: Store, keys: DataKeys, redaction_key: Callable[[], bytes], *, is_encrypting: bool
+    ) -> None:
+        self._store = store
+        self.keys = keys
+        self._redaction_key = redaction_key
+        self._is_encrypting = is_encrypting
+        self._holders: dict[Ref, bytes] = {}
+        self.address = store.address
+        self.ledger_name = store.ledger_name
+        self.is_cheap_to_read = store.is_cheap_to_read
+
+    # What is written
+
+    def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
+        """Encrypts, writes, and answers in clear."""
+        answers = self._store.apply(tenant, [self.encrypted(command) for command in commands], known)
+        return [self._answered(*pair) for pair in zip(commands, answers, strict=True)]
+
+    def encrypted(self, command: Command) -> Command:
+        """Gives a command as it goes on the record."""
+        key = self._key_for(command)
+        return command if key is None else encrypted_command(command, key)
+
+    def opened(self, answer: Answer) -> Answer:
+        """Gives an answer as its caller may see it."""
+        effect = answer.claim.effect if isinstance(answer, Claimed) else getattr(answer, "effect", None)
+        if effect is not None:
+            self._note_holder(effect)
+        return opened_answer(answer, self.keys.find)
+
+    def _key_for(self, command: Command) -> DataKey | None:
+        if isinstance(command, Expire | Record):
+            return None
+        if isinstance(command, Open):
+            return self._key_for_opening(command) if self._is_encrypting else None
+        holder = self._holder_of(command.ref)
+        return None if holder is None else self.keys.make(holder)
+
+    def _key_for_opening(self, command: Open) -> DataKey:
+        subject = command.subject_json
+        holder = self._run_holder(command.ref.tenant, command.run_id) if subject is None else holder_of_subject(subject)
+        key = self.keys.current(holder)
+        if key is None and self._store.look([command.ref]).effects[0] is not None:
+            # The arguments of an effect that is there are recorded no second time: somebody who was erased, and whose
+            # call is only made again, must not get a new key for it.
+            return DataKey(holder, os.urandom(DATA_KEY_BYTES))
+        return key or self.keys.make(holder)
+
+    def _holder_of(self, ref: Ref) -> bytes | None:
+        """Gives whose key the values of an effect are encrypted with: all of them with that of its arguments."""
+        known = self._holders.get(ref)
+        if known is not None:
+            return known
+        effect = self._store.look([ref]).effects[0]
+        if effect is None:
+            return None
+        holder = holder_in(effect.args_json) or holder_in(effect.detail_json)
+        if holder is None and self._is_encrypting:
+            holder = self._run_holder(effect.tenant, effect.run_id)
+        if holder is not None:
+            self._remember(ref, holder)
+        return holder
+
+    def _run_holder(self, tenant: str, run_id: str) -> bytes:
+        return holder_of_run(self._redaction_key(), tenant, run_id)
+
+    def _note_holder(self, effect: Effect) -> None:
+        """Remembers whose key it is, which spares a look when the effect ends."""
+        holder = holder_in(effect.args_json)
+        if holder is not None:
+            self._remember(effect.ref, holder)
+
+    def _remember(self, ref: Ref, holder: bytes) -> None:
+        if len(self._holders) >= _MOST_REMEMBERED:
+            self._holders = {}
+        self._holders[ref] = holder
+
+    def _answered(self, command: Command, recorded: Answer) -> Answer:
+        """Gives the answer in clear; a claim on arguments that nobody can open is given back, for nothing could run."""
+        answer = self.opened(recorded)
+        if not isinstance(answer, Claimed) or answer.claim.effect.args_json is not None:
+            return answer
+        assert isinstance(recorded, Claimed)
+        reason = b'"its arguments were erased"'
+        back = Relinquish(claim=recorded.claim, stamp=command.stamp, status="ready", detail_json=reason)
+        with suppress(StoreError):  # then it ends with its lease
+            self._store.apply(command.ref.tenant, [back], [None])
+        return ArgsErased(answer.claim.effect)
+
+    @contextmanager
+    def transaction(self, tenant: str) -> Iterator[Transaction]:
+        """Opens a transaction of the caller's own, in which the settlement is encrypted too."""
+        with self._store.transaction(tenant) as inner:
+            yield _EncryptingTransaction(inner, self)
+
+    # What is read of effects
+
+    def _opened(self, effect: Effect) -> Effect:
+        self._note_holder(effect)
+        return opened_effect(effect, self.keys.find)
+
+    def _opened_if_any(self, effect: Effect | None) -> Effect | None:
+        return None if effect is None else self._opened(effect)
+
+    def look(self, refs: Sequence[Ref]) -> Seen:
+        """Gives the committed state of each effect, in clear."""
+        seen = self._store.look(refs)
+        return Seen(seen.now, [self._opened_if_any(effect) for effect in seen.effects])
+
+    def watch(self, refs: Sequence[Ref]) -> Seen:
+        """Does what `look` does, and lets moves by other processes ring the alarm."""
+        seen = self._store.watch(refs)
+        return Seen(seen.now, [self._opened_if_any(effect) for effect in seen.effects])
+
+    def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
+        """Gives the effect with this id, in clear."""
+        return self._opened_if_any(self._store.get_effect(tenant, effect_id))
+
+    def find_by_key(self, tenant: str, key: str, scope: str | None) -> Effect | None:
+        """Gives the effect with this key, in clear."""
+        return self._opened_if_any(self._store.find_by_key(tenant, key, scope))
+
+    def effects(self, tenant: str, selected: Filter) -> list[Effect]:
+        """Lists effects in clear, newest first."""
+        return [self._opened(effect) for effect in self._store.effects(tenant, selected)]
+
+    def abandoned(self, tenant: str, limit: int) -> list[Effect]:
+        """Lists effects that nobody reported on, in clear."""
+        return [self._opened(effect) for effect in self._store.abandoned(tenant, limit)]
+
+    # What passes as it is
+
+    @property
+    def sign_event(self) -> Callable[[bytes], bytes] | None:
+        """Signs the events this process writes."""
+        return self._store.sign_event
+
+    @sign_event.setter
+    def sign_event(self, sign: Callable[[bytes], bytes] | None) -> None:
+        self._store.sign_event = sign
+
+    @property
+    def writer_id(self) -> str:
+        """Names this process in the events it writes."""
+        return self._store.writer_id
+
+    @property
+    def journal(self) -> JournalStore:
+        """Is the keeper of the tree over the events."""
+        return self._store.journal
+
+    @property
+    def forgetting(self) -> ForgettingStore:
+        """Finds what may be erased."""
+        return self._store.forgetting
+
+    def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
+        """Extends the lease of a claim that holds."""
+        return self._store.heartbeat(claim, lease)
+
+    def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
+        """Lists a run's events."""
+        return self._store.events(tenant, run_id, after, limit)
+
+    def payloads(self, tenant: str, run_id: str, seqs: Iterable[int]) -> list[Payload]:
+        """Lists what events commit to, as it is recorded."""
+        return self._store.payloads(tenant, run_id, seqs)
+
+    def alarm(self) -> Alarm | None:
+        """Gives a fresh alarm for changes by other processes."""
+        return self._store.alarm()
+
+    def close(self) -> None:
+        """Gives everything back."""
+        self._store.close()
+
+
+class _EncryptingTransaction:
+    """Is a handler's transaction whose settlement goes on the record encrypted."""
+
+    def __init__(self, inner: Transaction, store: EncryptingStore) -> None:
+        self._inner = inner
+        self._store = store
+        self.connection: Any = inner.connection
+
+    def settle(self, command: Command) -> Answer:
+        """Settles in the transaction."""
+        return self._store.opened(self._inner.settle(self._store.encrypted(command)))
