@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from indelible.core.events import Event
 from indelible.core.forgetting import Prunable
 from indelible.stores.postgres import rows, wire
-from indelible.stores.postgres.connections import Line, Lost, Rejected
+from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
 from indelible.stores.postgres.driver import pq
 from indelible.stores.postgres.statements import SQL
 from indelible.stores.postgres.trouble import Patience, patiently
@@ -26,6 +27,11 @@ _FREE_SPACE = (
     "no query finds it any more; its bytes may stay in free space of the tables' files until they are written over. "
     "Erase with rewrite when everybody can wait, which is VACUUM FULL"
 )
+_STILL_SEEN = (
+    "a transaction on this server, perhaps in another database, has been open since before the erasure, so its bytes "
+    "may still be in the tables' files; end it (see pg_stat_activity), then erase with rewrite again"
+)
+_LOOK_AGAIN = 0.05
 _CLEARING = ("clear_payloads", "clear_effects")
 _REWRITING = ("rewrite_payloads", "rewrite_effects")
 
@@ -87,13 +93,16 @@ class PostgresForgetting:
             try:
                 session = self._line.session(until)
                 is_done = True
+                is_alone = not rewrite or self._outlasts_others(session, until)
                 for name in _REWRITING if rewrite else _CLEARING:
                     session.run(SQL[name], (), until)
                     # Whoever may not vacuum a table gets a warning, not an error.
                     is_done = is_done and not session.is_warned
             except (Lost, Rejected):
                 self._line.drop()
-                is_done = False
+                is_done = is_alone = False
+        if is_done and not is_alone:
+            return [_STILL_SEEN, _ELSEWHERE]
         if is_done:
             return [_ELSEWHERE] if rewrite else [_FREE_SPACE, _ELSEWHERE]
         return [
@@ -102,6 +111,16 @@ class PostgresForgetting:
             _ELSEWHERE,
         ]
 
+    def _outlasts_others(self, session: Session, until: float) -> bool:
+        """Waits until every transaction that runs now has ended, for the server rewrites what one of them may see."""
+        ends = time.monotonic() + self._seconds
+        _, newest = _running(session, until)
+        while _running(session, until)[0] < newest:
+            if time.monotonic() > ends:
+                return False
+            time.sleep(_LOOK_AGAIN)
+        return True
+
     def _run(self, name: str, values: Mapping[str, bytes | None]) -> pq.abc.PGresult:
         """Carries out a statement that may be repeated."""
         self._check_open()
@@ -109,3 +128,9 @@ class PostgresForgetting:
         return patiently(
             self._line, self._seconds, lambda session, until: session.run(statement, statement.ordered(values), until)
         )
+
+
+def _running(session: Session, until: float) -> tuple[int, int]:
+    found = session.run(SQL["running_transactions"], (), until)
+    get: Callable[[int, int], Any] = found.get_value
+    return wire.read_bigint(get(0, 0)), wire.read_bigint(get(0, 1))

@@ -331,6 +331,10 @@ VACUUM indelible_payloads
 -- Clears older versions of effects away.
 VACUUM indelible_effects
 
+-- name: running_transactions
+-- The oldest transaction that still runs, in any database of the server, and the one that comes next.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+
 -- name: rewrite_payloads
 -- Writes the payloads into a new file; nobody else can use the table meanwhile.
 VACUUM (FULL) indelible_payloads
