@@ -57,7 +57,7 @@ class Notary:
         self._sign_events = sign_events
         self._on_unsealed = on_unsealed
         self._patience = patience
-        self._thread = SealingThread(self.sealer) if seal else None
+        self._thread = SealingThread(self.sealer, prepare=prepare_to_sign) if seal else None
         self._signer: Signer | None = None
         self._start()
         after_fork(self._start)
@@ -219,6 +219,16 @@ def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Sig
         return file_signer(ring)
 
     return make
+
+
+def prepare_to_sign() -> None:
+    """Loads what signing needs, in the thread of whoever writes first.
+
+    Not in the sealing thread: a process that forks while another thread imports leaves its child a module that is
+    locked for ever.
+    """
+    import indelible.journal.keys
+    import indelible.journal.signer  # noqa: F401
 
 
 def cosigning_with(witnesses: Sequence[Witness]) -> Cosigning | None:

@@ -11,8 +11,10 @@ from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
+import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -219,6 +221,30 @@ def test_an_old_backup_is_not_signed_and_the_message_says_what_to_do(restored: d
         with pytest.raises(SignerRefused, match=r"set back.*indelible journal continue"):
             ledger.seal()
         assert covered(ledger) == 3
+
+
+def test_an_old_copy_of_a_postgres_database_is_not_signed_either(postgres_url: str, tmp_path: Path) -> None:
+    indelible.migrate(postgres_url)
+    name = urlsplit(postgres_url).path[1:]
+    place: dict[str, Any] = {"keys": tmp_path / "keys", "seal": False}
+    with Ledger.open(postgres_url, **place) as ledger:
+        ledger.run(charge(), Count("ok"))
+        ledger.seal()
+    backup = f"{name}_backup"
+    with psycopg.connect(postgres_url.replace(name, "postgres", 1), autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {backup} TEMPLATE {name}")
+    try:
+        with Ledger.open(postgres_url, **place) as ledger:
+            ledger.run(charge(args={"amount": 6}), Count("ok"))
+            ledger.seal()
+        with Ledger.open(postgres_url.replace(name, backup, 1), **place) as ledger:
+            ledger.run(charge(args={"amount": 7}), Count("ok"))
+            with pytest.raises(SignerRefused, match="does not begin with"):
+                ledger.seal()
+            assert ledger.continue_journal().size == 5
+    finally:
+        with psycopg.connect(postgres_url.replace(name, "postgres", 1), autocommit=True) as server:
+            server.execute(f"DROP DATABASE {backup} WITH (FORCE)")
 
 
 def test_an_old_backup_that_grew_past_what_was_signed_is_not_signed_either(restored: dict[str, Any]) -> None:

@@ -37,10 +37,12 @@ class SealingThread:
         self,
         make: Callable[[], Seals],
         *,
+        prepare: Callable[[], None] = lambda: None,
         every: timedelta = SEAL_EVERY,
         beat_every: timedelta = BEAT_EVERY,
     ) -> None:
         self._make = make
+        self._prepare = prepare
         self._every = every.total_seconds()
         self._beat_every = beat_every.total_seconds()
         self.start_afresh()
@@ -99,6 +101,7 @@ class SealingThread:
 
     def _wake(self) -> None:
         if self._thread is None:
+            self._prepare()
             self._thread = threading.Thread(target=self._run, name="indelible-sealing", daemon=True)
             self._thread.start()
         self._turn.notify_all()
