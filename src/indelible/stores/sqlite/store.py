@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -58,6 +59,7 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
+        self._held: list[threading.Lock] = []
         self.journal = SqliteJournal(self._write_connection, self._read_connection)
         self.forgetting = SqliteForgetting(self._write_connection, self._read_connection)
         self._connect()
@@ -78,6 +80,18 @@ class SqliteStore:
             self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
             self._wake_file = self._open_wake_file() if self._wakeups else None
         self._writer_id = uuid.uuid4().hex
+        _STORES.add(self)
+
+    def stand_still(self) -> None:
+        """Keeps the threads of this process out of SQLite, until `go_on`."""
+        locks = (self._writing.threads, self._reading)
+        self._held = [lock for lock in locks if lock.acquire(timeout=_FORK_PATIENCE)]
+
+    def go_on(self) -> None:
+        """Lets them in again."""
+        held, self._held = self._held, []
+        for lock in held:
+            lock.release()
 
     @property
     def writer_id(self) -> str:
@@ -282,3 +296,21 @@ class SqliteStore:
 
 
 _INHERITED: list[object] = []
+_STORES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+# Whoever forks inside a transaction of its own holds a lock that it would wait for here.
+_FORK_PATIENCE = 2.0
+
+
+def _stand_still() -> None:
+    """Lets no thread of ours be inside SQLite while the process forks: its inner locks would stay locked for ever."""
+    for store in list(_STORES):
+        store.stand_still()
+
+
+def _go_on() -> None:
+    for store in list(_STORES):
+        store.go_on()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_stand_still, after_in_parent=_go_on, after_in_child=_go_on)
