@@ -223,7 +223,7 @@ class Mutant:
 
 
 def cursor_skips() -> None:
-    """The journal takes events in by a cursor, which passes over one that is committed late; here, over every 50th."""
+    """Every 50th entry cannot be read, as if a cursor had passed over it. Planted in the reader: it tries the judge."""
     for journal in (SqliteJournal, PostgresJournal):
         _replace(journal, "entries", _skipping(journal.entries))
 
