@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -185,11 +187,38 @@ def test_writers_signatures_are_checked_on_demand(made: Path, key: str, tmp_path
         assert verify(bundle, [key], deep=True).verdict == "tampered"
 
 
-def test_many_signatures_are_checked_beside(made: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+BESIDE = """
+import os, sys
+from indelible.journal import verification
+
+verification._AT_ONCE, verification._MOST_AHEAD = 10, 2
+checker, victim = verification.first_bad_signature, sys.argv[3]
+
+def check(claimed):
+    if os.getpid() != here:
+        os.write(1, b"beside\\n")
+        if victim == "dies":
+            os._exit(9)
+    return checker(claimed)
+
+here, verification.first_bad_signature = os.getpid(), check
+print(verification.verify(sys.argv[1], [sys.argv[2]], deep=True).counts.signatures)
+"""
+
+
+@pytest.mark.parametrize("child", ["lives", "dies"])
+def test_many_signatures_are_checked_beside(made: Path, key: str, child: str) -> None:
+    told = subprocess.run(  # no other thread runs there, so that it forks as a program of its own would
+        [sys.executable, "-c", BESIDE, str(made / "bundle"), key, child], stdout=subprocess.PIPE, check=True, text=True
+    ).stdout.split()
+    assert "beside" in told
+    assert int(told[-1]) > 200
+
+
+def test_beside_other_threads_signatures_are_checked_here(
+    made: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("indelible.journal.verification._AT_ONCE", 10)
-    monkeypatch.setattr("indelible.journal.verification._MOST_AHEAD", 2)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
-    assert verify(made / "bundle", [key], deep=True).counts.signatures > 200
     monkeypatch.setattr(threading, "active_count", lambda: 2)
     assert verify(made / "bundle", [key], deep=True).counts.signatures > 200
     with SignatureChecks() as checks:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -281,12 +282,13 @@ class SignatureChecks:
     """Checks writers' signatures, in other processes when there are many.
 
     Ed25519 holds the interpreter's lock, so threads would not help; and a process is only forked while no other thread
-    runs, for a child could inherit a lock that nobody gives back.
+    runs, for a child could inherit a lock that nobody gives back. A child that dies, of memory or by somebody's hand,
+    changes no verdict: what it was given is checked here.
     """
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
-        self._under_way: deque[tuple[int, Future[int | None]]] = deque()
+        self._under_way: deque[tuple[list[Claimed], Future[int | None]]] = deque()
         self._waiting: list[Claimed] = []
         self._checked = 0
 
@@ -310,16 +312,22 @@ class SignatureChecks:
         if self._pool is None and threading.active_count() == 1:
             with suppress(OSError, NotImplementedError, ValueError):  # a machine that lets nobody fork
                 self._pool = ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork"))
-        if self._pool is None:
+        try:
+            if self._pool is None:
+                raise BrokenProcessPool
+            self._under_way.append((batch, self._pool.submit(first_bad_signature, batch)))
+        except BrokenProcessPool:
             self._judge(first_bad_signature(batch), len(batch))
-            return
-        self._under_way.append((len(batch), self._pool.submit(first_bad_signature, batch)))
         while len(self._under_way) > _MOST_AHEAD:
             self._collect()
 
     def _collect(self) -> None:
-        count, answer = self._under_way.popleft()
-        self._judge(answer.result(), count)
+        batch, answer = self._under_way.popleft()
+        try:
+            bad = answer.result()
+        except BrokenProcessPool:
+            bad = first_bad_signature(batch)
+        self._judge(bad, len(batch))
 
     def _judge(self, bad: int | None, count: int) -> None:
         if bad is not None:
