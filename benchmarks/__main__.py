@@ -6,13 +6,23 @@ import argparse
 import os
 import sys
 
-from benchmarks import appending, audit, counters, footprint, report, rows, verifying, waits
+from benchmarks import appending, approving, audit, counters, footprint, report, rows, runs, verifying, waits
 from benchmarks.crew import Crew
 from benchmarks.goals import Costs, judge, scenario_of
 from benchmarks.scenarios import FULL, QUICK, SCENARIOS, Pace, Results, race, say
 from benchmarks.servers import Stores
 
-EXTRAS = (*(trial.name for trial in audit.TRIALS), "appends", "verify", "waits", "rows", "counters", "footprint")
+EXTRAS = (
+    *(trial.name for trial in audit.TRIALS),
+    "appends",
+    "verify",
+    "waits",
+    "approving",
+    "runs",
+    "rows",
+    "counters",
+    "footprint",
+)
 NAMES = (*(scenario.name for scenario in SCENARIOS), *EXTRAS)
 
 
@@ -44,7 +54,7 @@ def main(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks", description="Measures Indelible against raw limits and peers.")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: at most five minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: at most seven minutes")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--only", metavar="NAME", action="append", default=[], help="one scenario or goal; may be repeated"
@@ -74,6 +84,10 @@ def _measure(chosen: set[str], stores: Stores, pace: Pace, results: Results) -> 
     if "waits" in chosen:
         with Crew() as crew:
             waits.measure(stores, crew, pace, results)
+    if "approving" in chosen:
+        approving.measure(stores, pace, results)
+    if "runs" in chosen:
+        runs.measure(stores, pace, results)
     if "counters" in chosen:
         costs = counters.measure(stores, pace.counted_calls, results)
     if "rows" in chosen:

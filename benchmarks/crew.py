@@ -22,18 +22,20 @@ class WorkerFailed(Exception):
 class Process:
     """One contestant in its own process."""
 
-    def __init__(self, name: str, url: str, *, wrapped_by: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, name: str, url: str, *, wrapped_by: tuple[str, ...] = (), module: str = "worker", **opening: Any
+    ) -> None:
         self.name = name
         self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
-            [*wrapped_by, sys.executable, "-m", "benchmarks.worker", name],
+            [*wrapped_by, sys.executable, "-m", f"benchmarks.{module}", name],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
             text=True,
         )
-        self.ask("open", url=url)
+        self.ask("open", url=url, **opening)
         self.answer()
 
     @property

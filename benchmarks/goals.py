@@ -190,6 +190,54 @@ RATIOS = (
         )
         for kind in ("tree", "semantics")
     ),
+    *(
+        Ratio(
+            name=f"approve_{peer}_vs_indelible",
+            scenario="approve_to_start",
+            over=peer,
+            under="indelible_postgres",
+            target=None,
+            better="higher",
+            tuned=tuned,
+        )
+        for peer, tuned in (("agent_ledger", "agent_ledger_tuned"), ("dbos", None))
+    ),
+    *(
+        Ratio(
+            name=f"policy_20_rules_{store}",
+            scenario=f"policy_{store}",
+            over="20_rules",
+            under="without",
+            target=None,
+            better="lower",
+        )
+        for store in ("postgres", "sqlite")
+    ),
+    *(
+        # Time per event, in a run of 100,000 over one of 1,000; and the memory of the whole process.
+        Ratio(
+            name=f"run_{what}_100k_vs_1k_{store}",
+            scenario=f"run_{what}_{store}",
+            over="100000",
+            under="1000",
+            target=1.5,
+            better="lower",
+        )
+        for what in ("append", "inspect", "resume", "verify", "verify_memory")
+        for store in ("postgres", "sqlite")
+    ),
+    *(
+        Ratio(
+            name=f"run_{what}_vs_raw_{store}",
+            scenario=f"run_record_{store}",
+            over=what,
+            under=what.replace("record", "raw"),
+            target=None,
+            better="higher",
+        )
+        for what in ("record", "record_100")
+        for store in ("postgres", "sqlite")
+    ),
 )
 
 PLAIN = {  # name: scenario, competitor, target
@@ -215,7 +263,27 @@ COUNTED = {  # name: counters of, which, target
 COUNTING_NOISE = 0.05
 BYTES_NOISE = 8.0
 
-FED_BY = {"postgres_rows": "rows", "verify_memory": "verify"}  # figures that come from a scenario of another name
+APPROVALS: dict[str, tuple[str, str, str, float]] = {  # name: scenario, competitor, median or p99, target
+    "approve_postgres_ms": ("approve_to_start", "indelible_postgres", "median", 3),
+    "approve_postgres_p99_ms": ("approve_to_start", "indelible_postgres", "p99", 10),
+    "approve_sqlite_ms": ("approve_to_start", "indelible_sqlite", "median", 5),
+    "waiting_1000_postgres_percent": ("waiting_processor", "indelible_postgres_1000", "median", 1),
+    "waiting_1000_sqlite_percent": ("waiting_processor", "indelible_sqlite_1000", "median", 1),
+    "waiting_1000_statements_per_s": ("waiting_statements", "indelible_postgres_1000", "median", 2),
+}
+
+FED_BY = {  # figures that come from a scenario of another name
+    "postgres_rows": "rows",
+    "verify_memory": "verify",
+    "approve_to_start": "approving",
+    "policy_postgres": "approving",
+    "policy_sqlite": "approving",
+    **{
+        f"run_{what}_{store}": "runs"
+        for what in ("append", "inspect", "resume", "verify", "verify_memory", "record")
+        for store in ("postgres", "sqlite")
+    },
+}
 
 WAIT_TARGET_MS = 10
 WAIT_TARGET_RATIO = 25
@@ -238,6 +306,7 @@ def judge(figures: Figures, costs: Costs) -> dict[str, dict[str, Any]]:
         if costs_of in costs:
             judged[name] = _counted(costs[costs_of], which, target)
     judged |= _waits(figures)
+    judged |= _approvals(figures)
     if "wakeups_32" in figures:
         judged["wakeups_on_vs_off_32"] = _wakeups(figures["wakeups_32"])
     return judged
@@ -248,6 +317,7 @@ def scenario_of(goal: str) -> str | None:
     feeds = {ratio.name: FED_BY.get(ratio.scenario, ratio.scenario) for ratio in RATIOS}
     feeds |= {"postgres_1m_rows_page_image_bytes": "rows"} | dict.fromkeys(RATES, "verify")
     feeds |= {"import_ms": "footprint", "install_mb": "footprint", "wakeups_on_vs_off_32": "wakeups_32"}
+    feeds |= dict.fromkeys(APPROVALS, "approving")
     feeds |= dict.fromkeys(COUNTED, "counters") | dict.fromkeys(("wait_p99_ms", "wait_vs_agent_ledger"), "waits")
     return feeds.get(goal)
 
@@ -279,7 +349,7 @@ def _ratio(goal: Ratio, found: dict[str, Figure]) -> dict[str, Any]:
     shown = {name: found[name] for name in (goal.over, goal.under, goal.tuned) if name in found}
     verdict = _verdict(_over(found, goal.over, goal.under), goal.target, goal.better, shown, goal.aim)
     if goal.tuned in found:
-        over, under = (goal.tuned, goal.under) if goal.under == "indelible" else (goal.over, goal.tuned)
+        over, under = (goal.tuned, goal.under) if goal.under.startswith("indelible") else (goal.over, goal.tuned)
         verdict["value_against_tuned_peer"] = _over(found, over, under)
     return verdict
 
@@ -314,6 +384,16 @@ def _waits(figures: Figures) -> dict[str, dict[str, Any]]:
         "wait_p99_ms": _verdict(max(ours) if ours else None, WAIT_TARGET_MS, "lower", shown),
         "wait_vs_agent_ledger": verdict,
     }
+
+
+def _approvals(figures: Figures) -> dict[str, dict[str, Any]]:
+    judged = {}
+    for name, (scenario, who, which, target) in APPROVALS.items():
+        if scenario in figures:
+            found = figures[scenario].get(who)
+            value = None if found is None else found.median if which == "median" else _p99(found)
+            judged[name] = _verdict(value, target, "lower", figures[scenario])
+    return judged
 
 
 def _worst(rows: Figures, peer: str) -> float | None:

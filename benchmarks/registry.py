@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+from benchmarks.approvable import Approvable
 from benchmarks.contestant import Contestant
 
 CONTESTANTS = {
@@ -22,6 +23,7 @@ CONTESTANTS = {
     "indelible_sealing": "audited:OneSealing",
     "indelible_paying": "audited:OnePaying",
     "indelible_awaiting_elsewhere": "audited:OneAwaitingElsewhere",
+    "indelible_policed": "ours_approving:IndeliblePoliced",
     "agent_ledger": "peers.agent_ledger_peer:AgentLedgerOne",
     "agent_ledger_many": "peers.agent_ledger_peer:AgentLedger",
     "agent_ledger_tuned": "peers.agent_ledger_peer:AgentLedgerTunedOne",
@@ -33,9 +35,23 @@ CONTESTANTS = {
     "provedex_many": "peers.provedex_peer:ProvedexMany",
 }
 
+APPROVABLE = {
+    "indelible": "ours_approving:IndelibleApproving",
+    "agent_ledger": "peers.agent_ledger_approving:AgentLedgerApproving",
+    "agent_ledger_tuned": "peers.agent_ledger_approving:AgentLedgerTunedApproving",
+    "dbos": "peers.dbos_approving:DbosApproving",
+}
+
 
 def contestant(name: str) -> Contestant:
     """Returns a contestant that is not open yet; raises ImportError when its package is missing."""
     module, _, kind = CONTESTANTS[name].partition(":")
     made: Contestant = getattr(importlib.import_module(f"benchmarks.{module}"), kind)()
+    return made
+
+
+def approvable(name: str) -> Approvable:
+    """Returns a contestant whose calls can wait for a person; raises ImportError when its package is missing."""
+    module, _, kind = APPROVABLE[name].partition(":")
+    made: Approvable = getattr(importlib.import_module(f"benchmarks.{module}"), kind)()
     return made

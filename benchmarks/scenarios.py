@@ -29,6 +29,8 @@ class Pace:
     events: int
     identical_works: tuple[float, ...]
     counted_calls: int
+    approval_waits: tuple[float, ...]
+    idle_seconds: float
 
 
 FULL = Pace(
@@ -38,8 +40,19 @@ FULL = Pace(
     events=1_000_000,
     identical_works=(0.2, 0.35, 0.5, 0.65, 0.8),
     counted_calls=300,
+    approval_waits=(0.05, 0.2, 1.0, 5.0, 30.0),
+    idle_seconds=3.0,
 )
-QUICK = Pace(rounds=3, seconds=0.35, rows=100_000, events=100_000, identical_works=(0.3, 0.6), counted_calls=50)
+QUICK = Pace(
+    rounds=3,
+    seconds=0.35,
+    rows=100_000,
+    events=100_000,
+    identical_works=(0.3, 0.6),
+    counted_calls=50,
+    approval_waits=(0.05, 0.3, 1.0),
+    idle_seconds=2.0,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

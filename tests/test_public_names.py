@@ -7,19 +7,26 @@ import re
 
 import indelible
 from indelible import errors
+from indelible.runs.active import ActiveRun
+from indelible.runs.active_aio import AsyncActiveRun
 
 PUBLIC = {
+    "ActiveRun",
     "Actor",
+    "Approval",
+    "ApprovalView",
     "AsyncLedger",
     "AwaitingApproval",
     "Begun",
     "Canceled",
+    "CheckpointRule",
     "Claim",
     "Claimed",
     "Denied",
     "Effect",
     "Event",
     "Failed",
+    "GrantTerms",
     "InDoubt",
     "InFlight",
     "IndelibleError",
@@ -28,24 +35,37 @@ PUBLIC = {
     "NothingHappened",
     "Options",
     "Outcome",
+    "Policy",
     "Redacted",
     "Replayed",
     "ReplayedFailure",
     "Resource",
     "Retry",
+    "Run",
     "RunningEffect",
     "Succeeded",
     "ToolCall",
     "current_effect",
     "migrate",
+    "rule",
     "verify",
 }
 # The verbs of both ledgers; each has them all.
 VERBS = {
-    "open", "close", "address", "tenant", "in_run", "tool", "run", "begin", "commit", "heartbeat", "settle", "retry",
-    "cancel", "approve", "deny", "reconcile", "get_effect", "find_by_key", "effects", "events",
+    "open", "close", "address", "tenant", "journal_name", "in_run", "tool", "run", "begin", "commit", "heartbeat",
+    "settle", "retry",
+    "cancel", "approve", "deny", "revoke_approval", "edit_approval", "get_approval", "view_approval", "approvals",
+    "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile",
+    "get_effect", "find_by_key", "effects", "events",
     "seal", "tree_head", "receipt", "export", "continue_journal", "rotate_keys", "revoke_key",
     "erase", "prune", "hold", "lift_hold", "holds",
+    "start_run", "resume_run", "fork_run", "record", "record_all", "checkpoint", "end_run", "get_run", "runs",
+    "run_story", "follow_run", "checkpoints", "verify_run", "diff_runs", "export_packet", "import_packet", "compensate",
+}  # fmt: skip
+# The verbs of a run that is driven; the blocking one and the awaited one have them all.
+RUN_VERBS = {
+    "id", "run", "fence", "is_over", "context", "check", "record", "record_all", "artifact", "checkpoint", "delegate",
+    "finish_delegation", "model_turn", "complete", "fail", "cancel", "hand_off", "release",
 }  # fmt: skip
 
 
@@ -65,10 +85,25 @@ def test_both_ledgers_have_the_same_verbs() -> None:
 
 
 def test_the_same_verb_takes_the_same_words_in_both_ledgers() -> None:
-    for verb in VERBS - {"address", "tenant"}:
+    for verb in VERBS - {"address", "tenant", "journal_name"}:
         blocking = inspect.signature(getattr(indelible.Ledger, verb))
         awaited = inspect.signature(getattr(indelible.AsyncLedger, verb))
         assert blocking.parameters == awaited.parameters, verb
+
+
+def test_a_run_has_the_same_verbs_for_threads_and_for_tasks() -> None:
+    """Beside them the blocking one has what the ledger itself asks of it."""
+    blocking, awaited = (
+        {name for name in dir(kind) if not name.startswith("_")} for kind in (ActiveRun, AsyncActiveRun)
+    )
+    given_by_instances = {"fence", "context"}
+    assert awaited == RUN_VERBS
+    assert (blocking | given_by_instances) - RUN_VERBS == {"abandon", "around", "beat"}
+
+
+def test_every_exception_a_run_refuses_with_can_be_caught_as_one() -> None:
+    for kind in (errors.RunDriven, errors.RunLost, errors.RunOver, errors.ReviewRequired):
+        assert issubclass(kind, errors.RunRefused)
 
 
 def test_the_tree_of_exceptions_in_the_docstring_is_the_real_one() -> None:

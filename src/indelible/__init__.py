@@ -1,7 +1,10 @@
 """Every tool call an AI agent makes: at most once, with permission, on a record nobody can quietly change."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from indelible.approving import ApprovalView
+from indelible.core.approvals import Approval
 from indelible.core.calls import Options, Resource, Retry, ToolCall
 from indelible.core.commands import (
     AwaitingApproval,
@@ -16,6 +19,8 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import Actor, Claim, Effect, Failed, Outcome, Succeeded
 from indelible.core.events import Event
+from indelible.core.grants import GrantTerms
+from indelible.core.runs import CheckpointRule, Run
 from indelible.core.tags import Redacted
 from indelible.errors import IndelibleError, MayHaveHappened, NothingHappened
 from indelible.ledger import Ledger
@@ -25,21 +30,28 @@ from indelible.stores import migrate
 
 if TYPE_CHECKING:
     from indelible.aio import AsyncLedger
+    from indelible.core.policy import Policy, rule
+    from indelible.runs.active import ActiveRun
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActiveRun",
     "Actor",
+    "Approval",
+    "ApprovalView",
     "AsyncLedger",
     "AwaitingApproval",
     "Begun",
     "Canceled",
+    "CheckpointRule",
     "Claim",
     "Claimed",
     "Denied",
     "Effect",
     "Event",
     "Failed",
+    "GrantTerms",
     "InDoubt",
     "InFlight",
     "IndelibleError",
@@ -48,24 +60,34 @@ __all__ = [
     "NothingHappened",
     "Options",
     "Outcome",
+    "Policy",
     "Redacted",
     "Replayed",
     "ReplayedFailure",
     "Resource",
     "Retry",
+    "Run",
     "RunningEffect",
     "Succeeded",
     "ToolCall",
     "current_effect",
     "migrate",
+    "rule",
     "verify",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Loads the asynchronous ledger when it is first asked for: an event loop's modules take a third of the start."""
-    if name == "AsyncLedger":
-        from indelible.aio import AsyncLedger
+_LAZY = {
+    "ActiveRun": "indelible.runs.active",
+    "AsyncLedger": "indelible.aio",
+    "Policy": "indelible.core.policy",
+    "rule": "indelible.core.policy",
+}
 
-        return AsyncLedger
+
+def __getattr__(name: str) -> Any:
+    """Loads what not everybody needs when it is first asked for: an event loop's modules take a third of the start."""
+    home = _LAZY.get(name)
+    if home is not None:
+        return getattr(import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
+from indelible.approving import ApprovalView
 from indelible.core import walk
+from indelible.core.approvals import Approval, ApprovalStatus
 from indelible.core.calls import OptionWords, SideEffect, ToolCall
 from indelible.core.commands import Begun
 from indelible.core.effects import Actor, Claim, Effect, Outcome, Status
 from indelible.core.events import Event
+from indelible.core.following import RunEvent, RunStory
 from indelible.core.forgetting import Erasure, Hold
+from indelible.core.grants import Delegation, Grant, GrantTerms
 from indelible.core.notes import Note, TreeHead
 from indelible.core.receipts import Receipt
-from indelible.desk import Desk, _person
+from indelible.core.run_commands import Told
+from indelible.core.runs import Checkpoint, CheckpointReason, CheckpointRule, Run, RunStatus
+from indelible.desk import Desk, _person, check_limit
 from indelible.engine import Handler
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost
+from indelible.running import Compensated
+from indelible.runs.active_aio import StartingRun
 
 if TYPE_CHECKING:
+    from indelible.core.run_diff import RunDifference
     from indelible.journal.exporting import Exported, Form
+    from indelible.runs.keeping import RunReport
 
 
 class AsyncLedger(Desk):
@@ -38,7 +49,7 @@ class AsyncLedger(Desk):
 
     async def close(self) -> None:
         """Finishes what is under way and closes the store."""
-        await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self._close)
 
     async def run(self, call: ToolCall, handler: Handler, **options: Unpack[OptionWords]) -> Any:
         """Runs a call at most once and gives its recorded value; a repeat gets the same value without the handler."""
@@ -75,17 +86,271 @@ class AsyncLedger(Desk):
         moved: Effect = await self._engine.drive_async(self._cancel(await self._found(effect), by, reason))
         return moved
 
-    async def approve(self, effect: str | Effect, *, digest: str, by: Actor | str, reason: str = "approved") -> Effect:
-        """Lets an effect run that asks for it, if its digest is the one that was seen."""
-        found = await self._found(effect)
-        moved: Effect = await self._engine.drive_async(self._decide(found, digest, by, reason, is_approval=True))
-        return moved
+    async def approve(
+        self,
+        approval: str | Approval,
+        *,
+        digest: str,
+        by: Actor | str,
+        reason: str = "approved",
+        signature: bytes | None = None,
+        grant: GrantTerms | None = None,
+    ) -> Approval:
+        """Votes that a call may run, if `digest` is what it asks about; with `grant`, more such calls as well."""
+        return await asyncio.to_thread(
+            self._approving.vote,
+            approval,
+            digest=digest,
+            by=_person(by),
+            reason=reason,
+            is_approval=True,
+            signature=signature,
+            grant=grant,
+        )
 
-    async def deny(self, effect: str | Effect, *, digest: str, by: Actor | str, reason: str) -> Effect:
-        """Refuses an effect that asks to run."""
-        found = await self._found(effect)
-        moved: Effect = await self._engine.drive_async(self._decide(found, digest, by, reason, is_approval=False))
-        return moved
+    async def deny(
+        self,
+        approval: str | Approval,
+        *,
+        by: Actor | str,
+        reason: str,
+        digest: str | None = None,
+        signature: bytes | None = None,
+    ) -> Approval:
+        """Refuses a call that asks to run; one refusal is enough."""
+        return await asyncio.to_thread(
+            self._approving.vote,
+            approval,
+            digest=digest,
+            by=_person(by),
+            reason=reason,
+            is_approval=False,
+            signature=signature,
+        )
+
+    async def revoke_approval(
+        self, approval: str | Approval, *, by: Actor | str, reason: str = "taken back"
+    ) -> Approval:
+        """Takes one's own approval back, as long as nothing runs on it."""
+        return await asyncio.to_thread(self._approving.take_back, approval, by=_person(by), reason=reason)
+
+    async def edit_approval(
+        self,
+        approval: str | Approval,
+        args: Mapping[str, Any],
+        *,
+        digest: str,
+        by: Actor | str,
+        reason: str = "edited",
+    ) -> Approval:
+        """Changes the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
+        return await asyncio.to_thread(
+            self._approving.edit,
+            approval,
+            args,
+            digest=digest,
+            by=_person(by),
+            reason=reason,
+            most=self._max_args_bytes,
+        )
+
+    async def get_approval(self, approval_id: str) -> Approval | None:
+        """Gives the approval with this id."""
+        return await asyncio.to_thread(self._approving.get, approval_id)
+
+    async def view_approval(self, approval: str | Approval, *, by: Actor | str | None = None) -> ApprovalView:
+        """Gives everything to see before deciding; with `by`, that they saw it goes on the record."""
+        return await asyncio.to_thread(self._approving.view, approval, None if by is None else _person(by))
+
+    async def approvals(
+        self,
+        *,
+        status: ApprovalStatus | None = None,
+        tool: str | None = None,
+        run_id: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Approval]:
+        """Lists approvals, newest first; pass the last one's id as `before` for the next page."""
+        check_limit(limit)
+        return await asyncio.to_thread(self._approving.approvals, status, tool, run_id, before, limit)
+
+    async def delegate(self, to: str, *, until: datetime, by: Actor | str, reason: str = "delegated") -> Delegation:
+        """Lets somebody else decide what `by` may decide, until a moment."""
+        return await asyncio.to_thread(self._approving.delegate, to, until, _person(by), reason)
+
+    async def end_delegation(self, delegation_id: str, *, by: Actor | str, reason: str = "ended") -> Delegation:
+        """Ends a delegation before its time."""
+        return await asyncio.to_thread(self._approving.end_delegation, delegation_id, _person(by), reason)
+
+    async def delegations(self) -> list[Delegation]:
+        """Lists the delegations that have not been ended."""
+        return await asyncio.to_thread(self._approving.delegations)
+
+    async def grants(self, *, tool: str | None = None) -> list[Grant]:
+        """Lists standing grants that have uses left."""
+        return await asyncio.to_thread(self._approving.grants, tool)
+
+    async def end_grant(self, grant_id: str, *, by: Actor | str, reason: str = "ended") -> Grant:
+        """Withdraws a standing grant."""
+        return await asyncio.to_thread(self._approving.end_grant, grant_id, _person(by), reason)
+
+    async def apply_policy(
+        self, content: Mapping[str, Any] | str | Path, *, by: Actor | str, reason: str = "applied"
+    ) -> str:
+        """Puts a policy in force for every process of this tenant, on the record, and gives its version."""
+        return await asyncio.to_thread(self._approving.apply_policy, content, _person(by), reason)
+
+    async def policy(self) -> tuple[Mapping[str, Any], str] | None:
+        """Gives the content and the version of the policy kept in the ledger; None when there is none."""
+        return await asyncio.to_thread(self._approving.policy)
+
+    def start_run(
+        self,
+        run_id: str | None = None,
+        *,
+        agent: str,
+        intent: str = "",
+        runtime: str = "indelible",
+        parent: str | None = None,
+        allowed_tools: Sequence[str] | None = None,
+        permissions: Mapping[str, Any] | None = None,
+        checkpointing: CheckpointRule | None = None,
+        lease: timedelta = timedelta(seconds=30),
+        state: Callable[[], Any] | None = None,
+    ) -> StartingRun:
+        """Begins a run, which this process drives; as a block, calls inside belong to it and leaving it ends it.
+
+        `allowed_tools` are the only ones it may use. `checkpointing` says when it is saved without being asked for,
+        with what `state()` gives.
+        """
+        return StartingRun(
+            functools.partial(
+                self._run_desk().start_run,
+                run_id,
+                agent=agent,
+                intent=intent,
+                runtime=runtime,
+                parent=parent,
+                allowed_tools=allowed_tools,
+                permissions=permissions,
+                checkpointing=checkpointing,
+                lease=lease,
+                state=state,
+            )
+        )
+
+    def resume_run(
+        self,
+        run_id: str,
+        *,
+        checkpoint: str | None = None,
+        lease: timedelta = timedelta(seconds=30),
+        force: bool = False,
+        state: Callable[[], Any] | None = None,
+    ) -> StartingRun:
+        """Takes over a run that nobody drives; its `context` says what was done, what is open and what is in doubt."""
+        resume = functools.partial(self._run_desk().resume_run, run_id, checkpoint=checkpoint, lease=lease, force=force)
+        return StartingRun(functools.partial(resume, state=state))
+
+    def fork_run(
+        self, run_id: str, *, at: int | None = None, new_id: str | None = None, dry_run: bool = True
+    ) -> StartingRun:
+        """Begins a run in which the effects of another one, up to one of its events, replay from the record.
+
+        A dry run touches nothing outside: what is not on the record is refused, unless it only reads.
+        """
+        return StartingRun(functools.partial(self._run_desk().fork_run, run_id, at=at, new_id=new_id, dry_run=dry_run))
+
+    async def record(
+        self,
+        run_id: str,
+        event_type: str,
+        payload: Any = None,
+        *,
+        step: str | None = None,
+        side_effect: SideEffect = "none",
+        side_effect_key: str | None = None,
+        actor: str | None = None,
+    ) -> Told:
+        """Records an event of a run by hand, durable when this returns; a known side effect is told as skipped."""
+        return await asyncio.to_thread(
+            self._run_desk().record, run_id, event_type, payload, step, side_effect, side_effect_key, actor
+        )
+
+    async def record_all(self, run_id: str, events: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
+        """Records many events of a run by hand, all of them or none; each is a mapping of the words of `record`."""
+        return await asyncio.to_thread(self._run_desk().record_all, run_id, events)
+
+    async def checkpoint(
+        self,
+        run_id: str,
+        state: Any = None,
+        *,
+        reason: CheckpointReason = "manual",
+        suggested: str | None = None,
+        at: int | None = None,
+    ) -> Checkpoint:
+        """Seals a run that somebody else may be driving."""
+        return await asyncio.to_thread(self._run_desk().checkpoint, run_id, state, reason, suggested, at)
+
+    async def end_run(self, run_id: str, status: RunStatus, *, by: Actor | str, reason: str) -> Run:
+        """Ends a run or sets it aside, on somebody's word; whoever drives it loses it."""
+        return await asyncio.to_thread(self._run_desk().end_run, run_id, status, _person(by), reason)
+
+    async def get_run(self, run_id: str) -> Run | None:
+        """Gives the run with this name; None when it was never started here."""
+        return await asyncio.to_thread(self._run_desk().keeping.get, run_id)
+
+    async def runs(
+        self,
+        *,
+        status: RunStatus | None = None,
+        agent: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        """Lists runs by name, last first; pass the last one's name as `before` for the next page."""
+        check_limit(limit)
+        return await asyncio.to_thread(self._run_desk().keeping.runs, status, agent, before, limit)
+
+    async def run_story(self, run_id: str, *, each: Callable[[RunEvent], None] | None = None) -> RunStory:
+        """Gives what a run's events tell, read in one pass; `each` is called with every event."""
+        return await asyncio.to_thread(self._run_desk().keeping.story, run_id, each)
+
+    async def follow_run(self, story: RunStory, *, each: Callable[[RunEvent], None] | None = None) -> RunStory:
+        """Reads a run's events on from where a story is, and gives it back with what came in since."""
+        return await asyncio.to_thread(self._run_desk().keeping.follow, story, each)
+
+    async def checkpoints(self, run_id: str) -> list[Checkpoint]:
+        """Lists a run's checkpoints, newest first."""
+        return await asyncio.to_thread(self._run_desk().keeping.checkpoints, run_id)
+
+    async def verify_run(self, run_id: str) -> RunReport:
+        """Checks a run's chain, the values it commits to, its checkpoints, and its lineage."""
+        return await asyncio.to_thread(self._run_desk().keeping.verify, run_id)
+
+    async def diff_runs(self, left: str, right: str) -> list[RunDifference]:
+        """Compares the tool calls of two runs, in their order."""
+        return await asyncio.to_thread(self._run_desk().diff, left, right)
+
+    async def export_packet(self, run_id: str, path: str | Path | None = None) -> dict[str, Any]:
+        """Gives a run as a signed packet that another ledger can take over; writes it to a file if one is named."""
+        return await asyncio.to_thread(self._run_desk().export_packet, run_id, path)
+
+    async def import_packet(
+        self, packet: Mapping[str, Any] | str | Path, *, key: str | None = None, trust: bool = False
+    ) -> Run:
+        """Takes a run over from another ledger, whose `key` proves the packet; nothing of it is done again here."""
+        return await asyncio.to_thread(self._run_desk().import_packet, packet, key, trust=trust)
+
+    async def compensate(self, run_id: str) -> list[Compensated]:
+        """Makes good what a run's tools did, newest first, by what they declare; each is an effect of its own."""
+        found = await asyncio.to_thread(self._run_desk().compensations, run_id)
+        return [
+            Compensated(effect, await self._engine.drive_async(self._running(call, handler, words), handler))
+            for effect, call, handler, words in found
+        ]
 
     async def reconcile(self, *, limit: int = 1000) -> list[Effect]:
         """Sees to effects whose worker never reported: calls them in doubt and asks their tools' probes."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, overload
 
+from indelible.approving import Approving
 from indelible.core import walk
+from indelible.core.approvals import Approval
 from indelible.core.calls import (
     DEFAULT_TENANT,
     SIDE_EFFECTS,
@@ -23,15 +27,16 @@ from indelible.core.calls import (
     handling_of,
 )
 from indelible.core.canonical import encode
-from indelible.core.commands import Cancel, Command, Decide, Expire, Reopen, Stamp
+from indelible.core.commands import Cancel, Command, Expire, Reopen, Stamp
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.events import Event, Payload
-from indelible.core.identity import identify
+from indelible.core.identity import Identity, Ref, identify
 from indelible.core.journal import Signer
-from indelible.core.notes import Note, TreeHead, parse_head
+from indelible.core.notes import Note, TreeHead, log_name, parse_head
 from indelible.core.ports import Clock, Filter
 from indelible.core.receipts import Receipt
-from indelible.core.redaction import Screen, subject_of
+from indelible.core.redaction import Redactor, Screen, subject_of
+from indelible.core.verdicts import Verdict
 from indelible.core.walk import Prepared, Request, Walk
 from indelible.engine import Engine, Handler
 from indelible.errors import BadCall, UnknownEffect
@@ -39,16 +44,22 @@ from indelible.forgetting import Forgetting
 from indelible.journal.key_files import has_data_keys
 from indelible.journal.redaction_key import RedactionKey
 from indelible.journal.sealing import receipt_of
+from indelible.judging import Judging, policy_from
 from indelible.notary import Notary, OnUnsealed, signer_maker
 from indelible.running import _current_run
 from indelible.stores import address_of, is_postgres, open_store
 from indelible.tool import Tool, ToolDecorator
 
 if TYPE_CHECKING:
+    from indelible.core.policy import Policy
     from indelible.journal.data_keys import DataKeys
     from indelible.journal.encrypting_store import EncryptingStore
     from indelible.journal.exporting import Exported, Form
     from indelible.journal.witness import Witness
+    from indelible.notify.channels import Channel
+    from indelible.notify.hooks import Hook
+    from indelible.notify.outbox import Outbox
+    from indelible.runs.desk import RunsDesk
 
 AGENT = Actor("agent", "agent")
 MEBIBYTE = 1024 * 1024
@@ -74,6 +85,8 @@ class Desk:
         options: Options | None = None,
         redaction_key: Callable[[], bytes] | None = None,
         data_keys: DataKeys | None = None,
+        principal: str | None = None,
+        outbox: Outbox | None = None,
     ) -> None:
         self._engine = engine
         self._mint = engine.mint
@@ -84,6 +97,10 @@ class Desk:
         key = redaction_key or RedactionKey(engine.store, None)
         self._data_keys = data_keys
         self._forgetting = Forgetting(engine, tenant, self._options.redact, key, data_keys)
+        self._approving = Approving(engine, tenant, self._screen_of, self._verdict_on_edit, self._opened_payload)
+        self._principal = principal
+        self._outbox = outbox
+        self._runs: RunsDesk | None = None
         self._tools: dict[str, Tool[Any, Any]] = {}
         self._usual_handling: dict[str, Handling] = {}
         self.tenant = tenant
@@ -106,6 +123,11 @@ class Desk:
         sign_events: bool = False,
         on_unsealed: OnUnsealed = "continue",
         encrypt: bool = False,
+        policy: Policy | Mapping[str, Any] | str | Path | None = None,
+        principal: str | None = None,
+        environment: str | None = None,
+        channels: Sequence[Channel] = (),
+        on_approval_required: Hook | None = None,
         **options: Unpack[OptionWords],
     ) -> Self:
         """Opens the ledger at an address: `sqlite:///file.db`, `:memory:` or `postgresql://…`.
@@ -118,11 +140,21 @@ class Desk:
         `indelible worker`. `sign_events` lets each event carry a signature of this process. When the journal cannot be
         sealed, calls that await it `continue` with an alarm in the log, or are refused. With `encrypt`, arguments,
         results and texts are recorded encrypted, with a key for each person or run that `erase` destroys.
+
+        `policy` judges every call, besides the one that `apply_policy` keeps in the ledger: the stricter verdict
+        holds. `principal` is the person the agent acts for, who cannot approve what it asks. `environment`
+        ($INDELIBLE_ENVIRONMENT) is what rules may look at. Approvals are told to `channels`, and to the function
+        `on_approval_required`.
         """
         own = Options(**options)
         agent = Actor(actor, "agent") if isinstance(actor, str) else actor
         check_name("tenant", tenant)
         _check_on_unsealed(on_unsealed)
+        if principal is not None:
+            check_name("principal", principal)
+        # What is wrong with these is told before anything is opened.
+        own_policy = None if policy is None else policy_from(policy)
+        all_channels = _channels(channels, on_approval_required)
         store = open_store(url, clock=clock, wakeups=wakeups)
         if seal is None:
             seal = signer is not None or keys is not None or not is_postgres(address_of(url))
@@ -142,8 +174,16 @@ class Desk:
             from indelible.journal.encrypting_store import encrypting_view  # only whoever encrypts loads it
 
             view = encrypting_view(store, folder, redaction_key, is_encrypting=encrypt)
+        judging = Judging(
+            store,
+            tenant,
+            own_policy,
+            os.environ.get("INDELIBLE_ENVIRONMENT", "") if environment is None else environment,
+            tuple(channel.name for channel in all_channels),
+        )
+        engine = Engine(store, notary, view, judging)
         return cls(
-            Engine(store, notary, view),
+            engine,
             tenant=tenant,
             actor=agent,
             max_args_bytes=max_args_bytes,
@@ -151,12 +191,37 @@ class Desk:
             options=own,
             redaction_key=redaction_key,
             data_keys=None if view is None else view.keys,
+            principal=principal,
+            outbox=_outbox(engine, tenant, all_channels),
         )
+
+    def _run_desk(self) -> RunsDesk:
+        """Gives what sees to runs; only whoever starts or resumes one loads it."""
+        if self._runs is None:
+            from indelible.runs.desk import RunsDesk
+
+            self._runs = RunsDesk(self, self._actor)
+        return self._runs
+
+    def _await_sealed(self, run_id: str, seq: int) -> None:
+        self._engine.notary.await_event(run_id, seq)
+
+    def _close(self) -> None:
+        if self._runs is not None:
+            self._runs.close()
+        if self._outbox is not None:
+            self._outbox.close()
+        self._engine.close()
 
     @property
     def address(self) -> str:
         """Names the store this ledger is kept in."""
         return self._engine.store.address
+
+    @property
+    def journal_name(self) -> str:
+        """Names this tenant's journal, as its signed heads do."""
+        return log_name(self._engine.store.ledger_name, self.tenant)
 
     @contextmanager
     def in_run(self, run_id: str) -> Iterator[str]:
@@ -216,7 +281,13 @@ class Desk:
         """Gives the walk of a call; what cannot be called is refused before anything is claimed."""
         if not callable(handler):
             raise BadCall(f"{call.tool}: the handler is {handler!r}, which cannot be called; pass a function")
-        return walk.run(self._prepare(call, words), self._mint)
+        return self._walking(self._prepare(call, words))
+
+    def _walking(self, prepared: Prepared) -> Walk:
+        """Gives the walk of a call; one of a run that this process drives also keeps the run safe."""
+        steps = walk.run(prepared, self._mint)
+        driven = None if self._runs is None else self._runs.driven.get(prepared.call.run_id)
+        return steps if driven is None else driven.around(steps, prepared)
 
     def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
         handling = self._handling(call.tool, words)
@@ -228,6 +299,7 @@ class Desk:
             handling=handling,
             actor=self._actor,
             max_result_bytes=self._max_result_bytes,
+            principal=self._principal,
         )
 
     def _prepare_screened(self, call: ToolCall, handling: Handling) -> Prepared:
@@ -244,7 +316,26 @@ class Desk:
             max_result_bytes=self._max_result_bytes,
             screen=screen,
             subject_json=None if subject is None else self._forgetting.subject_mark(subject),
+            principal=self._principal,
+            plain_args_json=args_json,
         )
+
+    def _verdict_on_edit(self, approval: Approval, effect: Effect, args_json: bytes) -> Verdict:
+        """Gives what the policies say of an effect with other arguments."""
+        prepared = Prepared(
+            call=ToolCall(tool=effect.tool, args={}, run_id=effect.run_id, schema=approval.schema),
+            identity=Identity(ref=effect.ref, digest=effect.digest, args_json=args_json),
+            handling=self._handling(effect.tool, {"side_effect": effect.side_effect}),
+            actor=approval.requester,
+            max_result_bytes=None,
+            principal=approval.principal,
+        )
+        self._engine.judging.refresh()
+        verdict = self._engine.judging.verdict_on(prepared)
+        if verdict.question is None or verdict.question.notify:
+            return verdict
+        # Whoever was told of the question is told of its edit: this process may have no channels of its own.
+        return replace(verdict, question=replace(verdict.question, notify=approval.question.notify))
 
     def _screen_of(self, effect: Effect) -> Screen | None:
         return self._forgetting.screen(self._handling(effect.tool, None).redact)
@@ -300,14 +391,6 @@ class Desk:
     def _cancel(self, effect: Effect, by: Actor | str, reason: str) -> Generator[Request, Any, Effect]:
         def make(stamp: Stamp, why: bytes) -> Command:
             return Cancel(ref=effect.ref, stamp=stamp, detail_json=why)
-
-        return self._command(make, effect, by, reason)
-
-    def _decide(
-        self, effect: Effect, digest: str, by: Actor | str, reason: str, *, is_approval: bool
-    ) -> Generator[Request, Any, Effect]:
-        def make(stamp: Stamp, why: bytes) -> Command:
-            return Decide(ref=effect.ref, stamp=stamp, digest=digest, is_approval=is_approval, detail_json=why)
 
         return self._command(make, effect, by, reason)
 
@@ -397,6 +480,19 @@ class Desk:
         value = opened_value(payload.value, effect.ref, payload.field, self._data_keys.find)
         return None if value is None else payload._replace(value=value)
 
+    def _opened_run_value(self, payload: Payload) -> bytes | None:
+        """Gives what is told of a run, and of no effect, in clear; None when its data key is gone."""
+        if self._data_keys is None:
+            return payload.value
+        from indelible.core.encryption import opened_value
+
+        return opened_value(payload.value, Ref(self.tenant, payload.run_id, ""), payload.field, self._data_keys.find)
+
+    def _run_redactor(self) -> Redactor | None:
+        """Gives what keeps secrets out of what is told of runs, by the rules that hold for the whole ledger."""
+        rules = self._options.redact
+        return self._forgetting.redactor(tuple(rules)) if rules else None
+
     def _find(self, name: str | Effect) -> Effect:
         """Finds an effect by its id, the beginning of its id, or its key; raises when there is none."""
         if isinstance(name, Effect):
@@ -429,6 +525,28 @@ class Desk:
             raise BadCall(f"side_effect={side_effect!r}: choose one of {', '.join(SIDE_EFFECTS)}")
         check_limit(limit)
         return Filter(status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit)
+
+
+def _channels(channels: Sequence[Channel], hook: Hook | None) -> Sequence[Channel]:
+    """Gives all channels, the program's own function among them; each has a name of its own."""
+    if not channels and hook is None:
+        return ()
+    from indelible.notify.channels import Channels
+    from indelible.notify.hooks import HookChannel
+
+    own = () if hook is None else (HookChannel(hook),)
+    return Channels((*channels, *own), link=getattr(channels, "link", None))
+
+
+def _outbox(engine: Engine, tenant: str, channels: Sequence[Channel]) -> Outbox | None:
+    """Starts what sends messages about approvals, where there is anywhere to send them."""
+    if not channels:
+        return None
+    from indelible.notify.outbox import Outbox
+
+    outbox = Outbox(engine, tenant, channels)
+    outbox.start()
+    return outbox
 
 
 def _check_on_unsealed(choice: str) -> None:

@@ -11,7 +11,7 @@ from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.calls import Handling
+from indelible.core.calls import DEFAULT_TENANT, Handling
 from indelible.core.commands import Answer, Claimed, Command, Finish, Moved, Open, Relinquish
 from indelible.core.effects import SYSTEM, Claim, Effect
 from indelible.core.ports import Store
@@ -22,10 +22,12 @@ from indelible.core.walk import (
     AwaitSeal,
     CheckSealing,
     Invoke,
+    Judge,
     Mint,
     Pause,
     Probe,
     Raised,
+    Recall,
     Request,
     Returned,
     Submit,
@@ -35,6 +37,7 @@ from indelible.core.walk import (
 )
 from indelible.errors import BadCall, IndelibleError, LeaseLost
 from indelible.heartbeats import Heartbeats
+from indelible.judging import Judging
 from indelible.notary import Notary
 from indelible.running import RunningEffect, _current, in_own_thread, set_unless_done, tell_loop
 from indelible.waiting import Waiting
@@ -51,14 +54,17 @@ Handler = Callable[[RunningEffect], Any]
 class Engine:
     """Carries out walks on one store, for blocking and for asynchronous callers."""
 
-    def __init__(self, store: Store, notary: Notary, view: Store | None = None) -> None:
+    def __init__(self, store: Store, notary: Notary, view: Store | None = None, judging: Judging | None = None) -> None:
         """Works through `view`, if there is one: the same store as those see it who can open what is encrypted."""
         self.recorded = store
+        self.judging = judging or Judging(store, DEFAULT_TENANT)
         self.store = store = view or store
         self.notary = notary
         self.mint = notary.mint
         self.waiting = Waiting(store)
-        self.writer = Writer(store, self.waiting.publish, before=notary.before_write, after=notary.after_write)
+        self.on_write: list[Callable[[], None]] = [notary.after_write]
+        """Is called after each durable write of this process, and must not take long."""
+        self.writer = Writer(store, self.waiting.publish, before=notary.before_write, after=self._after_write)
         self.heartbeats = Heartbeats(store.heartbeat)
 
     def close(self) -> None:
@@ -106,6 +112,10 @@ class Engine:
                 return None
             case Probe(effect, reconcile):
                 return _report(lambda: _finish_coroutine(reconcile(effect)))
+            case Judge(prepared):
+                return self.judging.judge(prepared)
+            case Recall(ref):
+                return self.store.look([ref]).effects[0]
             case CheckSealing():
                 return self.notary.check()
             case AwaitSeal(effect, wherever):
@@ -196,6 +206,12 @@ class Engine:
                 return await asyncio.sleep(duration.total_seconds())
             case Probe(effect, reconcile):
                 return await _report_async(_in_own_time(reconcile, effect))
+            case Judge(prepared):
+                if self.judging.may_block(prepared):
+                    return await in_own_thread(self.judging.judge, prepared)
+                return self.judging.judge(prepared)
+            case Recall(ref):
+                return (await in_own_thread(self.store.look, [ref])).effects[0]
             case CheckSealing():
                 return self.notary.check()
             case AwaitSeal(effect, wherever):
@@ -286,10 +302,10 @@ class Engine:
 
     # Both
 
-    def write_alone(self, command: Command) -> Answer:
+    def write_alone(self, command: Command, known: Effect | None = None) -> Answer:
         """Writes a command that belongs to no walk; blocks until it is durable."""
         _refuse_inside_transaction(self.store)
-        return self.writer.do(command)
+        return self.writer.do(command, known)
 
     def keep_late(self, claim: Claim, report: Returned | Raised, screen: Screen | None = None) -> None:
         """Keeps, as an event, what a handler reported after nobody waited for it any more."""
@@ -314,8 +330,12 @@ class Engine:
         arguments = (claim, report, screen)
         threading.Thread(target=self.keep_late, args=arguments, name="indelible-late", daemon=True).start()
 
+    def _after_write(self) -> None:
+        for hear in self.on_write:
+            hear()
+
     def _publish_settled(self, answer: Answer) -> None:
-        self.notary.after_write()
+        self._after_write()
         if isinstance(answer, Moved):
             self.waiting.publish([answer.effect])
 

@@ -4,16 +4,32 @@
     ├── BadCall                  the request is wrong: correct it and call again; nothing was recorded
     │   ├── NotRecordable        a value has no lossless recorded form; .path names the field
     │   ├── TooLarge             a payload is over the limit in bytes or in depth
-    │   └── UnknownEffect        no effect has this id or key
+    │   ├── UnknownEffect        no effect has this id or key
+    │   ├── UnknownApproval      no approval has this id
+    │   ├── UnknownRun           no run has this name
+    │   ├── UnknownCheckpoint    the run has no such checkpoint or event
+    │   └── BadPolicy            a policy cannot be used; .problems lists what is wrong and where
     ├── Refused                  the ledger will not run this; the handler was not entered by this call
     │   ├── KeyReused            the key belongs to a call with other content
     │   ├── StillRunning         another caller is executing it and did not finish in time
-    │   ├── ApprovalPending      a person has to decide first
+    │   ├── AboutApproval        an approval keeps it from running; .approval is how it stands
+    │   │   ├── ApprovalPending  a person has to decide first
+    │   │   ├── ApprovalEndedUnused  the approval it waited for ended before it could be used: call again to ask anew
+    │   │   │   ├── ApprovalExpired  nobody decided in time
+    │   │   │   └── ApprovalStale    what would run is no longer what was asked about
+    │   │   └── VoteRefused      this decision does not count; .code says why in one word
+    │   ├── PolicyRefused        a rule of the policy does not let it run
+    │   ├── BudgetExceeded       a budget does not have what it takes
     │   ├── EffectDenied         a person said no
     │   ├── EffectCanceled       it was withdrawn
     │   ├── EffectInDoubt        it may have happened; settle it, retry it or give the tool a probe
     │   ├── EffectErased         what is asked for was recorded and then erased; it cannot be given any more
     │   ├── OnHold               a legal hold keeps this from being erased
+    │   ├── RunRefused           a run does not allow this now; .code says why in one word
+    │   │   ├── RunDriven        another process drives it
+    │   │   ├── RunLost          this process drives it no longer: stop working on it
+    │   │   ├── RunOver          it has ended
+    │   │   └── ReviewRequired   somebody has to look at it first
     │   └── IllegalMove          the effect's status does not allow this operation
     ├── EffectFailed             the recorded outcome is a failure (raised on replay)
     ├── LeaseLost                the handler ran but its claim was no longer ours; its late result is kept as an event
@@ -34,10 +50,14 @@ Two more are raised by handlers, never by the ledger: `NothingHappened` and `May
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from indelible.core.approvals import Approval
     from indelible.core.effects import Effect
+    from indelible.core.runs import Run
+    from indelible.core.verdicts import Charge, Verdict
 
 
 class IndelibleError(Exception):
@@ -70,6 +90,26 @@ class UnknownEffect(BadCall, LookupError):
     """No effect has this id or key."""
 
 
+class UnknownApproval(BadCall, LookupError):
+    """No approval has this id."""
+
+
+class UnknownRun(BadCall, LookupError):
+    """No run has this name."""
+
+
+class UnknownCheckpoint(BadCall, LookupError):
+    """The run has no such checkpoint or event."""
+
+
+class BadPolicy(BadCall):
+    """A policy cannot be used; `problems` lists what is wrong with it and where."""
+
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
 class Refused(IndelibleError):
     """The ledger will not run this; the handler was not entered by this call."""
 
@@ -86,8 +126,52 @@ class StillRunning(Refused):
     """Another caller is executing this effect and did not finish within the wait."""
 
 
-class ApprovalPending(Refused):
+class AboutApproval(Refused):
+    """Carries the approval that keeps a call from running."""
+
+    def __init__(self, message: str, *, approval: Approval, effect: Effect | None = None) -> None:
+        super().__init__(message, effect=effect)
+        self.approval = approval
+
+
+class ApprovalPending(AboutApproval):
     """A person has to decide before this effect may run."""
+
+
+class ApprovalEndedUnused(AboutApproval):
+    """The approval this call waited for ended before it could be used; calling again asks anew."""
+
+
+class ApprovalExpired(ApprovalEndedUnused):
+    """Nobody decided in time."""
+
+
+class ApprovalStale(ApprovalEndedUnused):
+    """What would run is no longer what was asked about."""
+
+
+class VoteRefused(AboutApproval):
+    """This decision does not count; `code` says why in one word."""
+
+    def __init__(self, message: str, *, code: str, approval: Approval, effect: Effect | None = None) -> None:
+        super().__init__(message, approval=approval, effect=effect)
+        self.code = code
+
+
+class PolicyRefused(Refused):
+    """A rule of the policy does not let this call run; `verdict` names it."""
+
+    def __init__(self, message: str, *, verdict: Verdict, effect: Effect | None = None) -> None:
+        super().__init__(message, effect=effect)
+        self.verdict = verdict
+
+
+class BudgetExceeded(Refused):
+    """A budget does not have what this call takes; `charge` names it."""
+
+    def __init__(self, message: str, *, charge: Charge, effect: Effect | None = None) -> None:
+        super().__init__(message, effect=effect)
+        self.charge = charge
 
 
 class EffectDenied(Refused):
@@ -108,6 +192,32 @@ class EffectErased(Refused):
 
 class OnHold(Refused):
     """A legal hold keeps this from being erased."""
+
+
+class RunRefused(Refused):
+    """A run does not allow this now; `code` says why in one word, `run` is how it stands."""
+
+    def __init__(self, message: str, *, code: str, run: Run | None = None, checkpoint_id: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.run = run
+        self.checkpoint_id = checkpoint_id
+
+
+class RunDriven(RunRefused):
+    """Another process drives this run."""
+
+
+class RunLost(RunRefused):
+    """This process drives the run no longer."""
+
+
+class RunOver(RunRefused):
+    """The run has ended."""
+
+
+class ReviewRequired(RunRefused):
+    """Somebody has to look at the run first; `checkpoint_id` names the newest checkpoint that is whole."""
 
 
 class IllegalMove(Refused):

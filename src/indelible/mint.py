@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 
 from indelible.core.commands import Stamp
 from indelible.core.effects import Actor
+from indelible.core.events import SALT_BYTES
 from indelible.forks import after_fork
 
-_SALTS = 96  # three committed values are the most that one event has
-_AT_ONCE = 8192
+MOST_VALUES = 7  # what one command about an effect leads to at most
+_AT_ONCE = 16384
 
 
 class SystemMint:
@@ -39,9 +40,11 @@ class SystemMint:
             self._used = start + count
             return self._drawn[start : start + count]
 
-    def stamp(self, actor: Actor) -> Stamp:
-        """Gives the time now, with fresh salts."""
-        return Stamp(at=datetime.now(UTC), actor=actor, salts=self._random(_SALTS))
+    def stamp(self, actor: Actor, values: int = MOST_VALUES) -> Stamp:
+        """Gives the time now, with a fresh salt for each value that may have to be hidden."""
+        count = values * SALT_BYTES
+        salts = self._random(count) if count <= _AT_ONCE else os.urandom(count)
+        return Stamp(at=datetime.now(UTC), actor=actor, salts=salts)
 
     def effect_id(self) -> str:
         """Gives an id whose order is that of time, so that new rows lie together."""

@@ -122,13 +122,25 @@ class Notary:
                 "Call again to get it once that is mended",
             ) from problem
 
+    def await_event(self, run_id: str, seq: int) -> None:
+        """Waits until an event is under a signed head, whoever signs it; raises when none comes in time."""
+        if self._thread is not None:
+            self._thread.wait(self._patience)
+        problem = self._await_covered(run_id, seq)
+        if problem is not None:
+            raise problem
+
     def _await_head(self, effect: Effect) -> IndelibleError | None:
-        """Waits for a head that covers the effect's newest event; there is no bell for another's, so it looks."""
+        """Waits for a head that covers the effect's newest event."""
         newest = self._store.look([effect.ref]).effects[0]
         seq = effect.opened_seq if newest is None or newest.detail_seq is None else newest.detail_seq
+        return self._await_covered(effect.run_id, seq)
+
+    def _await_covered(self, run_id: str, seq: int) -> IndelibleError | None:
+        """Waits for a head that covers an event; there is no bell for another process's, so it looks."""
         ends = time.monotonic() + self._patience.total_seconds()
         while time.monotonic() < ends:
-            if self._is_covered(effect.run_id, seq):
+            if self._is_covered(run_id, seq):
                 return None
             time.sleep(_LOOK_EVERY)
         return NotSealed(

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from indelible.core.canonical import decode
 from indelible.core.commands import Answer, Command
+from indelible.core.edits import carried_over
 from indelible.core.effects import Claim, Effect
 from indelible.core.ports import Store, Transaction
 from indelible.core.redaction import Screen
@@ -34,6 +35,13 @@ def current_run() -> str | None:
     """Gives the run that calls belong to here: the one around us, else that of the handler we are in."""
     running = _current.get()
     return _current_run.get() or (None if running is None else running.run_id)
+
+
+class Compensated(NamedTuple):
+    """Is an effect that was made good, and what its compensation gave."""
+
+    effect: Effect
+    value: Any
 
 
 class RunningEffect:
@@ -141,10 +149,16 @@ class RunningEffect:
 
 
 def _own_arguments(claim: Claim, screen: Screen | None) -> dict[str, Any] | None:
-    """Gives the arguments that this caller passed, if what is recorded was made of them and not of another's."""
-    if screen is None or screen.recorded_args != claim.effect.args_json:
+    """Gives the arguments that this caller passed, where what is recorded was made of them; None when nothing was.
+
+    An approver may have changed some. A claim is never given to a caller whose call is another than the recorded one,
+    so what is left of the recorded arguments is this caller's.
+    """
+    if screen is None or claim.effect.args_json is None:
         return None
     value = decode(screen.args_json)
+    if screen.recorded_args != claim.effect.args_json:
+        value = carried_over(claim.effect.args, decode(screen.recorded_args), value)
     assert isinstance(value, dict)
     return value
 

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
-from indelible.core import walk
 from indelible.core.calls import Dedupe, Options, ToolCall
+from indelible.core.identity import schema_hash
 from indelible.core.revive import revive
 from indelible.errors import BadCall
 from indelible.running import RunningEffect, current_run
@@ -45,6 +45,7 @@ class Tool(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.name = name or function.__name__
         self.options = options
+        self.schema = schema_hash(_schema_of(self.name, function, self._signature))
         self._check_key_fields()
 
     def is_same_as(self, other: Tool[Any, Any]) -> bool:
@@ -70,6 +71,7 @@ class Tool(Generic[P, R]):
             key=self._key,
             scope=self._scope,
             dedupe=self._dedupe,
+            schema=self.schema,
         )
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:
@@ -101,11 +103,29 @@ class Tool(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         prepared = self._desk._prepare(self.bind(*args, **kwargs))
-        steps = walk.run(prepared, self._desk._mint)
+        steps = self._desk._walking(prepared)
         engine = self._desk._engine
         if self.is_async:
             return cast("R", engine.drive_async(steps, _as_coroutine_function(self.handler)))
         return cast("R", engine.drive(steps, self.handler))
+
+
+def _schema_of(name: str, function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
+    """Gives what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    parameters = [
+        [
+            parameter.name,
+            parameter.kind.name,
+            _hint_text(parameter.annotation),
+            parameter.default is not parameter.empty,
+        ]
+        for parameter in signature.parameters.values()
+    ]
+    return {"description": inspect.getdoc(function) or "", "name": name, "parameters": parameters}
+
+
+def _hint_text(hint: Any) -> str:
+    return hint if isinstance(hint, str) else inspect.formatannotation(hint)
 
 
 def _as_coroutine_function(handler: Callable[[RunningEffect], Any]) -> Callable[[RunningEffect], Any]:

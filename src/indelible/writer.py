@@ -13,10 +13,21 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from indelible.core.commands import Answer, Command, Finish, InDoubt, Moved, Open, Relinquish
+from indelible.core.commands import (
+    Answer,
+    ApprovalEnded,
+    AwaitingApproval,
+    Command,
+    Decided,
+    Finish,
+    InDoubt,
+    Moved,
+    Open,
+    Relinquish,
+)
 from indelible.core.effects import Effect
 from indelible.core.ports import Store
-from indelible.core.steps import next_step
+from indelible.core.steps import needed_sheets, next_step
 from indelible.errors import StoreError, StoreUnavailable
 from indelible.forks import after_fork
 
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
     import asyncio
 
 MOST_AT_ONCE = 256
+_MOVING = (Moved, InDoubt, Decided, ApprovalEnded, AwaitingApproval)
 
 
 class Slot:
@@ -79,6 +91,8 @@ class Writer:
         self._publish = publish
         self._before = before
         self._after = after
+        self.listeners: list[Callable[[Sequence[Answer]], None]] = []
+        """Hear what was just written, in the thread that wrote it; they must be quick."""
         self._start()
         after_fork(self._start)
 
@@ -147,14 +161,16 @@ class Writer:
         """Answers an `Open` that needs no write: from what the caller saw last, or by a look where that is cheap."""
         if not isinstance(command, Open):
             return None
-        if known is not None and known.status != "processing":
-            step = next_step(command, known, command.stamp.at, 0)
-        elif self._store.is_cheap_to_read:
+        effect, now = known, command.stamp.at
+        if known is None or known.status == "processing":
+            if not self._store.is_cheap_to_read:
+                return None
             seen = self._store.look([command.ref])
-            step = next_step(command, seen.effects[0], seen.now, 0)
-        else:
+            effect, now = seen.effects[0], seen.now
+        if effect is None or needed_sheets(command, effect):
             return None
-        return step.answer if step.change is None else None
+        step = next_step(command, effect, now, 0)
+        return None if step.changes else step.answer
 
     def _append(self, slot: Slot) -> None:
         if self._is_closed:
@@ -226,10 +242,12 @@ class Writer:
             if slot.if_unwanted is not None:
                 slot.if_unwanted(answer)
         self._after()
+        for hear in self.listeners:
+            hear(answers)
         ended = [
             answer.effect
             for command, answer in zip(commands, answers, strict=True)
-            if isinstance(answer, Moved | InDoubt) and answer.effect.updated_at == command.stamp.at
+            if isinstance(answer, _MOVING) and answer.effect.updated_at == command.stamp.at
         ]
         if ended:
             self._publish(ended)

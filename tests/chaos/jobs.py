@@ -7,7 +7,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tests.chaos import disk_faults, journal_kills, kill_points, outages, power_loss, races, wire_faults, zombies
+from tests.chaos import (
+    approval_kills,
+    approval_races,
+    budget_races,
+    disk_faults,
+    journal_kills,
+    kill_points,
+    outages,
+    power_loss,
+    races,
+    resumer_races,
+    run_kills,
+    run_writers,
+    wire_faults,
+    zombies,
+)
 from tests.chaos.benches import memory_disk, open_bench
 from tests.chaos.report import Job, Order, Report
 
@@ -23,10 +38,14 @@ JOBS: dict[str, Job] = {
         races.JOB,
         outages.JOB,
         journal_kills.JOB,
+        approval_races.JOB,
+        approval_kills.JOB,
+        budget_races.JOB,
+        run_kills.JOB,
+        resumer_races.JOB,
+        run_writers.JOB,
     )
 }
-# A planted bug is found within so many points, or the job has no teeth.
-BITES = 400
 
 
 class Toothless(Exception):
@@ -45,7 +64,7 @@ def run_job(job: Job, store: str, *, points: int | None = None, seed: int = 1, m
 
 def bite(job: Job, store: str, *, seed: int = 1) -> Iterator[Report]:
     """Plants each bug the job must find; raises `Toothless` when one is missed."""
-    few = min(BITES, job.points[store])
+    few = min(job.bites, job.points[store])
     with (
         tempfile.TemporaryDirectory(prefix="chaos-", dir=memory_disk()) as where,
         open_bench(store, Path(where) / "bench") as bench,

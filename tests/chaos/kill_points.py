@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from tests.chaos import procs, strace
+from tests.chaos.deaths import SYSCALLS, Death, at_line, at_syscall, together
 from tests.chaos.oracle import Violation
 from tests.chaos.procs import Child
 from tests.chaos.report import Job, Order, Report
@@ -26,16 +27,6 @@ from tests.chaos.worker import Manner, Work, perform_gated, perform_until_line, 
 TERMS = Terms(lease=0.25, wait=20.0, seals=True)
 BATCH = 16
 WIDTH = 4
-SYSCALLS = {
-    "sqlite": (
-        "openat", "read", "pread64", "pwrite64", "write", "writev", "fsync", "fdatasync", "ftruncate", "fallocate",
-        "fcntl", "flock", "mmap", "munmap", "unlink", "rename", "close", "futex", "sendto", "epoll_wait",
-    ),
-    "postgres": (
-        "socket", "connect", "sendto", "recvfrom", "write", "writev", "read", "poll", "epoll_wait", "close", "futex",
-        "setsockopt", "getsockopt", "openat",
-    ),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +64,6 @@ SHAPES = (
     Shape(name="tasks", calls=_crowd, manner="tasks"),
     Shape(name="open", calls=_one, from_open=True),
 )
-
-
-# Started by the first step, struck by the last; where the worker died is the generator's value.
-Death = Generator[None, None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,36 +124,11 @@ def _draw(found: Sequence[Point], order: Order) -> list[Point]:
 
 
 def _die_at_line(work: Work, point: Point) -> Death:
-    """Gives where the worker died, or None if it lived to the end."""
-    with Child(_perform_until_line, work, point.number, point.shape.from_open) as child:
-        yield
-        said = child.hear()
-        child.join()
-    return said if isinstance(said, str) else None
+    return at_line(_perform_until_line, work, point.number, point.shape.from_open)
 
 
 def _die_at_syscall(work: Work, point: Point) -> Death:
-    with Child(_perform_gated, work, point.shape.from_open) as child:
-        yield
-        child.hear()
-        with Strace(child.pid, *strace.kill_at(point.what, point.number)):
-            child.tell()
-            yield
-            return point.what if child.join() == -9 else None
-
-
-def _together(deaths: Iterable[Death]) -> list[str | None]:
-    """Lets several die at once: while one starts, another is being killed."""
-    under_way = list(enumerate(deaths))
-    results: dict[int, str | None] = {}
-    while under_way:
-        for place, death in list(under_way):
-            try:
-                next(death)
-            except StopIteration as end:
-                results[place] = end.value
-                under_way.remove((place, death))
-    return [results[place] for place in sorted(results)]
+    return at_syscall(point.what, point.number, _perform_gated, work, point.shape.from_open)
 
 
 def _perform_gated(line: object, work: Work, from_open: bool) -> list[Answer]:
@@ -185,7 +147,7 @@ def _visit(order: Order, report: Report, points: Sequence[Point], die: Callable[
         works = [_work(order, point.shape, f"{order.label}-{report.job}-{number}") for number, point in batch]
         struck = [die(work, point) for work, (_, point) in zip(works, batch, strict=True)]
         for where in (
-            where for start in range(0, len(struck), WIDTH) for where in _together(struck[start : start + WIDTH])
+            where for start in range(0, len(struck), WIDTH) for where in together(struck[start : start + WIDTH])
         ):
             report.note("survived" if where is None else "killed")
             report.points += where is not None

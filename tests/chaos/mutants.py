@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Ledger
-from indelible.core import batch, events, steps
+from indelible.core import batch, claiming, events, steps
+from indelible.core.changes import Step, moved_to, step_to
 from indelible.core.commands import Answer, Command, Finish, InFlight, Late
 from indelible.core.events import Head, event_hash
 from indelible.core.identity import Ref, identify
 from indelible.core.journal import Tree
-from indelible.core.steps import Step, next_step
+from indelible.core.steps import next_step
 from indelible.errors import IndelibleError, ResultNotRecorded, StoreError, StoreUnavailable
 from indelible.journal import signer
 from indelible.journal.sealing import Sealer
@@ -27,7 +28,9 @@ from indelible.stores.sqlite import connections
 from indelible.stores.sqlite import store as sqlite_store
 from indelible.stores.sqlite.journal import SqliteJournal
 from indelible.writer import Writer
-from tests.chaos.oracle import Kind
+from tests.chaos.approval_mutants import APPROVAL_MUTANTS
+from tests.chaos.planting import Mutant, put
+from tests.chaos.run_mutants import RUN_MUTANTS
 
 Handler = Callable[[Any], Any]
 
@@ -54,8 +57,8 @@ def effect_before_claim() -> None:
         value = await handler(_made_up(self, call))
         return await run_async(self, call, lambda _: value, **options)
 
-    _replace(Ledger, "run", broken)
-    _replace(AsyncLedger, "run", broken_async)
+    put(Ledger, "run", broken)
+    put(AsyncLedger, "run", broken_async)
 
 
 def ack_before_settle() -> None:
@@ -75,44 +78,45 @@ def ack_before_settle() -> None:
         owed.append(command)
         return next_step(command, command.claim.effect, command.stamp.at, 0).answer
 
-    _replace(Writer, "do", broken)
-    _replace(Writer, "close", lambda self: close(paid(self)))
+    put(Writer, "do", broken)
+    put(Writer, "close", lambda self: close(paid(self)))
 
 
 def retry_in_doubt() -> None:
     """An abandoned effect is taken over and run again, whatever its class."""
     opened = steps._open
 
-    def broken(command: Any, effect: Effect | None, now: Any, seq: int) -> Step:
+    def broken(command: Any, effect: Effect | None, now: Any, *rest: Any) -> Step:
         if effect is not None and (effect.status == "in_doubt" or effect.is_abandoned(now)):
             effect = replace(effect, on_crash="retry")
-        return opened(command, effect, now, seq)
+        return opened(command, effect, now, *rest)
 
-    _replace(steps, "_open", broken)
+    put(steps, "_open", broken)
 
 
 def no_fence() -> None:
     """A result is written whoever holds the claim by now."""
     reported = steps._report
 
-    def broken(command: Any, effect: Effect, seq: int) -> Step:
-        step = reported(command, effect, seq)
+    def broken(command: Any, effect: Effect, now: Any, seq: int, sheets: Any) -> Step:
+        step = reported(command, effect, now, seq, sheets)
         if not (isinstance(step.answer, Late) and isinstance(command, Finish)):
             return step
-        return steps._move(command, effect, seq, command.status, "tool_call_finished", result=command.detail_json)
+        written = moved_to(command, effect, seq, command.status, "tool_call_finished", result=command.detail_json)
+        return step_to(written)
 
-    _replace(steps, "_report", broken)
+    put(steps, "_report", broken)
 
 
 def late_result_dropped() -> None:
     """A late result is refused and forgotten."""
     reported = steps._report
 
-    def broken(command: Any, effect: Effect, seq: int) -> Step:
-        step = reported(command, effect, seq)
+    def broken(command: Any, effect: Effect, *rest: Any) -> Step:
+        step = reported(command, effect, *rest)
         return Step(step.answer) if isinstance(step.answer, Late) else step
 
-    _replace(steps, "_report", broken)
+    put(steps, "_report", broken)
 
 
 def naive_retry() -> None:
@@ -133,13 +137,13 @@ def naive_retry() -> None:
                 raise
             return handler(entered[-1])
 
-    _replace(Ledger, "run", broken)
-    _replace(Patience, "is_over", property(lambda self: True))
+    put(Ledger, "run", broken)
+    put(Patience, "is_over", property(lambda self: True))
 
 
 def warning_ignored() -> None:
     """A COMMIT that did not wait for its replica counts as durable."""
-    _replace(Session, "_notice", lambda self, diagnostic: None)
+    put(Session, "_notice", lambda self, diagnostic: None)
 
 
 def fail_open() -> None:
@@ -152,7 +156,7 @@ def fail_open() -> None:
         except StoreUnavailable:
             return handler(_made_up(self, call))
 
-    _replace(Ledger, "run", broken)
+    put(Ledger, "run", broken)
 
 
 def sync_normal() -> None:
@@ -164,7 +168,7 @@ def sync_normal() -> None:
         connection.execute("PRAGMA synchronous=NORMAL").fetchall()
         return connection
 
-    _replace(sqlite_store, "connect", broken)
+    put(sqlite_store, "connect", broken)
 
 
 def check_then_act() -> None:
@@ -177,15 +181,15 @@ def check_then_act() -> None:
             free.add(identify(call, self.tenant).ref)
         return await run_async(self, call, handler, **options)
 
-    def broken(command: Any, effect: Effect | None, now: Any, seq: int) -> Step:
-        step = opened(command, effect, now, seq)
+    def broken(command: Any, effect: Effect | None, now: Any, seq: int, sheets: Any) -> Step:
+        step = opened(command, effect, now, seq, sheets)
         if effect is not None and isinstance(step.answer, InFlight) and command.ref in free:
             free.discard(command.ref)
-            return steps._claimed(command, effect, now)
+            return claiming._attempt(command, effect, now, sheets, ())
         return step
 
-    _replace(AsyncLedger, "run", looked)
-    _replace(steps, "_open", broken)
+    put(AsyncLedger, "run", looked)
+    put(steps, "_open", broken)
 
 
 def stale_head() -> None:
@@ -198,7 +202,7 @@ def stale_head() -> None:
         last[effect.run_id] = event_hash(body)
         return body
 
-    _replace(batch, "effect_event", broken)
+    put(batch, "effect_event", broken)
 
 
 def _is_known(ledger: Ledger | AsyncLedger, call: Any) -> bool:
@@ -210,22 +214,10 @@ def _made_up(ledger: Ledger | AsyncLedger, call: Any) -> Any:
     return SimpleNamespace(key=identify(call, ledger.tenant).ref.key, attempt=1)
 
 
-def _replace(owner: Any, name: str, broken: Any) -> None:
-    setattr(owner, name, broken)
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A planted bug, and the violations of which one must be seen: an accident of the planting proves nothing."""
-
-    plant: Callable[[], None]
-    proof: frozenset[Kind]
-
-
 def cursor_skips() -> None:
     """Every 50th entry cannot be read, as if a cursor had passed over it. Planted in the reader: it tries the judge."""
     for journal in (SqliteJournal, PostgresJournal):
-        _replace(journal, "entries", _skipping(journal.entries))
+        put(journal, "entries", _skipping(journal.entries))
 
 
 def _skipping(entries: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
@@ -243,8 +235,8 @@ def forgetful_signer() -> None:
         is_other = random.randrange(5) == 0
         return sign(self, Tree(tree.size, sha256(tree.root).digest()) if is_other else tree)
 
-    _replace(signer, "check_growth", lambda last, head, prove: None)
-    _replace(Sealer, "_sign", broken)
+    put(signer, "check_growth", lambda last, head, prove: None)
+    put(Sealer, "_sign", broken)
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -261,4 +253,6 @@ MUTANTS: dict[str, Mutant] = {
     "cursor-skips": Mutant(cursor_skips, frozenset({"lost ack"})),
     "forgetful-signer": Mutant(forgetful_signer, frozenset({"broken chain"})),
     "stale-head": Mutant(stale_head, frozenset({"broken chain", "head differs"})),
+    **APPROVAL_MUTANTS,
+    **RUN_MUTANTS,
 }

@@ -79,9 +79,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One kind of trouble: how many points by its own command, and per store the planted bugs it must find."""
+    """One kind of trouble: how many points by its own command, and per store the planted bugs it must find.
+
+    A planted bug is found within `bites` points, or the job has no teeth.
+    """
 
     name: str
     run: Callable[[Order], Report]
     points: Mapping[str, int]
     teeth: Mapping[str, tuple[str, ...]]
+    bites: int = 400

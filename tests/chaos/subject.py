@@ -16,6 +16,11 @@ import psycopg
 import indelible
 from indelible import AsyncLedger, Effect, Ledger, ToolCall
 from indelible.errors import (
+    ApprovalEndedUnused,
+    ApprovalPending,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
     EffectFailed,
     EffectInDoubt,
     IndelibleError,
@@ -35,7 +40,12 @@ from tests.chaos.world import Touch, World
 # Lines of files under this folder count as kill points.
 SOURCE = f"{Path(indelible.__file__).parent}{os.sep}"
 # Warm in the process that forks workers, so that a worker starts in milliseconds.
-PRELOAD = ["tests.chaos.worker"]
+PRELOAD = [
+    "tests.chaos.jobs",
+    "indelible.core.policy",
+    "indelible.journal.exporting",
+    "indelible.journal.bundle_evidence",
+]
 # What the record calls a result that came after the lease was lost.
 LATE_EVENT = "tool_call_late"
 
@@ -49,12 +59,22 @@ Kind = Literal[
     "unavailable",
     "unknown",
     "unusable",
+    "pending",
+    "denied",
+    "canceled",
+    "ended",
+    "over_budget",
     "foreign",
 ]
 _KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (EffectFailed, "failed"),
     (EffectInDoubt, "in_doubt"),
     (StillRunning, "running"),
+    (ApprovalPending, "pending"),
+    (EffectDenied, "denied"),
+    (EffectCanceled, "canceled"),
+    (ApprovalEndedUnused, "ended"),
+    (BudgetExceeded, "over_budget"),
     (LeaseLost, "lease_lost"),
     (ResultNotRecorded, "not_recorded"),
     (StoreUnavailable, "unavailable"),
@@ -114,7 +134,7 @@ class Session:
     """Holds the library open and turns calls of the harness into calls of the library."""
 
     def __init__(self, url: str, world: World, terms: Terms, *, is_async: bool = False) -> None:
-        _apply(terms)
+        apply_terms(terms)
         self.world = world
         lease, wait = timedelta(seconds=terms.lease), timedelta(seconds=terms.wait)
         shell: type[Ledger] | type[AsyncLedger] = AsyncLedger if is_async else Ledger
@@ -132,7 +152,7 @@ class Session:
         try:
             value = self._ledger.run(_tool_call(call), handler, on_crash="retry" if call.is_repeatable else "hold")
         except Exception as error:
-            return _answer_of(call, error)
+            return answer_of(call.name, error, fails=call.fails)
         return self._acknowledged(call, value)
 
     async def call_async(self, call: Call) -> Answer:
@@ -147,7 +167,7 @@ class Session:
         try:
             value = await self._ledger.run(_tool_call(call), handler, on_crash=on_crash)
         except Exception as error:
-            return _answer_of(call, error)
+            return answer_of(call.name, error, fails=call.fails)
         return self._acknowledged(call, value)
 
     def _act(self, call: Call, effect: Any) -> Any:
@@ -184,7 +204,7 @@ def dump(url: str, runs: Collection[str] | None = None) -> StoreDump:
     """
     with Ledger.open(url, seal=False) as ledger:
         effects = [effect for effect in _effects(ledger, runs) if runs is None or effect.run_id in runs]
-        heads = {run_id: head for run_id, head in _heads(url) if runs is None or run_id in runs}
+        heads = {run_id: head for run_id, head in read_heads(url) if runs is None or run_id in runs}
         named = dict.fromkeys([*heads, *(effect.run_id for effect in effects)])
         events = {run_id: list(_events(ledger, run_id)) for run_id in named}
     return StoreDump(effects=[_stored(effect) for effect in effects], events=events, heads=heads)
@@ -200,7 +220,7 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def _apply(terms: Terms) -> None:
+def apply_terms(terms: Terms) -> None:
     """Sets what the library leaves to its stores' constants."""
     connections.BUSY_MS = int(terms.patience * 1000)
     defaults = PostgresStore.__init__.__kwdefaults__
@@ -210,7 +230,7 @@ def _apply(terms: Terms) -> None:
         connections.CHECKPOINT_PAGES = terms.checkpoint_pages
 
 
-def _heads(url: str) -> Iterable[tuple[str, tuple[int, str]]]:
+def read_heads(url: str) -> Iterable[tuple[str, tuple[int, str]]]:
     """Reads where the runs' chains end. The library does not list runs, so this is SQL; the schema is there."""
     sql = "SELECT run_id, count, head FROM indelible_runs"
     if is_postgres(url):
@@ -254,12 +274,13 @@ def _tool_call(call: Call) -> ToolCall:
     return ToolCall(run_id=call.run_id, tool="chaos.pay", args={"call": call.name, "padding": "x" * call.padding})
 
 
-def _answer_of(call: Call, error: Exception) -> Answer:
+def answer_of(call: str, error: Exception, *, fails: bool = False) -> Answer:
+    """Says what an error means to the caller of a call; `fails` when its handler is meant to."""
     words = f"{type(error).__name__}: {error}"
     for kind, name in _KINDS:
         if isinstance(error, kind):
-            return Answer(call=call.name, kind=name, words=words)
-    if isinstance(error, HandlerFailed) and call.fails:
-        return Answer(call=call.name, kind="failed", words=words)
+            return Answer(call=call, kind=name, words=words)
+    if isinstance(error, HandlerFailed) and fails:
+        return Answer(call=call, kind="failed", words=words)
     known = "" if isinstance(error, IndelibleError) else "not an error of the library: "
-    return Answer(call=call.name, kind="foreign", words=known + words)
+    return Answer(call=call, kind="foreign", words=known + words)

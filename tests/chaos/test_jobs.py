@@ -20,6 +20,12 @@ POINTS = {
     "races": 1000,
     "outages": 36,
     "journal-kills": 6000,
+    "approval-races": 100,
+    "approval-kills": 32,
+    "budget-races": 400,
+    "run-kills": 39,
+    "resumer-races": 100,
+    "run-writers": 1600,
 }
 NEED_STRACE = {"kill-syscalls", "power-loss"}
 SEED = int(os.environ.get("CHAOS_SEED", "1"))

@@ -21,9 +21,21 @@ READING = [
     ["effects", "settle", "eff_1", "--as", "succeeded", "--evidence", "x"],
     ["effects", "retry", "eff_1"],
     ["effects", "cancel", "eff_1"],
-    ["effects", "approve", "eff_1", "--digest", "d"],
-    ["effects", "deny", "eff_1", "--digest", "d", "--reason", "x"],
     ["events", "r"],
+    ["approvals", "list"],
+    ["approvals", "show", "apr_1"],
+    ["approvals", "approve", "apr_1", "--digest", "0" * 12],
+    ["approvals", "deny", "apr_1", "-m", "x"],
+    ["approvals", "revoke", "apr_1"],
+    ["approvals", "edit", "apr_1", "--digest", "0" * 12, "--args", "{}"],
+    ["approvals", "watch"],
+    ["approvals", "delegate", "--to", "bob", "--until", "8h"],
+    ["approvals", "delegations"],
+    ["approvals", "delegations", "list"],
+    ["approvals", "delegations", "end", "dlg_1"],
+    ["approvals", "grants"],
+    ["approvals", "grants", "list"],
+    ["approvals", "grants", "end", "grt_1"],
 ]
 
 
@@ -40,7 +52,8 @@ def test_help_names_every_command_in_a_whole_line(cli: Cli) -> None:
     said = cli("--help").out
     assert "demo" in said
     assert "..." not in said.partition("Commands:")[2]
-    assert "..." not in cli("effects", "--help").out.partition("Commands:")[2]
+    for group in ("effects", "approvals"):
+        assert "..." not in cli(group, "--help").out.partition("Commands:")[2]
     assert cli().out == said
 
 
@@ -60,7 +73,7 @@ def test_starting_loads_no_store_and_no_table_library() -> None:
     assert python(code).stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("words", READING, ids=lambda words: words[1] if words[0] == "effects" else words[0])
+@pytest.mark.parametrize("words", READING, ids=lambda words: " ".join(words[:3]))
 def test_a_ledger_that_is_not_there_is_not_made(cli: Cli, tmp_path: Path, words: list[str]) -> None:
     said = cli(*words, code=2)
     assert "there is no ledger at sqlite:///.indelible/ledger.db" in said.err

@@ -37,7 +37,16 @@ def test_every_claim_holds_and_is_printed() -> None:
     said = demo()
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.count("✓") == len(CLAIMS)
-    for words in ("refund handler ran 1x", "replayed 2x", "(KeyReused)", "chain verified: ", "→ caught at seq 3"):
+    for words in (
+        "refund handler ran 1x",
+        "replayed 2x",
+        "(KeyReused)",
+        "2 of 2 questions still stand",
+        "approved 4200, called with 9900 → ApprovalPending, handler entered 0x",
+        "approved once → ran 1x with 4200",
+        "chain verified: ",
+        "→ caught at seq 3",
+    ):
         assert words in said.stdout
     assert "@ledger.tool" in said.stdout
     assert "indelible doctor" in said.stdout
@@ -56,9 +65,11 @@ def test_a_demo_that_is_kept_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
     report = json.loads(demo("--json", "--keep", TMPDIR=str(tmp_path)).stdout)
     url = f"sqlite:///{report['folder']}/ledger.db"
     assert "chain intact: 7 events" in cli("events", "order-123", "--url", url).out
-    assert {effect["status"] for effect in cli("effects", "list", "--url", url, "--json").json["effects"]} == {
-        "succeeded"
-    }
+    effects = cli("effects", "list", "--url", url, "--json").json["effects"]
+    assert {effect["status"] for effect in effects if effect["run"] != "order-790"} == {"succeeded"}
+    asked = cli("approvals", "list", "--status", "all", "--run", "order-790", "--url", url, "--json").json["approvals"]
+    assert [approval["status"] for approval in asked] == ["denied", "stale"]
+    assert "args.amount: 4200 → 9900" in cli("approvals", "show", asked[0]["id"], "--url", url).out
 
 
 MUTANTS: dict[str, tuple[str, set[str]]] = {
@@ -82,12 +93,12 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
         import subprocess
         subprocess.Popen.kill = lambda self: self.stdin.close()
         """,
-        {"ran_once", "held_in_doubt", "retried_by_a_person"},
+        {"ran_once", "held_in_doubt", "retried_by_a_person", "question_survived"},
     ),
     "probes are not asked": (
         """
         import indelible.core.walk
-        def probe(effect, reconcile, mint):
+        def probe(effect, reconcile, mint, screen=None):
             return effect
             yield
         indelible.core.walk.probe = probe
@@ -100,8 +111,8 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
         import indelible.core.walk as walk
         from indelible import Actor
         settling = walk._settling
-        walk._settling = lambda effect, outcome, stamp, evidence: settling(
-            effect, outcome, dataclasses.replace(stamp, actor=Actor("somebody")), evidence
+        walk._settling = lambda effect, outcome, stamp, *rest: settling(
+            effect, outcome, dataclasses.replace(stamp, actor=Actor("somebody")), *rest
         )
         """,
         {"settled_by_probe"},
@@ -135,15 +146,41 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
         import indelible.writer
         from indelible.core import batch, steps
         careful = steps.next_step
-        def careless(command, effect, now):
+        def careless(command, effect, *rest):
             if effect is not None and isinstance(command, steps.Open):
                 command = dataclasses.replace(command, digest=effect.digest)
-            return careful(command, effect, now)
+            return careful(command, effect, *rest)
         for module in list(sys.modules.values()):
             if getattr(module, "next_step", None) is careful:
                 module.next_step = careless
         """,
-        {"other_arguments_refused"},
+        {"other_arguments_refused", "swapped_arguments_refused"},
+    ),
+    "any digest approves": (
+        """
+        from indelible import Ledger
+        approve = Ledger.approve
+        def trusting(self, approval, *, digest, **words):
+            return approve(self, approval, digest=self.get_approval(approval.id).digest, **words)
+        Ledger.approve = trusting
+        """,
+        {"swapped_arguments_refused"},
+    ),
+    "an approval is not used up": (
+        """
+        import dataclasses
+        import indelible.core.claiming as claiming
+        claiming.consumed = lambda approval, attempt: dataclasses.replace(approval, version=approval.version + 1)
+        """,
+        {"approved_ran_once"},
+    ),
+    "nobody is asked": (
+        """
+        from indelible import Ledger
+        run = Ledger.run
+        Ledger.run = lambda self, call, handler, **words: run(self, call, handler, **{**words, "approval": "none"})
+        """,
+        {"question_survived", "swapped_arguments_refused", "approved_ran_once"},
     ),
     "events do not name the one before": (
         """

@@ -20,6 +20,7 @@ import pytest
 from indelible import Ledger, migrate
 from indelible.cli import doctor_postgres, doctor_sqlite
 from indelible.cli.doctor import check_clock, check_python, check_skew
+from tests.cli.asking import SOON, ask, await_end
 from tests.cli.conftest import Cli, call
 from tests.cli.test_events import change
 
@@ -237,6 +238,63 @@ def test_old_servers_and_poolers_are_told() -> None:
     [told] = doctor_postgres.check_pooler("postgresql://host:6432/db?pooler=transaction")
     assert told.verdict == "ok"
     assert list(doctor_postgres.check_pooler("postgresql://host:5432/db")) == []
+
+
+# ── approvals ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def checks(cli: Cli, code: int = 0) -> dict[str, dict[str, Any]]:
+    return {check["name"]: check for check in cli("doctor", "--json", code=code).json["checks"]}
+
+
+def test_approvals_that_wait_are_counted(cli: Cli, private: str) -> None:
+    assert (checks(cli)["approvals"]["verdict"], checks(cli)["approvals"]["says"]) == ("ok", "none waits for a person")
+    ask(private)
+    found = checks(cli)
+    assert (found["approvals"]["verdict"], found["approvals"]["fix"]) == ("warn", "indelible approvals list")
+    assert found["approvals"]["says"] == "1 approval for a person to decide"
+    assert "late approvals" not in found
+
+
+def test_approvals_past_their_end_that_nobody_attends_to_are_told(cli: Cli, private: str) -> None:
+    late = ask(private, policy=SOON)
+    await_end(private, late)
+    found = checks(cli)
+    assert found["approvals"]["verdict"] == "ok"
+    assert (found["late approvals"]["verdict"], found["late approvals"]["fix"]) == ("warn", "indelible worker")
+    assert found["late approvals"]["says"].startswith("1 approval past the end")
+
+
+def test_messages_that_do_not_go_out_are_told(cli: Cli, private: str) -> None:
+    assert checks(cli)["messages"]["verdict"] == "ok"
+    rule = {"name": "r", "match": {"tool": "*"}, "then": "ask", "approvals": {"notify": ["slack", "mail"]}}
+    ask(private, policy={"rules": [rule]})
+    assert checks(cli)["messages"]["verdict"] == "ok"  # it is only just due
+    aged = "datetime" if private.startswith("postgres") else "number"
+    earlier = {"datetime": "due_at - interval '1 hour'", "number": "due_at - 3600000000"}[aged]
+    change(private, f"UPDATE indelible_sheets SET due_at = {earlier} WHERE kind = 'delivery'")
+    found = checks(cli)["messages"]
+    assert (found["verdict"], found["fix"]) == ("warn", "indelible worker --channels FILE")
+    assert found["says"].startswith("2 messages not sent for more than a minute")
+    change(private, "UPDATE indelible_sheets SET status = 'dead', due_at = NULL WHERE kind = 'delivery'")
+    found = checks(cli)["messages"]
+    assert (found["verdict"], found["says"]) == ("warn", "2 messages given up")
+    assert "indelible channels deliveries --status dead" in found["fix"]
+
+
+def test_the_policy_in_force_is_named(cli: Cli, private: str) -> None:
+    assert checks(cli)["policy"]["says"].startswith("none in the ledger")
+    with Ledger.open(private) as ledger:
+        version = ledger.apply_policy(SOON, by="ana")
+    assert version[:16] in checks(cli)["policy"]["says"]
+
+
+def test_a_policy_that_cannot_be_read_is_red(cli: Cli, private: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "policy", lambda self: ({"rules": [{"nope": 1}]}, "0" * 64))
+    found = checks(cli, code=1)["policy"]
+    assert found["verdict"] == "bad"
+    assert "every call is refused" in found["says"]
+    assert found["fix"] == "indelible policy apply FILE"
 
 
 # ── the journal ──────────────────────────────────────────────────────────────────────────────────────────────────────

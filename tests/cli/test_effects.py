@@ -140,7 +140,9 @@ def test_an_effect_in_doubt_comes_with_the_commands_that_settle_it(cli: Cli, ids
 
 def test_commands_to_copy_name_the_same_ledger(cli: Cli, ids: dict[str, str], ledger_url: str) -> None:
     said = cli("--url", ledger_url, "effects", "show", ids["wire.transfer"]).out
-    command = re.search(r"indelible (effects approve .*)", said)
+    command = re.search(r"indelible (approvals show .*)", said)
+    assert command is not None
+    command = re.search(r"indelible (approvals approve .*)", cli(*shlex.split(command[1])).out)
     assert command is not None
     cli(*shlex.split(command[1]))
     assert effect_at(ledger_url, ids["wire.transfer"]).status == "ready"
@@ -211,21 +213,16 @@ def test_cancel_withdraws(cli: Cli, ids: dict[str, str]) -> None:
     cli("effects", "cancel", ids["stripe.refund"], code=1)
 
 
-def test_approve_binds_to_the_digest_that_was_shown(cli: Cli, ids: dict[str, str], ledger_url: str) -> None:
-    said = cli("effects", "approve", ids["wire.transfer"], "--digest", "0" * 64, "--by", "ana", code=1)
-    assert "digest does not match" in said.err
-    command = re.search(r"indelible (effects approve .*)", cli("effects", "show", ids["wire.transfer"]).out)
-    assert command is not None
-    assert "requires_approval → ready" in cli(*command[1].split(), "--by", "ana").out
-    with Ledger.open(ledger_url) as ledger:
-        assert ledger.run(call("wire.transfer", amount=10), lambda effect: "sent") == "sent"
-
-
-def test_deny_needs_a_reason(cli: Cli, ids: dict[str, str], ledger_url: str) -> None:
-    digest = effect_at(ledger_url, ids["wire.transfer"]).digest
-    cli("effects", "deny", ids["wire.transfer"], "--digest", digest, code=2)
-    assert "→ denied" in cli("effects", "deny", ids["wire.transfer"], "--digest", digest, "--reason", "too much").out
-    assert effect_at(ledger_url, ids["wire.transfer"]).detail == "too much"
+@pytest.mark.parametrize("verb", ["approve", "deny"])
+def test_what_has_moved_to_approvals_names_the_new_command(
+    cli: Cli, ids: dict[str, str], ledger_url: str, verb: str
+) -> None:
+    effect_id = ids["wire.transfer"]
+    said = cli("effects", verb, effect_id, "--digest", "0" * 64, "--reason", "x", "--by", "ana", code=2).err
+    assert f"indelible approvals show {effect_id}" in said
+    assert f"indelible approvals {verb} {effect_id}" in said
+    assert effect_at(ledger_url, effect_id).status == "requires_approval"
+    assert verb not in cli("effects", "--help").out.partition("Commands:")[2]
 
 
 def test_a_move_for_programs(cli: Cli, ids: dict[str, str]) -> None:

@@ -3,39 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from indelible.core.approval_sheets import approval_ref, approval_sheet
+from indelible.core.approvals import Need
 from indelible.core.batch import Batch, decide
+from indelible.core.budgets import budget_ref
 from indelible.core.commands import (
     AwaitingApproval,
-    Cancel,
     Claimed,
-    Decide,
+    Decided,
     Expire,
     InFlight,
+    Keep,
+    Kept,
     Late,
     Moved,
     NoSuchEffect,
+    Outrun,
+    Record,
+    RefusedByPolicy,
     Replayed,
 )
 from indelible.core.events import NO_EVENTS, Head, Payload, commitment
 from indelible.core.identity import Ref
+from indelible.core.sheets import Sheet
 from tests.core.making import (
-    ADA,
     BY,
-    DIGEST,
+    CY,
+    HOUR,
     LEASE,
     NOON,
     REF,
     Shelf,
+    asked,
+    asks,
+    attend,
+    cancel,
+    cast,
+    charge,
+    charging,
     claim_of,
     effect,
     finish,
+    on_shelf,
     open_command,
+    refuses,
     relinquish,
     stamp,
+    vote,
 )
 
-SALT = bytes(range(96))
+SALT = bytes(range(224))
 OTHER_REF = Ref("default", "run-1", "12" * 32)
 
 
@@ -76,16 +97,20 @@ def test_an_effect_opened_and_finished_in_one_batch_is_written_once_as_it_is_at_
 
 
 def test_an_effect_moved_twice_is_paired_with_the_state_the_store_has() -> None:
-    before = effect("requires_approval")
-    approve = Decide(ref=REF, stamp=stamp(actor=ADA), digest=DIGEST, is_approval=True, detail_json=b'"ok"')
-    batch = decide([approve, open_command()], {REF: before}, {"run-1": Head(5, "ab" * 32)}, NOON, BY)
-    assert [type(answer) for answer in batch.answers] == [Moved, Claimed]
+    before, approval = asked(effect("requires_approval"))
+    known: Any = ({REF: before}, {"run-1": Head(5, "ab" * 32)}, NOON, BY, on_shelf(approval))
+    batch = decide([cast(approval), open_command(verdict=asks())], *known)
+    assert [type(answer) for answer in batch.answers] == [Decided, Claimed]
     was, now = batch.moved[REF]
     assert was is before
     assert (now.status, now.version) == ("processing", before.version + 2)
     assert batch.opened == {}
     assert batch.heads["run-1"][0] == Head(5, "ab" * 32)
     assert batch.heads["run-1"][1].length == 7
+    (was_asked, now_used) = batch.sheets[approval_ref(approval.id)]
+    assert was_asked == approval_sheet(approval), "a sheet too is paired with the state the store has"
+    assert (now_used.version, now_used.status) == (3, "consumed")
+    assert (now_used.run_id, now_used.seq) == ("run-1", 6), "its last state is told by the last event"
 
 
 def test_a_late_result_moves_the_chain_and_not_the_effect() -> None:
@@ -141,8 +166,8 @@ def test_answers_keep_the_order_of_the_commands() -> None:
     settled = replace(effect("succeeded"), key=OTHER_REF.key)
     commands = [
         open_command(ref=OTHER_REF),
-        open_command(needs_approval=True),
-        Cancel(ref=REF, stamp=stamp(actor=ADA), detail_json=b'"no"'),
+        open_command(verdict=asks()),
+        cancel(),
         open_command(ref=OTHER_REF),
     ]
     answers = decide(commands, {OTHER_REF: settled}, {}, NOON, BY).answers
@@ -174,3 +199,141 @@ def test_the_clock_of_the_store_decides_over_leases_and_the_stamp_dates_events()
     shelf.now += LEASE
     assert type(shelf.do(open_command(token="cc" * 16, stamp=stamp(NOON - LEASE)))).__name__ == "InDoubt"
     assert shelf.events["run-1"][1].read()["at"] == "2030-01-02T11:59:30.000000Z"
+
+
+# ── sheets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_question_is_written_with_the_effect_it_is_about_and_on_the_same_event() -> None:
+    batch = decide([open_command(verdict=asks(notify=("mail",)))], {}, {}, NOON, BY)
+    answer = batch.answers[0]
+    assert isinstance(answer, AwaitingApproval)
+    before, sheet = batch.sheets[approval_ref(answer.approval.id)]
+    assert before is None
+    assert sheet == approval_sheet(answer.approval).told_by("run-1", 0)
+    assert [payload.field for payload in batch.payloads] == ["args", "key", "policy", "approval"]
+    assert batch.payloads[-1] == Payload("run-1", 0, "approval", SALT[96:128], sheet.body)
+    assert batch.events[0].read()["commits"]["approval"] == commitment(SALT[96:128], "approval", sheet.body or b"")
+    aside = [ref for ref in batch.sheets if ref.kind == "delivery"]
+    assert len(aside) == 1
+    told = batch.sheets[aside[0]][1]
+    assert (told.run_id, told.seq) == (None, None), "no event tells of a message"
+
+
+def test_two_changes_of_one_command_get_an_event_each_and_salts_of_their_own() -> None:
+    before, approval = asked(effect("requires_approval"), expires_at=NOON)
+    known: Any = ({REF: before}, {"run-1": Head(5, "ab" * 32)}, NOON, BY, on_shelf(approval))
+    batch = decide([open_command(verdict=asks())], *known)
+    assert [(event.type, event.seq) for event in batch.events] == [("approval_expired", 5), ("approval_requested", 6)]
+    assert [(one.seq, one.field) for one in batch.payloads] == [
+        (5, "reason"), (5, "approval"), (6, "policy"), (6, "approval"),
+    ]  # fmt: skip
+    assert [one.salt for one in batch.payloads] == [SALT[at : at + 32] for at in range(0, 128, 32)]
+    assert batch.events[1].read()["prev"] == batch.events[0].hash
+    assert {ref.id: (was is None, sheet.seq) for ref, (was, sheet) in batch.sheets.items()} == {
+        "apr_1": (False, 5),
+        "apr_new": (True, 6),
+    }
+
+
+def test_a_command_without_enough_salts_writes_nothing_unhidden() -> None:
+    before, approval = asked(effect("requires_approval"), expires_at=NOON)
+    bare = replace(stamp(), salts=SALT[:96])
+    with pytest.raises(AssertionError, match="a salt of its own"):
+        decide([open_command(verdict=asks(), stamp=bare)], {REF: before}, {}, NOON, BY, on_shelf(approval))
+
+
+def test_the_most_that_a_command_commits_to_is_hidden_by_its_salts() -> None:
+    """The mint gives 224 bytes: an approval goes stale, and other arguments are asked about with their charges."""
+    priced = asks(charges=(charge(),))
+    before, approval = asked(effect("requires_approval"), priced)
+    spent = Sheet(kind="budget", id="spend", status="open", topic="spend", body=b'{"reserved":"2","spent":[]}')
+    other = open_command(digest="12" * 32, args_json=b"{}", has_key_fields=True, verdict=priced, subject_json=b"1")
+    batch = decide([other], {REF: before}, {}, NOON, BY, {**on_shelf(approval), spent.ref: spent})
+    assert len(batch.payloads) == 6
+    fresh = decide([open_command(verdict=priced, subject_json=b"1")], {}, {}, NOON, BY)
+    assert len(fresh.payloads) == 6
+
+
+def test_a_budget_that_several_calls_of_a_batch_take_from_is_written_once() -> None:
+    shelf = Shelf()
+    refs = [Ref("default", "run-1", f"{number:02x}" * 32) for number in range(3)]
+    calls = [
+        open_command(ref=ref, token=ref.key[:32], effect_id=f"eff_{ref.key[:2]}", verdict=charging(charge(2)))
+        for ref in refs
+    ]
+    batch = shelf.apply(*calls)
+    assert [type(answer).__name__ for answer in batch.answers] == ["Claimed", "Claimed", "OverBudget"]
+    (was, now) = batch.sheets[budget_ref("spend")]
+    assert (was, now.version) == (None, 2)
+    assert shelf.budget().reserved == 4
+
+
+def test_a_message_is_kept_without_any_event() -> None:
+    message = Sheet(kind="delivery", id="d", status="due", body=b"{}", due_at=NOON + HOUR)
+    batch = decide([Keep(tenant="default", stamp=stamp(), sheet=message)], {}, {}, NOON, BY, {message.ref: None})
+    assert batch.answers == [Kept(message)]
+    assert (batch.events, batch.heads, batch.sheets) == ([], {}, {message.ref: (None, message)})
+    assert not batch.is_empty
+
+
+def test_of_two_who_change_one_sheet_in_a_batch_the_second_is_outrun() -> None:
+    message = Sheet(kind="delivery", id="d", status="due", body=b"{}")
+    other = replace(message, body=b"[]")
+    keep = [Keep(tenant="default", stamp=stamp(), sheet=sheet) for sheet in (message, other)]
+    batch = decide(keep, {}, {}, NOON, BY)
+    assert batch.answers == [Kept(message), Outrun(message)]
+    assert batch.sheets == {message.ref: (None, message)}
+
+
+def test_what_is_on_the_record_is_never_changed_aside() -> None:
+    policy = Sheet(kind="policy", id="current", status="active", body=b"{}")
+    with pytest.raises(AssertionError, match="told by an event"):
+        decide([Keep(tenant="default", stamp=stamp(), sheet=policy)], {}, {}, NOON, BY)
+
+
+def test_a_fact_commits_to_the_sheet_it_changes() -> None:
+    policy = Sheet(kind="policy", id="current", status="active", body=b'{"content":{}}')
+    words: Any = {"tenant": "default", "run_id": "indelible:journal", "stamp": stamp(), "facts": b"{}"}
+    shelf = Shelf()
+    batch = shelf.apply(Record(event_type="policy_applied", sheet=policy, **words))
+    assert batch.sheets == {policy.ref: (None, policy.told_by("indelible:journal", 0))}
+    assert shelf.last_commits("indelible:journal") == {"policy": policy.body}
+
+
+def test_two_values_of_one_name_are_not_told_by_one_event() -> None:
+    policy = Sheet(kind="policy", id="current", status="active", body=b"{}")
+    words: Any = {"tenant": "default", "run_id": "r", "stamp": stamp(), "facts": b"{}", "event_type": "policy_applied"}
+    with pytest.raises(AssertionError, match="a name of its own"):
+        decide([Record(sheet=policy, committed={"policy": b"1"}, **words)], {}, {}, NOON, BY)
+
+
+def test_a_sheet_that_is_written_has_a_body() -> None:
+    erased = Sheet(kind="policy", id="current", status="active", body=None)
+    words: Any = {"tenant": "default", "run_id": "r", "stamp": stamp(), "facts": b"{}", "event_type": "policy_applied"}
+    with pytest.raises(AssertionError, match="has a body"):
+        decide([Record(sheet=erased, **words)], {}, {}, NOON, BY)
+
+
+def test_a_refused_call_is_told_and_leaves_no_effect() -> None:
+    batch = decide([open_command(verdict=refuses())], {}, {"run-1": Head(3, "ab" * 32)}, NOON, BY)
+    assert batch.answers == [RefusedByPolicy(refuses())]
+    assert (batch.opened, batch.moved) == ({}, {})
+    (event,) = batch.events
+    assert (event.type, event.seq, event.effect_id) == ("policy_checked", 3, None)
+    facts = {"decision": "refuse", "policy": "policy-1", "rule": "never", "side_effect": "payment", "tool": "pay"}
+    assert event.read()["facts"] == facts
+    assert set(event.read()["commits"]) == {"args", "policy"}
+
+
+def test_what_leaves_the_effect_as_it_is_moves_only_the_chain() -> None:
+    before, approval = asked(effect("requires_approval"), asks(Need(2)), votes=(vote("bo"),))
+    known: Any = ({REF: before}, {}, NOON, BY, on_shelf(approval))
+    for command in (open_command(verdict=refuses()), replace(cast(approval, CY), digest=None, is_approval=True)):
+        batch = decide([command], *known)
+        assert (batch.moved, batch.opened) == ({}, {})
+    batch = decide(
+        [cast(replace(approval, votes=()), CY)], {REF: before}, {}, NOON, BY, on_shelf(replace(approval, votes=()))
+    )
+    assert (batch.moved, [event.type for event in batch.events]) == ({}, ["approval_voted"])
+    assert decide([attend(approval)], *known).is_empty

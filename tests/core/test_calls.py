@@ -136,6 +136,7 @@ def test_options_without_a_gap_stay_as_they_are() -> None:
         approval="none",
         on_crash="hold",
         reconcile=lambda effect: None,
+        compensate=lambda effect: None,
         retry=Retry(on=(OSError,)),
         lease=timedelta(seconds=1),
         wait=True,

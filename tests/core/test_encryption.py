@@ -9,20 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indelible.core.approvals import Refusal, approval_digest
 from indelible.core.canonical import decode
 from indelible.core.commands import (
     Answer,
+    AwaitingApproval,
     Cancel,
     Claimed,
     Command,
-    Decide,
+    Decided,
     Expire,
     Illegal,
+    Keep,
+    Kept,
     Late,
     Moved,
     NoSuchEffect,
+    NotCounted,
+    Outrun,
     Record,
     Recorded,
+    RefusedByPolicy,
     Reopen,
     Replayed,
     Settle,
@@ -41,9 +48,31 @@ from indelible.core.encryption import (
 )
 from indelible.core.identity import Ref
 from indelible.core.redaction import subject_mark
+from indelible.core.sheets import Sheet
 from indelible.core.tags import Encrypted
+from indelible.core.verifying.payloads import Disclosed
 from indelible.errors import EffectErased
-from tests.core.making import DIGEST, REF, Shelf, claim_of, effect, finish, open_command, relinquish, stamp
+from tests.core.explored import examine
+from tests.core.making import (
+    AGENT,
+    NOON,
+    REF,
+    Shelf,
+    amend,
+    asked,
+    asks,
+    attend,
+    cast,
+    claim_of,
+    effect,
+    finish,
+    open_command,
+    refuses,
+    relinquish,
+    show_to,
+    stamp,
+    take_back,
+)
 
 HOLDER = b"\x02" * 16
 KEY = DataKey(HOLDER, b"\x01" * 32)
@@ -145,6 +174,8 @@ def test_runs_have_holders_of_their_own() -> None:
 # ── commands ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SAID = b'"CANARY"'
+WAITING, ASKED = asked(effect("requires_approval"))
+SHEET = Sheet(kind="budget", id="spend", status="open", body=b"{}")
 COMMANDS: list[tuple[Command, dict[str, str]]] = [
     (open_command(args_json=SECRET), {"args_json": "args"}),
     (finish(claim_of(effect()), detail=SAID), {"detail_json": "result"}),
@@ -152,7 +183,12 @@ COMMANDS: list[tuple[Command, dict[str, str]]] = [
     (relinquish(claim_of(effect()), detail=SAID), {"detail_json": "reason"}),
     (Reopen(ref=REF, stamp=stamp(), detail_json=SAID), {"detail_json": "reason"}),
     (Cancel(ref=REF, stamp=stamp(), detail_json=SAID), {"detail_json": "reason"}),
-    (Decide(ref=REF, stamp=stamp(), digest=DIGEST, is_approval=True, detail_json=SAID), {"detail_json": "reason"}),
+    (cast(ASKED, detail_json=SAID), {"detail_json": "reason"}),
+    (take_back(ASKED), {"detail_json": "reason"}),
+    (amend(ASKED, args_json=SECRET, detail_json=SAID), {"args_json": "args", "detail_json": "reason"}),
+    (show_to(ASKED), {}),
+    (attend(ASKED), {}),
+    (Keep(tenant="default", stamp=stamp(), sheet=SHEET), {}),
     (
         Settle(ref=REF, stamp=stamp(), status="failed", detail_json=SAID, evidence_json=SAID),
         {"detail_json": "error", "evidence_json": "evidence"},
@@ -214,7 +250,13 @@ def test_what_was_never_encrypted_is_the_same_object() -> None:
 CIPHER = effect("in_doubt", args_json=KEY.encrypt(SECRET, REF, "args"), detail_json=KEY.encrypt(SAID, REF, "reason"))
 
 
-@pytest.mark.parametrize("answer", [Moved(CIPHER), Late(CIPHER), Illegal(CIPHER, "no"), Claimed(claim_of(CIPHER))])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(Moved(CIPHER), Late(CIPHER), Illegal(CIPHER, "no"), Claimed(claim_of(CIPHER))),
+        *(AwaitingApproval(ASKED, CIPHER), Decided(ASKED, CIPHER), NotCounted(Refusal("no", "no"), ASKED, CIPHER)),
+    ],
+)
 def test_answers_show_effects_in_clear(answer: Answer) -> None:
     seen = opened_answer(answer, HAVE)
     assert type(seen) is type(answer)
@@ -232,7 +274,9 @@ def test_a_replay_gives_the_value() -> None:
     assert answer.value == "CANARY"
 
 
-@pytest.mark.parametrize("answer", [NoSuchEffect(REF), Recorded("run-1", 3)])
+@pytest.mark.parametrize(
+    "answer", [NoSuchEffect(REF), Recorded("run-1", 3), Kept(SHEET), Outrun(None), RefusedByPolicy(refuses())]
+)
 def test_answers_about_no_effect_stay(answer: Answer) -> None:
     assert opened_answer(answer, HAVE) is answer
 
@@ -241,3 +285,44 @@ def test_a_key_is_known_by_holder_and_check() -> None:
     assert KEY.id == KeyId(HOLDER, DataKey(HOLDER, b"\x01" * 32).id.check)
     assert KEY.id != DataKey(HOLDER, b"\x04" * 32).id
     assert b"\x01" * 8 not in KEY.id.check
+
+
+# ── approvals ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_approved_is_the_recorded_form_and_what_people_say_is_encrypted() -> None:
+    """So whoever has no key can count the votes and compute the digest again, and reads neither args nor reasons."""
+    shelf = Shelf()
+    asking = open_command(args_json=SECRET, verdict=asks(), stamp=stamp(NOON, AGENT))
+    shelf.do(encrypted_command(asking, KEY))
+    edited = b'{"note":"CANARY, edited"}'
+    shelf.do(encrypted_command(amend(shelf.approval(), args_json=edited, detail_json=SAID), KEY))
+    approval = shelf.approval()
+    recorded = KEY.encrypt(edited, REF, "args")
+    assert approval.digest == approval_digest(
+        tenant="default",
+        run_id="run-1",
+        tool="pay",
+        schema="",
+        args_json=recorded,
+        policy=approval.policy,
+        expires_at=approval.expires_at,
+    )
+    shelf.do(encrypted_command(cast(approval, detail_json=SAID), KEY))
+    begun = shelf.do(encrypted_command(asking, KEY))
+    assert opened_effect(begun.claim.effect, HAVE).args == {"note": "CANARY, edited"}
+    assert all(b"CANARY" not in payload.value for payload in shelf.payloads)
+    shown: dict[Any, dict[str, Disclosed]] = {}
+    for one in shelf.payloads:
+        shown.setdefault((one.run_id, one.seq), {})[one.field] = Disclosed(0, one.field, one.salt, one.value)
+    assert examine(shelf.events["run-1"], shown).permissions.used == 1
+    names = {field for values in shown.values() for field in values}
+    assert names == {"args", "key", "approval", "policy", "reason"}
+
+
+def test_what_an_approval_says_stays_in_clear() -> None:
+    shelf = Shelf()
+    shelf.do(encrypted_command(open_command(args_json=SECRET, verdict=asks(), stamp=stamp(NOON, AGENT)), KEY))
+    (sheet,) = (payload for payload in shelf.payloads if payload.field == "approval")
+    assert holder_in(sheet.value) is None
+    assert b'"requester":{"id":"agent"' in sheet.value

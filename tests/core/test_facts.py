@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indelible.core.batch import decide
+from indelible.core.changes import Fact, Step
 from indelible.core.commands import Record, Recorded
 from indelible.core.effects import SYSTEM, Actor
 from indelible.core.events import (
@@ -36,7 +37,7 @@ from indelible.core.events import (
 from indelible.core.identity import Ref
 from indelible.core.journal import JOURNAL_RUN
 from indelible.core.notes import PublicKey, parse_vkey
-from indelible.core.steps import Fact, Step, next_step
+from indelible.core.steps import next_step
 from indelible.core.tags import SAFE_INTEGER
 from indelible.errors import BadCall, NotRecordable, TooLarge
 from tests.core.journals import Holder
@@ -252,7 +253,7 @@ def test_a_record_becomes_a_fact_whatever_effect_there_may_be() -> None:
     command = record(committed={"reason": b'"asked"'}, erased=((3, "args"),))
     fact = Fact("run-1", "payload_erased", b'{"basis":"request"}', {"reason": b'"asked"'}, ((3, "args"),))
     for known in (None, effect("succeeded")):
-        assert next_step(command, known, NOON, 7) == Step(Recorded("run-1", 7), fact)
+        assert next_step(command, known, NOON, 7) == Step(Recorded("run-1", 7), (fact,))
 
 
 def test_a_record_is_about_no_effect() -> None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
 
 from indelible import Failed
 from indelible.core import walk
-from indelible.core.commands import ArgsErased, Canceled, Denied, Replayed, ReplayedFailure
+from indelible.core.changes import Fact
+from indelible.core.commands import (
+    ArgsErased,
+    AwaitingApproval,
+    Canceled,
+    Decided,
+    Denied,
+    Illegal,
+    Replayed,
+    ReplayedFailure,
+)
 from indelible.core.effects import ENDED, ERASED_DIGEST, ERASED_TEXT, Status
 from indelible.core.events import MOST_BODY_BYTES, NO_EVENTS, Event, event_hash, fact_event
 from indelible.core.forgetting import (
@@ -20,29 +31,44 @@ from indelible.core.forgetting import (
     Erasure,
     Kept,
     erased_facts,
+    goes_with_args,
     hold_facts,
     holds_in,
     is_cancelable,
+    is_policy,
     mark_in,
     portions,
     select,
     why_held,
     why_needed,
 )
+from indelible.core.grants import GrantTerms
+from indelible.core.identity import Ref
 from indelible.core.steps import next_step
+from indelible.core.verdicts import ALLOWED
 from indelible.errors import EffectErased
 from tests.core.making import (
     ADA,
+    AGENT,
     BY,
+    HOUR,
     NOON,
     OTHER_DIGEST,
     CountingMint,
+    Shelf,
+    amend,
+    asks,
+    attend,
+    cast,
     claim_of,
     effect,
     finish,
     open_command,
     prepared,
+    refuses,
+    show_to,
     stamp,
+    take_back,
 )
 
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -65,6 +91,31 @@ def test_a_selection_keeps_what_has_a_reason_and_erases_the_rest() -> None:
     chosen = select("run", [(2, "reason"), (0, "args"), (1, "args"), (1, "key")], effect_of, {"eff_2": "needed"})
     assert chosen.erased == ((0, "args"), (2, "reason"))
     assert chosen.kept == (Kept("run", "eff_2", "needed"),)
+
+
+@pytest.mark.parametrize(
+    ("event_type", "name", "goes"),
+    [
+        ("tool_call_started", "args", True),
+        ("approval_edited", "args", True),
+        ("approval_requested", "approval", True),
+        ("tool_call_started", "grant", True),
+        ("tool_call_started", "charges", True),
+        ("policy_checked", "policy", True),
+        ("approval_voted", "reason", True),
+        ("tool_call_canceled", "reason", False),
+        ("tool_call_finished", "result", False),
+        ("tool_call_started", "key", False),
+    ],
+)
+def test_what_is_made_of_arguments_goes_with_them(event_type: str, name: str, goes: bool) -> None:
+    assert goes_with_args(event_type, name) == goes
+
+
+def test_a_policy_that_was_put_in_force_is_no_verdict_on_a_call() -> None:
+    assert is_policy("policy_applied", "policy")
+    assert not is_policy("policy_applied", "reason")
+    assert not is_policy("policy_checked", "policy")
 
 
 def test_an_erasure_tells_where_something_was() -> None:
@@ -196,5 +247,75 @@ def test_a_walk_refuses_what_was_erased_by_its_name() -> None:
     for answer in (ArgsErased(gone("ready")), Replayed(gone("succeeded"))):
         steps = walk.begin(prepared(), CountingMint())
         next(steps)
+        steps.send(walk.Judged(ALLOWED))
         with pytest.raises(EffectErased):
             steps.send(answer)
+
+
+# ── approvals whose payloads are gone ────────────────────────────────────────────────────────────────────────────────
+
+
+def forgotten(shelf: Shelf, *fields: str) -> None:
+    """Erases values behind everybody's back, as at the very moment when somebody else was at work."""
+    ref, held = next(iter(shelf.effects.items()))
+    if "args" in fields:
+        shelf.effects[ref] = replace(held, args_json=None, digest=ERASED_DIGEST)
+    for place, sheet in shelf.sheets.items():
+        if place.kind in fields:
+            shelf.sheets[place] = replace(sheet, body=None)
+
+
+def asking(**words: Any) -> Any:
+    return open_command(verdict=asks(), stamp=stamp(NOON, AGENT), **words)
+
+
+def test_without_its_arguments_an_approval_allows_nothing() -> None:
+    for is_approved in (False, True):
+        shelf = Shelf()
+        shelf.do(asking())
+        about = shelf.approval()
+        if is_approved:
+            shelf.do(cast(about))
+        forgotten(shelf, "args")
+        assert isinstance(shelf.do(asking()), ArgsErased)
+        assert isinstance(shelf.do(open_command()), ArgsErased)
+        if not is_approved:
+            assert not isinstance(shelf.do(cast(about)), Decided)
+        assert "tool_call_started" not in shelf.types()
+
+
+def test_an_approval_that_was_erased_is_not_voted_on_and_nothing_runs_on_it() -> None:
+    for is_approved in (False, True):
+        shelf = Shelf()
+        shelf.do(asking())
+        about = shelf.approval()
+        if is_approved:
+            shelf.do(cast(about))
+        forgotten(shelf, "approval")
+        for command in (cast(about), take_back(about), amend(about), show_to(about), attend(about)):
+            answer = shelf.do(command)
+            assert isinstance(answer, Illegal)
+            assert "erased" in answer.why
+        begun = shelf.do(asking(effect_id="eff_other"))
+        assert isinstance(begun, AwaitingApproval), "somebody has to be asked anew"
+        assert begun.approval.id != about.id
+        assert "tool_call_started" not in shelf.types()
+
+
+def test_a_grant_or_delegation_that_was_erased_allows_nothing() -> None:
+    shelf = Shelf()
+    shelf.do(asking())
+    terms = GrantTerms(count=3, until=NOON + HOUR)
+    shelf.do(cast(shelf.approval(), grant=terms, grant_id="grt_1", pinned="ab" * 32))
+    forgotten(shelf, "grant")
+    other = Ref("default", "run-2", "ee" * 32)
+    begun = shelf.do(asking(ref=other, run_id="run-2", effect_id="eff_2", grants={"grt_1": "ab" * 32}))
+    assert isinstance(begun, AwaitingApproval)
+
+
+def test_a_refused_call_is_found_by_whom_it_is_about() -> None:
+    mark = b'"' + b"ab" * 32 + b'"'
+    for words, names in (({"subject_json": mark}, {"args", "policy", "subject"}), ({}, {"args", "policy"})):
+        step = next_step(open_command(verdict=refuses(), **words), None, NOON, 0)  # type: ignore[arg-type]
+        assert isinstance(step.change, Fact)
+        assert step.change.committed.keys() == names

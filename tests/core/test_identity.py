@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indelible.core.calls import Resource, ToolCall
-from indelible.core.identity import DIGEST_TAG, KEY_TAG, REPEAT_TAG, Ref, identify, key_of, repeat_of
+from indelible.core.identity import DIGEST_TAG, KEY_TAG, REPEAT_TAG, Ref, identify, key_of, repeat_of, schema_hash
 from indelible.errors import BadCall, NotRecordable, TooLarge
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
@@ -272,3 +272,19 @@ def test_a_key_is_never_also_a_digest_or_a_repeat() -> None:
 def test_the_kind_of_subject_counts_even_when_its_bytes_are_equal() -> None:
     subjects = {key_of("t", "s", "o", kind, b"{}", None) for kind in ("args", "fields", "resource")}
     assert len(subjects) == 3
+
+
+# ── schemas ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_schema_is_known_by_a_hash_that_any_change_changes() -> None:
+    schema = {"name": "pay", "description": "Pays.", "parameters": {"amount": {"type": "integer"}}}
+    assert schema_hash(schema) == schema_hash(dict(reversed(schema.items())))
+    others = [
+        {**schema, "description": "Pays!"},
+        {**schema, "parameters": {"amount": {"type": "number"}}},
+        {**schema, "parameters": {}},
+        {},
+    ]
+    assert len({schema_hash(schema), *map(schema_hash, others)}) == 5
+    assert all(len(schema_hash(one)) == 64 for one in others)

@@ -15,7 +15,6 @@ from indelible.core.commands import (
     Cancel,
     Claimed,
     Command,
-    Decide,
     Expire,
     Finish,
     Late,
@@ -29,10 +28,29 @@ from indelible.core.commands import (
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import NO_EVENTS, commitment, event_hash
 from indelible.core.identity import Ref, repeat_of
-from tests.core.making import ADA, DIGEST, LEASE, NOON, OTHER_DIGEST, Shelf, open_command, stamp
+from indelible.core.verdicts import ALLOWED, asked_as_repeat
+from tests.core.making import (
+    ADA,
+    ARGS,
+    DIGEST,
+    LEASE,
+    NOON,
+    OTHER_ARGS,
+    OTHER_DIGEST,
+    Shelf,
+    asks,
+    attend,
+    cast,
+    open_command,
+    refuses,
+    stamp,
+)
 
 REFS = [Ref("default", "shared", f"{number:064x}") for number in range(3)]
 RUNS = ["run-1", "run-2"]
+SAME = {"digest": DIGEST, "args_json": ARGS}
+OTHER = {"digest": OTHER_DIGEST, "args_json": OTHER_ARGS}
+STILL = {"tool_call_late", "policy_checked", "approval_voted", "approval_viewed", "approval_escalated"}
 
 
 class Lives(RuleBasedStateMachine):
@@ -61,14 +79,15 @@ class Lives(RuleBasedStateMachine):
         ref=st.sampled_from(REFS),
         run_id=st.sampled_from(RUNS),
         on_crash=st.sampled_from(["hold", "hold", "retry"]),
-        digest=st.sampled_from([DIGEST, DIGEST, DIGEST, OTHER_DIGEST]),
-        needs_approval=st.sampled_from([False, False, True]),
+        content=st.sampled_from([SAME, SAME, SAME, OTHER]),
+        verdict=st.sampled_from([ALLOWED, ALLOWED, asks(), asks(policy="policy-2"), refuses()]),
         has_key_fields=st.booleans(),
         dedupe=st.sampled_from(["args", "args", "ask"]),
         call_id=st.sampled_from([None, "c1", "c2"]),
     )
-    def open(self, **words: Any) -> Any:
+    def open(self, content: dict[str, Any], **words: Any) -> Any:
         self.count += 1
+        words |= content
         command = open_command(
             token=f"{self.count:032x}", effect_id=f"eff_{self.count:04d}", stamp=self.stamp(), **words
         )
@@ -77,7 +96,7 @@ class Lives(RuleBasedStateMachine):
             ref = repeat_of(command.ref, command.call_id or "")
             answer = self.send(
                 open_command(
-                    **{**words, "ref": ref, "dedupe": "call", "needs_approval": True},
+                    **{**words, "ref": ref, "dedupe": "call", "verdict": asked_as_repeat(command.verdict)},
                     token=command.token,
                     effect_id=command.effect_id,
                     stamp=self.stamp(),
@@ -109,10 +128,18 @@ class Lives(RuleBasedStateMachine):
     def cancel(self, ref: Ref) -> None:
         self.send(Cancel(ref=ref, stamp=self.stamp(), detail_json=b'"no more"'))
 
-    @rule(data=st.data(), digest=st.sampled_from([DIGEST, DIGEST, OTHER_DIGEST]), is_approval=st.booleans())
-    def decide(self, data: st.DataObject, digest: str, is_approval: bool) -> None:
-        ref = data.draw(st.sampled_from(sorted(self.shelf.effects) or REFS))
-        self.send(Decide(ref=ref, stamp=self.stamp(), digest=digest, is_approval=is_approval, detail_json=b'"r"'))
+    @rule(data=st.data(), digest=st.sampled_from([None, None, None, OTHER_DIGEST]), is_approval=st.booleans())
+    def vote(self, data: st.DataObject, digest: str | None, is_approval: bool) -> None:
+        asked = [effect.ref for effect in self.shelf.effects.values() if effect.approval_id is not None]
+        if asked:
+            about = self.shelf.approval(data.draw(st.sampled_from(sorted(asked))))
+            self.send(cast(about, is_approval=is_approval, at=self.shelf.now, digest=digest or about.digest))
+
+    @rule(data=st.data())
+    def attend(self, data: st.DataObject) -> None:
+        asked = [effect.ref for effect in self.shelf.effects.values() if effect.approval_id is not None]
+        if asked:
+            self.send(attend(self.shelf.approval(data.draw(st.sampled_from(sorted(asked)))), at=self.shelf.now))
 
     @rule(step=st.sampled_from([timedelta(seconds=1), LEASE / 2, LEASE, timedelta(days=2)]))
     def time_passes(self, step: timedelta) -> None:
@@ -143,12 +170,14 @@ class Lives(RuleBasedStateMachine):
             told: Any = {"ref": ref, "stamp": self.stamp()}
             if word in ("open", "ask"):
                 unique = {"token": f"{self.count:032x}", "effect_id": f"eff_{self.count:04d}"}
-                opening = open_command(**told, **unique, needs_approval=word == "ask")
+                opening = open_command(**told, **unique, verdict=asks() if word == "ask" else ALLOWED)
                 commands += [opening, opening]
             elif word == "expire":
                 commands.append(Expire(**told))
             elif word == "approve":
-                commands.append(Decide(**told, digest=DIGEST, is_approval=True, detail_json=b'"ok"'))
+                known = self.shelf.effects.get(ref)
+                if known is not None and known.approval_id is not None:
+                    commands.append(cast(self.shelf.approval(ref), at=self.shelf.now))
             elif word == "reopen":
                 commands.append(Reopen(**told, detail_json=b'"again"'))
             else:
@@ -167,7 +196,7 @@ class Lives(RuleBasedStateMachine):
         before = dict(self.shelf.effects)
         batch = self.shelf.apply(*commands)
         assert len(batch.answers) == len(commands)
-        assert batch.is_empty == (not batch.events)
+        assert batch.is_empty == (not batch.events and not batch.sheets)
         for command, answer in zip(commands, batch.answers, strict=True):
             self.remember(command, answer)
         for effect in batch.changed():
@@ -210,20 +239,23 @@ class Lives(RuleBasedStateMachine):
                 "id",
                 "run_id",
                 "tool",
-                "digest",
-                "args_json",
                 "on_crash",
                 "side_effect",
-                "opened_seq",
                 "created_at",
             )
             assert all(getattr(before, name) == getattr(after, name) for name in fixed)
+            if before.approval_id is None or after.attempt:
+                content = ("digest", "args_json", "opened_seq")
+                assert all(getattr(before, name) == getattr(after, name) for name in content), "it is what it was"
             assert after.version > before.version
             assert after.attempt >= before.attempt
             assert before.status not in ("succeeded", "denied", "canceled"), "what has ended stays as it is"
             assert before.status != "failed" or Reopen in commands, "a failure is final unless somebody reopens it"
         if after.status == "processing":
             assert after.lease_until is not None
+        elif after.status == "requires_approval":
+            question = self.shelf.approval(after.ref)
+            assert after.lease_until == (question.expires_at if question.is_open else None), "waiters wake in time"
         else:
             assert after.lease_until is None
         self.history[after.ref].append(after)
@@ -273,8 +305,10 @@ class Lives(RuleBasedStateMachine):
         for events in self.shelf.events.values():
             for event in events:
                 body = event.read()
+                if "effect" not in body:
+                    continue  # a call that was refused before it was one
                 last[body["effect"]] = body
-                moves[body["effect"]] += body["type"] != "tool_call_late"
+                moves[body["effect"]] += body["type"] not in STILL
         for effect in self.shelf.effects.values():
             body = last[effect.id]
             assert (body["status"], body["attempt"], body["run"]) == (effect.status, effect.attempt, effect.run_id)

@@ -28,7 +28,8 @@ from indelible.core.redaction import (
     subject_of,
 )
 from indelible.core.tags import Redacted
-from indelible.core.walk import Invoke, Raised, Returned, Submit
+from indelible.core.verdicts import ALLOWED
+from indelible.core.walk import Invoke, Judge, Judged, Raised, Returned, Submit
 from indelible.errors import BadCall, MayHaveHappened, NothingHappened
 from tests.core.making import ADA, CountingMint, claim_of, effect, prepared
 
@@ -357,7 +358,8 @@ def walked(*answers: Any, **changes: Any) -> tuple[list[Any], Any]:
     made = screen(call.args, "args.password", "card")
     identity = identify(call, "default", args_json=made.recorded_args)
     steps = walk.run(replace(prepared(call, **changes), identity=identity, screen=made), CountingMint())
-    asked = [next(steps)]
+    assert isinstance(next(steps), Judge)
+    asked = [steps.send(Judged(ALLOWED))]
     try:
         for answer in answers:
             asked.append(steps.send(answer))  # noqa: PERF401 - a generator would hide the end of the walk

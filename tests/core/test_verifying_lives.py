@@ -2,106 +2,71 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from itertools import product
+import os
 from typing import Any, get_args
 
 import pytest
 
-from indelible.core.commands import Cancel, Command, Decide, Expire, Record, Settle
-from indelible.core.commands import Reopen as Again
-from indelible.core.effects import Effect, Status
+from indelible.core.commands import Record
+from indelible.core.effects import Status
 from indelible.core.events import event_hash
 from indelible.core.steps import Change, next_step
-from indelible.core.verifying.bodies import EffectBody
 from indelible.core.verifying.findings import Caught
-from indelible.core.verifying.lives import EFFECT_TYPES, LATE, MOVES, STATUSES, Lives, commitments
-from tests.core.making import (
-    DIGEST,
-    EVENT_TYPES,
-    LEASE,
-    NOON,
-    REF,
-    claim_of,
-    effect,
-    finish,
-    open_command,
-    relinquish,
-    stamp,
-)
+from indelible.core.verifying.lives import Lives, commitments
+from indelible.core.verifying.moves import EFFECT_TYPES, LATE, LATE_NAMES, MOVES, QUESTIONS, STATUSES, STILL
+from tests.core.explored import examine, explore
+from tests.core.making import EVENT_TYPES, NOON, stamp
 from tests.core.told import LOG, Teller
 
 
-def every_command(state: Effect | None) -> list[Command]:
-    """Gives every kind of command in every variant that matters for what comes of it."""
-    told: Any = {"ref": REF, "stamp": stamp()}
-    commands: list[Command] = [open_command(needs_approval=asks) for asks in (False, True)]
-    commands += [Expire(**told), Again(**told, detail_json=b"1"), Cancel(**told, detail_json=b"1")]
-    commands += [Decide(**told, digest=DIGEST, is_approval=yes, detail_json=b"1") for yes in (False, True)]
-    commands += [Settle(**told, status=end, detail_json=b"1", evidence_json=b"2") for end in ("succeeded", "failed")]  # type: ignore[arg-type]
-    if state is not None and state.attempt:  # nobody has a claim before the first attempt
-        ours, older = claim_of(state), claim_of(effect("processing", attempt=state.attempt - 1))
-        for claim in (ours, older):
-            commands += [finish(claim, end) for end in ("succeeded", "failed")]
-            commands += [relinquish(claim, end) for end in ("ready", "in_doubt")]
-    return commands
-
-
-def every_move() -> set[tuple[str, str, str, tuple[str, ...], int, str]]:
-    """Asks the rules for every move there is, from every status, in time and past the lease."""
-    found = set()
-    for status, on_crash, late, attempt in product([None, *get_args(Status)], ("hold", "retry"), (0, 2), (0, 1, 2)):
-        if (attempt == 0) != (status in (None, "requires_approval", "denied")) and not (
-            attempt == 0 and status == "ready"
-        ):
-            continue
-        state = None if status is None else effect(status, on_crash=on_crash, attempt=attempt)
-        for command in every_command(state):
-            step = next_step(command, state, NOON + late * LEASE + timedelta(seconds=late), 7)
-            if isinstance(step.change, Change):
-                after = step.change.effect
-                names = tuple(sorted(step.change.committed))
-                before = "" if state is None else state.status
-                adds = after.attempt - (0 if state is None else state.attempt)
-                found.add(
-                    (before, step.change.event_type, after.status, names, adds, "" if state is None else on_crash)
-                )
-    return found
-
-
 def test_the_table_of_moves_is_what_the_rules_make() -> None:
-    made = {move for move in every_move() if move[1] != LATE}
+    made = {
+        (move.before, move.type, move.after, move.names, move.adds, move.on_crash)
+        for move in explore().moves
+        if move.type != LATE and "subject" not in move.names  # recorded only for calls that name one
+    }
     allowed = {
         (before, kind, after, names, move.adds, on_crash)
         for (before, kind, after), move in MOVES.items()
         for names in move.commits
-        if "subject" not in names  # recorded only for calls that name one
+        if "subject" not in names
         for on_crash in ([""] if before == "" else ["retry"] if move.only_retry else ["hold", "retry"])
     }
     assert made == allowed
     assert EFFECT_TYPES == EVENT_TYPES
     assert set(get_args(Status)) == STATUSES
+    assert {move.type for move in explore().moves if move.is_still} == STILL
+    assert QUESTIONS.keys() == {move.type for move in explore().moves if "approval" in move.names}
 
 
 def test_a_late_report_is_what_the_rules_make() -> None:
-    for before, _, after, names, adds, _ in (move for move in every_move() if move[1] == LATE):
-        assert (before, adds) == (after, 0)
-        assert names in {("late_error",), ("late_result",)}
-        assert before != "requires_approval"
+    late = [move for move in explore().moves if move.type == LATE]
+    assert {move.names for move in late} == LATE_NAMES
+    for move in late:
+        assert (move.before, move.adds) == (move.after, 0)
 
 
-def follow(*bodies: bytes, is_whole: bool = True, watch: Any = None) -> Lives:
-    lives = Lives(LOG, is_whole=is_whole, watch=watch)
+def test_every_journal_that_the_rules_make_is_followed_with_its_values_and_without() -> None:
+    """Whatever was asked, voted, edited, used, handed back, refused: nobody is accused."""
+    every = 1 if "INDELIBLE_FUZZ" in os.environ else 3
+    for path in explore().paths[::every]:
+        examine(path.events, path.shown())
+    for path in explore().paths[:: every * 5]:
+        examine(path.events)
+
+
+def follow(*bodies: bytes, is_whole: bool = True) -> Lives:
+    lives = Lives(LOG, is_whole=is_whole)
     for index, body in enumerate(bodies):
         lives.follow(index, body, event_hash(body))
     return lives
 
 
 def test_lives_that_the_rules_make_are_followed() -> None:
-    teller, seen = Teller(), list[EffectBody]()
-    teller.effect("approval_requested", "requires_approval", 0, "args", "key")
-    teller.effect("approval_received", "ready", 0, "reason")
-    teller.effect("tool_call_started", "processing", 1)
+    teller = Teller()
+    teller.effect("approval_requested", "requires_approval", 0, "approval", "args", "key")
+    teller.effect("approval_received", "ready", 0, "approval", "reason")
+    teller.effect("tool_call_started", "processing", 1, "approval")
     teller.fact("noted", {"a": 1}, run="run-1")
     teller.effect("tool_call_in_doubt", "in_doubt", 1, "reason")
     teller.effect("tool_call_late", "in_doubt", 1, "late_result")
@@ -110,13 +75,13 @@ def test_lives_that_the_rules_make_are_followed() -> None:
     teller.started(effect="eff_2", on_crash="retry", run="run-2")
     teller.effect("tool_call_started", "processing", 2, effect="eff_2", on_crash="retry", run="run-2")
     teller.effect("tool_call_late", "processing", 2, "late_error", effect="eff_2", on_crash="retry", run="run-2")
-    lives = follow(*teller.bodies, watch=seen.append)
-    assert {run: end[0] for run, end in lives.runs.items()} == {"run-1": 8, "run-2": 3}
-    assert [body.type for body in seen][:2] == ["approval_requested", "approval_received"]
+    teller.effect("approval_viewed", "succeeded", 1)
+    lives = follow(*teller.bodies)
+    assert {run: end[0] for run, end in lives.runs.items()} == {"run-1": 9, "run-2": 3}
     assert commitments(
-        lives.follow(11, teller.finished(effect="eff_2", on_crash="retry", run="run-2", attempt=2), "x")
+        lives.follow(12, teller.finished(effect="eff_2", on_crash="retry", run="run-2", attempt=2), "x")
     ) == {"result": "ab" * 32}
-    assert commitments(lives.follow(12, teller.fact("noted", {}, run="run-3"), "x")) == {}
+    assert commitments(lives.follow(13, teller.fact("noted", {}, run="run-3"), "x")) == {}
 
 
 STARTED: dict[str, Any] = {"type_": "tool_call_started", "status": "processing"}
@@ -239,3 +204,96 @@ def test_nobody_ends_in_more_attempts_than_can_be_counted() -> None:
 def test_a_record_command_moves_no_effect() -> None:
     command = Record(tenant="default", run_id="r", stamp=stamp(), event_type="noted", facts=b"{}")
     assert not isinstance(next_step(command, None, NOON, 0).change, Change)
+
+
+# ── the question about an effect ─────────────────────────────────────────────────────────────────────────────────────
+
+Told = tuple[str, str, int, tuple[str, ...]]
+ASKED: Told = ("approval_requested", "requires_approval", 0, ("approval", "args", "key"))
+APPROVED: Told = ("approval_received", "ready", 0, ("approval", "reason"))
+EXPIRED: Told = ("approval_expired", "requires_approval", 0, ("approval", "reason"))
+BEGUN: Told = ("tool_call_started", "processing", 1, ("args", "key"))
+USED: Told = ("tool_call_started", "processing", 1, ("approval",))
+GRANTED: Told = ("tool_call_started", "processing", 1, ("grant",))
+ENTERED: Told = ("tool_call_started", "processing", 1, ())
+FREED: Told = ("tool_call_released", "ready", 1, ("approval", "reason"))
+RETRIED: Told = ("tool_call_released", "ready", 1, ("reason",))
+CANCELED: Told = ("tool_call_canceled", "canceled", 0, ("reason",))
+VIEWED: Told = ("approval_viewed", "processing", 1, ())
+SUCCEEDED: Told = ("tool_call_finished", "succeeded", 1, ("result",))
+
+
+def later(told: Told, attempt: int) -> Told:
+    return (told[0], told[1], attempt, told[3])
+
+
+def tell(*steps: Told, **changes: Any) -> list[bytes]:
+    teller = Teller()
+    for type_, status, attempt, names in steps:
+        teller.effect(type_, status, attempt, *names, **changes)
+    return teller.bodies
+
+
+def test_whoever_was_asked_about_is_entered_on_an_approval_or_a_grant() -> None:
+    for steps in (
+        [ASKED, APPROVED, USED, FREED, later(USED, 2)],
+        [ASKED, APPROVED, USED, RETRIED, later(ENTERED, 2)],  # somebody retried it, and no policy asks any more
+        [ASKED, EXPIRED, GRANTED, RETRIED, later(ENTERED, 2), later(VIEWED, 2)],
+        [ASKED, APPROVED, USED, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],
+        [ASKED, EXPIRED, ("approval_requested", "requires_approval", 0, ("approval",)), APPROVED, USED, SUCCEEDED],
+        [BEGUN, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],
+        [ASKED, EXPIRED, CANCELED],
+    ):
+        follow(*tell(*steps))
+
+
+UNASKED: dict[str, tuple[list[Told], str]] = {
+    "ran though nobody approved": ([ASKED, ENTERED], "tool_call_started does not commit to"),
+    "ran without using its approval": ([ASKED, APPROVED, ENTERED], "without the approval .* it is approved"),
+    "ran on an approval that nobody gave": ([BEGUN, RETRIED, later(USED, 2)], "nobody was asked"),
+    "ran twice on one approval": ([ASKED, APPROVED, USED, RETRIED, later(USED, 2)], "it was used up"),
+    "ran on a grant though an approval waits": ([ASKED, APPROVED, GRANTED], "without the approval"),
+    "ran on an approval that ended": ([ASKED, EXPIRED, GRANTED, RETRIED, later(USED, 2)], "it ended"),
+    "an approval came back that was not used": ([BEGUN, FREED], "nobody was asked"),
+    "asked anew while it is asked": (
+        [ASKED, ("approval_requested", "requires_approval", 0, ("approval",))],
+        "it is pending",
+    ),
+    "expired twice": ([ASKED, EXPIRED, EXPIRED], "it ended"),
+    "withdrawn, and the question stays": ([ASKED, CANCELED], "it is pending"),
+    "looked at without a question": ([BEGUN, VIEWED], "nobody was asked"),
+    "looked at after the end without a question": (
+        [BEGUN, SUCCEEDED, ("approval_viewed", "succeeded", 1, ())],
+        "nobody was asked",
+    ),
+    "an approval with a late report": (
+        [ASKED, APPROVED, USED, SUCCEEDED, (LATE, "succeeded", 1, ("approval", "late_error"))],
+        "changes nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "why"), UNASKED.values(), ids=UNASKED)
+def test_an_event_that_does_not_fit_the_question_is_named(steps: list[Told], why: str) -> None:
+    bodies = tell(*steps)
+    with pytest.raises(Caught, match=why) as caught:
+        follow(*bodies)
+    assert (caught.value.flaw.index, caught.value.flaw.run) == (len(bodies) - 1, "run-1")
+
+
+def test_after_a_gap_nobody_knows_how_the_question_stands() -> None:
+    steps = [ASKED, APPROVED, USED, FREED, later(USED, 2), later(RETRIED, 2), later(ENTERED, 3), later(VIEWED, 3)]
+    bodies = tell(*steps)
+    for gap in range(1, len(bodies)):
+        follow(*bodies[:gap], *bodies[gap + 1 :], is_whole=False)
+        follow(*bodies[gap:], is_whole=False)
+    with pytest.raises(Caught, match="it was used up"):
+        follow(*tell(ASKED, APPROVED, USED, RETRIED, later(USED, 2))[2:], is_whole=False)
+    with pytest.raises(Caught, match="none that commits to"):
+        follow(tell(BEGUN, later(("tool_call_in_doubt", "in_doubt", 1, ("approval",)), 1))[1], is_whole=False)
+
+
+def test_a_fact_commits_to_no_approval() -> None:
+    with pytest.raises(Caught, match="names its effect"):
+        follow(Teller().fact("noted", {}, commits={"approval": "ab" * 32}))
+    follow(Teller().fact("policy_checked", {"rule": "never"}))

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from indelible.core import walk
+from indelible.core.approval_sheets import approval_sheet
+from indelible.core.approvals import Refusal, ended
+from indelible.core.budgets import Exceeded
 from indelible.core.calls import Retry, ToolCall
 from indelible.core.canonical import decode
 from indelible.core.commands import (
+    ApprovalEnded,
+    ArgsErased,
     AwaitingApproval,
     Cancel,
     Canceled,
     Claimed,
+    Decided,
     Denied,
     Finish,
     Illegal,
     InDoubt,
     InFlight,
+    Kept,
     KeyTaken,
     Late,
     LooksRepeated,
     Moved,
     NoSuchEffect,
+    NotCounted,
     Open,
+    Outrun,
+    OverBudget,
+    Recorded,
+    RefusedByPolicy,
     Relinquish,
     Reopen,
     Replayed,
@@ -36,12 +49,15 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import SYSTEM, Effect, Failed, Succeeded
 from indelible.core.identity import identify, repeat_of
+from indelible.core.verdicts import ALLOWED, REPEAT_RULE, Verdict, asked_as_repeat
 from indelible.core.walk import (
     AwaitChange,
     Awaited,
     AwaitSeal,
     CheckSealing,
     Invoke,
+    Judge,
+    Judged,
     Pause,
     Probe,
     Raised,
@@ -49,10 +65,14 @@ from indelible.core.walk import (
     Submit,
 )
 from indelible.errors import (
+    ApprovalExpired,
     ApprovalPending,
+    ApprovalStale,
     BadCall,
+    BudgetExceeded,
     EffectCanceled,
     EffectDenied,
+    EffectErased,
     EffectFailed,
     EffectInDoubt,
     IllegalMove,
@@ -62,26 +82,44 @@ from indelible.errors import (
     NothingHappened,
     NotRecordable,
     NotSealed,
+    PolicyRefused,
     ResultNotRecorded,
     StillRunning,
     StoreUnavailable,
     UnknownEffect,
 )
-from tests.core.making import ADA, REF, CountingMint, Shelf, claim_of, effect, open_command, prepared, relinquish, stamp
+from tests.core.making import (
+    ADA,
+    REF,
+    CountingMint,
+    Shelf,
+    asked,
+    asks,
+    charge,
+    claim_of,
+    effect,
+    open_command,
+    prepared,
+    refuses,
+    relinquish,
+    stamp,
+)
 
 CLAIM = claim_of(effect("processing"))
 CLAIMED = Claimed(CLAIM)
 RUNNING = effect("processing")
+WAITING, PENDING = asked(effect("requires_approval"))
 LATER = timedelta(seconds=3)
 DOUBTFUL = effect("in_doubt")
 MOVED = Moved(effect("succeeded"))
 
 
 class Played:
-    """Is what a walk asked for, and how it ended."""
+    """Is what a walk asked for, and how it ended. What it asked of the policy stands apart."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
+        self.judged: list[Judge] = []
         self.value: Any = None
         self.error: BaseException | None = None
 
@@ -90,9 +128,13 @@ class Played:
         return [request.command for request in self.asked if isinstance(request, Submit)]
 
 
-def play(steps: Generator[Any, Any, Any], *answers: Any) -> Played:
-    """Gives the walk one answer after the other; an exception is thrown in, a function is asked with the request."""
+def play(steps: Generator[Any, Any, Any], *answers: Any, verdicts: Iterable[Judged] = ()) -> Played:
+    """Gives the walk one answer after the other; an exception is thrown in, a function is asked with the request.
+
+    The policy gives these verdicts, and then lets everything pass.
+    """
     played = Played()
+    given_verdicts = iter(verdicts)
     given: list[Any] = [None, *answers]
     try:
         for answer in given:
@@ -100,6 +142,9 @@ def play(steps: Generator[Any, Any, Any], *answers: Any) -> Played:
                 request = steps.throw(answer)
             else:
                 request = steps.send(answer(played.asked[-1]) if callable(answer) else answer)
+            while isinstance(request, Judge):
+                played.judged.append(request)
+                request = steps.send(next(given_verdicts, Judged(ALLOWED)))
             played.asked.append(request)
     except StopIteration as end:
         if isinstance(end.value, Raised):
@@ -128,10 +173,19 @@ def reason_of(command: Relinquish) -> Any:
 
 def test_an_opening_carries_all_that_the_decision_needs() -> None:
     call = ToolCall(
-        tool="pay", args={"amount": 5}, run_id="run-1", scope="s", key=["amount"], call_id="c1", dedupe="call"
+        tool="pay",
+        args={"amount": 5},
+        run_id="run-1",
+        scope="s",
+        key=["amount"],
+        call_id="c1",
+        dedupe="call",
+        schema="f00d",
     )
-    ready = prepared(call, side_effect="payment", approval="required", lease=timedelta(seconds=9))
-    command = walk.opening(ready, CountingMint())
+    ready = replace(
+        prepared(call, side_effect="payment", lease=timedelta(seconds=9)), principal="eve", subject_json=b'"mark"'
+    )
+    command = walk.opening(ready, CountingMint(), Judged(asks(), {"grt_1": "aa"}), "apr_7")
     identity = identify(call, "default")
     assert command == Open(
         ref=identity.ref,
@@ -147,10 +201,15 @@ def test_an_opening_carries_all_that_the_decision_needs() -> None:
         digest=identity.digest,
         args_json=b'{"amount":5}',
         lease=timedelta(seconds=9),
-        needs_approval=True,
+        verdict=asks(),
         has_key_fields=True,
+        subject_json=b'"mark"',
+        schema="f00d",
+        principal="eve",
+        awaited_approval="apr_7",
+        grants={"grt_1": "aa"},
     )
-    assert not walk.opening(prepared(), CountingMint()).has_key_fields
+    assert not walk.opening(prepared(), CountingMint(), Judged(ALLOWED)).has_key_fields
 
 
 @pytest.mark.parametrize(
@@ -159,7 +218,7 @@ def test_an_opening_carries_all_that_the_decision_needs() -> None:
         CLAIMED,
         Replayed(effect("succeeded")),
         ReplayedFailure(effect("failed")),
-        AwaitingApproval(effect("requires_approval")),
+        AwaitingApproval(PENDING, WAITING),
         InFlight(RUNNING),
         InDoubt(DOUBTFUL),
         Denied(effect("denied")),
@@ -172,12 +231,21 @@ def test_beginning_gives_the_typed_answer(answer: Any) -> None:
 
 def test_beginning_asks_once_more_in_its_own_place_when_a_call_looks_repeated() -> None:
     call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", call_id="c2", dedupe="ask")
-    waiting = AwaitingApproval(effect("requires_approval"))
+    waiting = AwaitingApproval(PENDING, WAITING)
     played = play(walk.begin(prepared(call), CountingMint()), LooksRepeated(effect("succeeded")), waiting)
     first, second = played.commands
     assert played.value is waiting
-    assert second == replace(first, ref=repeat_of(first.ref, "c2"), dedupe="call", needs_approval=True)
-    assert not first.needs_approval
+    assert first.verdict == ALLOWED
+    assert second == replace(first, ref=repeat_of(first.ref, "c2"), dedupe="call", verdict=asked_as_repeat(ALLOWED))
+    assert second.verdict.question.rule == REPEAT_RULE
+
+
+@pytest.mark.parametrize("verdict", [asks(), refuses()])
+def test_a_repeat_that_is_asked_about_or_refused_anyway_is_that(verdict: Verdict) -> None:
+    call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", call_id="c2", dedupe="ask")
+    answers = (LooksRepeated(effect("succeeded")), AwaitingApproval(PENDING, WAITING))
+    played = play(walk.begin(prepared(call), CountingMint()), *answers, verdicts=[Judged(verdict)])
+    assert played.commands[1].verdict is verdict
 
 
 def test_a_key_that_belongs_to_another_call_is_refused_loudly() -> None:
@@ -188,7 +256,20 @@ def test_a_key_that_belongs_to_another_call_is_refused_loudly() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [MOVED, Late(RUNNING), Illegal(RUNNING, "no"), NoSuchEffect(REF), LooksRepeated(RUNNING)]
+    "answer",
+    [
+        MOVED,
+        Late(RUNNING),
+        Illegal(RUNNING, "no"),
+        NoSuchEffect(REF),
+        LooksRepeated(RUNNING),
+        Recorded("run-1", 1),
+        Decided(PENDING, WAITING),
+        NotCounted(Refusal("code", "why"), PENDING, WAITING),
+        Kept(approval_sheet(PENDING)),
+        Outrun(None),
+    ],
+    ids=lambda answer: type(answer).__name__,
 )
 def test_an_answer_that_no_store_may_give_to_an_opening_stops_the_walk(answer: Any) -> None:
     call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", call_id="c2", dedupe="ask")
@@ -202,6 +283,78 @@ def test_what_was_seen_last_is_passed_on_if_it_is_about_this_call() -> None:
     assert played.asked[0].known is mine
     other = play(walk.begin(prepared(), CountingMint(), effect("succeeded")), Replayed(mine))
     assert other.asked[0].known is None
+
+
+@pytest.mark.parametrize("known", [None, WAITING])
+def test_what_the_policy_refuses_is_refused_by_the_name_of_the_rule(known: Effect | None) -> None:
+    played = play(walk.begin(prepared(), CountingMint()), RefusedByPolicy(refuses("no payments"), known))
+    assert isinstance(played.error, PolicyRefused)
+    assert (played.error.verdict, played.error.effect) == (refuses("no payments"), known)
+    assert "refused by the rule 'no payments' (on principle)" in str(played.error)
+    wordless = replace(refuses("no payments"), why="")
+    refused = play(walk.begin(prepared(), CountingMint()), RefusedByPolicy(wordless)).error
+    assert "'no payments'; see" in str(refused)
+
+
+def test_what_a_budget_does_not_have_is_refused_with_what_is_left() -> None:
+    exceeded = Exceeded(charge(3, limit=5, budget="refunds"), Decimal(4))
+    played = play(walk.begin(prepared(), CountingMint()), OverBudget(exceeded))
+    assert isinstance(played.error, BudgetExceeded)
+    assert (played.error.charge, played.error.effect) == (exceeded.charge, None)
+    assert "'refunds' allows 5 in 1:00:00; 4 are taken, and this call takes 3" in str(played.error)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        ("expired", ApprovalExpired, "nobody decided apr_1 until 2030-01-03 12:00 UTC; call again"),
+        ("stale", ApprovalStale, "apr_1 is no longer about what would run now (changed: policy); call again"),
+    ],
+)
+def test_an_approval_that_ended_is_told_to_whoever_waited_for_it(status: Any, kind: type[Exception], said: str) -> None:
+    over = replace(WAITING, detail_seq=4, detail_json=b'"changed: policy"')
+    answer = ApprovalEnded(ended(PENDING, status), over)
+    error: Any = play(walk.begin(prepared(), CountingMint(), None, "apr_1"), answer).error
+    assert type(error) is kind
+    assert (error.approval, error.effect) == (answer.approval, over)
+    assert said in str(error)
+
+
+def test_a_question_that_took_the_place_of_the_one_waited_for_is_told() -> None:
+    error = play(walk.begin(prepared(), CountingMint(), None, "apr_0"), ApprovalEnded(PENDING, WAITING)).error
+    assert type(error) is ApprovalStale
+    assert "apr_1 has taken the place of what this call waited for" in str(error)
+
+
+def test_why_an_approval_went_stale_may_be_erased() -> None:
+    answer = ApprovalEnded(ended(PENDING, "stale"), replace(WAITING, detail_seq=4, detail_json=None))
+    assert "(erased)" in str(play(walk.begin(prepared(), CountingMint()), answer).error)
+
+
+def test_what_was_erased_is_not_attempted_and_not_replayed() -> None:
+    gone = effect("ready", args_json=None)
+    error = play(walk.begin(prepared(), CountingMint()), ArgsErased(gone)).error
+    assert isinstance(error, EffectErased)
+    assert error.effect is gone
+    forgotten = Replayed(effect("succeeded", detail_json=None))
+    assert isinstance(play(walk.begin(prepared(), CountingMint()), forgotten).error, EffectErased)
+
+
+def test_the_policy_is_asked_about_the_call_before_anything_is_written() -> None:
+    ready = prepared()
+    steps = walk.begin(ready, CountingMint())
+    assert steps.send(None) == Judge(ready)
+    request = steps.send(Judged(refuses(), {"grt_1": "aa"}))
+    assert isinstance(request, Submit)
+    assert isinstance(request.command, Open)
+    assert (request.command.verdict, request.command.grants) == (refuses(), {"grt_1": "aa"})
+
+
+def test_a_policy_that_cannot_be_asked_lets_nothing_run() -> None:
+    steps = walk.run(prepared(), CountingMint())
+    assert isinstance(steps.send(None), Judge)
+    with pytest.raises(StoreUnavailable, match="gone"):
+        steps.throw(StoreUnavailable("gone"))
 
 
 # ── running ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -241,7 +394,7 @@ def test_a_recorded_failure_whose_detail_was_erased_is_raised_as_one() -> None:
     ("answer", "kind", "next_step"),
     [
         (InFlight(RUNNING), StillRunning, "wait="),
-        (AwaitingApproval(effect("requires_approval")), ApprovalPending, "approve("),
+        (AwaitingApproval(PENDING, WAITING), ApprovalPending, "indelible approvals show apr_1"),
         (InDoubt(DOUBTFUL), EffectInDoubt, "settle"),
         (Denied(effect("denied")), EffectDenied, "because"),
         (Canceled(effect("canceled")), EffectCanceled, "because"),
@@ -271,6 +424,32 @@ def test_a_caller_waits_for_the_one_at_work_and_gets_its_result() -> None:
     assert played.value == {"ok": True}
 
 
+def test_whoever_waits_for_an_approval_asks_the_policy_again_and_names_what_it_waited_for() -> None:
+    waiting = AwaitingApproval(PENDING, WAITING)
+    played = run(waiting, Awaited(WAITING, LATER), waiting, Awaited(None, LATER), CLAIMED, Returned(1), MOVED)
+    assert [command.awaited_approval for command in played.commands[:3]] == [None, "apr_1", "apr_1"]
+    assert len(played.judged) == 3
+    assert played.value == 1
+
+
+def test_what_the_policy_says_after_the_wait_holds() -> None:
+    waiting = AwaitingApproval(PENDING, WAITING)
+    answers = (waiting, Awaited(None, LATER), RefusedByPolicy(refuses(), WAITING))
+    steps = walk.run(prepared(), CountingMint())
+    played = play(steps, *answers, verdicts=[Judged(asks()), Judged(refuses())])
+    assert [command.verdict.decision for command in played.commands] == ["ask", "refuse"]
+    assert isinstance(played.error, PolicyRefused)
+
+
+def test_an_approval_that_was_asked_for_by_somebody_else_meanwhile_is_waited_for_as_well() -> None:
+    newer = AwaitingApproval(replace(PENDING, id="apr_2"), WAITING)
+    ending = ApprovalEnded(ended(newer.approval, "expired"), WAITING)
+    waited = (AwaitingApproval(PENDING, WAITING), Awaited(None, LATER), newer, Awaited(None, LATER), ending)
+    played = run(*waited)
+    assert [command.awaited_approval for command in played.commands] == [None, "apr_1", "apr_2"]
+    assert isinstance(played.error, ApprovalExpired)
+
+
 def test_a_caller_whose_wait_is_over_looks_once_more_and_then_says_so() -> None:
     played = run(InFlight(RUNNING), Awaited(None, timedelta(0)), InFlight(RUNNING), wait=7)
     assert [type(request) for request in played.asked] == [Submit, AwaitChange, Submit]
@@ -298,9 +477,9 @@ def test_a_wait_is_a_total_however_often_the_caller_is_woken_in_vain() -> None:
 
 
 def test_a_caller_waits_for_the_decision_of_a_person_then_runs() -> None:
-    waiting = effect("requires_approval")
+    waiting = WAITING
     approved = effect("ready")
-    played = run(AwaitingApproval(waiting), Awaited(approved, LATER), CLAIMED, Returned(1), MOVED)
+    played = run(AwaitingApproval(PENDING, waiting), Awaited(approved, LATER), CLAIMED, Returned(1), MOVED)
     assert played.value == 1
 
 

@@ -42,7 +42,7 @@ from indelible.errors import (
 )
 from indelible.testing import FakeClock
 from tests.chaos.procs import Child, ChildDied
-from tests.scenarios.shells import LEASE, PATIENCE, Count, Driver, Gate, Shell, charge
+from tests.scenarios.shells import LEASE, PATIENCE, Count, Driver, Gate, Shell, approve, charge
 
 
 class Receipt(BaseModel):
@@ -211,7 +211,7 @@ def test_08_begin_never_grants_what_is_not_approved_and_says_what_was_denied(led
     assert isinstance(first, AwaitingApproval)
     assert isinstance(ledger.begin(charge(), approval="required"), AwaitingApproval)
     assert isinstance(ledger.begin(charge()), AwaitingApproval), "nor does leaving the option away"
-    ledger.deny(first.effect.id, digest=first.effect.digest, by="ada", reason="too much")
+    ledger.deny(first.approval.id, by="ada", reason="too much")
     answer = ledger.begin(charge())
     assert isinstance(answer, Denied)
     assert answer.reason == "too much"
@@ -257,8 +257,7 @@ def test_10_going_on_after_an_approval_repeats_nothing_and_skips_nothing(shell: 
     for _ in range(3):
         with pytest.raises(ApprovalPending) as question:
             agent()
-    effect = question.value.effect
-    shell.open().approve(effect.id, digest=effect.digest, by="ada")
+    approve(shell.open(), question.value)
     assert agent() == agent() == ["charged", "refunded"]
     assert (charged.entries, refunded.entries) == (1, 1)
 
@@ -309,7 +308,7 @@ def test_12_neither_a_hold_nor_a_cancel_is_kept_as_a_result(ledger: Driver) -> N
         ledger.run(charge(), handler, approval="required", wait=False)
     effect = question.value.effect
     assert effect.outcome is None
-    ledger.approve(effect.id, digest=effect.digest, by="ada")
+    approve(ledger, question.value)
     assert ledger.run(charge(), handler) == "ran"
     withdrawn = ledger.begin(charge(args={"amount": 6}), approval="required").effect
     ledger.cancel(withdrawn.id, by="ada")
@@ -371,7 +370,7 @@ def test_15_what_looks_like_a_repeat_is_asked_about(ledger: Driver) -> None:
     questions = [ledger.begin(charge(call_id=call_id, dedupe="ask")) for call_id in ("c2", "c3")]
     assert all(isinstance(question, AwaitingApproval) for question in questions)
     for question in questions:
-        ledger.approve(question.effect.id, digest=question.effect.digest, by="ada")
+        approve(ledger, question)
     for call_id in ("c2", "c3", "c2"):
         ledger.run(charge(call_id=call_id, dedupe="ask"), handler)
     assert handler.entries == 3

@@ -55,10 +55,10 @@ def ask(ledger: Ledger, tool: str, *, is_allowed: bool) -> None:
     assert isinstance(begun, AwaitingApproval)
     actor = Actor("ana", "person", "passkey")
     if is_allowed:
-        ledger.approve(begun.effect, digest=begun.effect.digest, by=actor, reason="looks right")
+        ledger.approve(begun.approval.id, digest=begun.approval.digest, by=actor, reason="looks right")
         ledger.run(call(tool, amount=10), lambda effect: {"id": "wt_9"}, approval="required", side_effect="write")
     else:
-        ledger.deny(begun.effect, digest=begun.effect.digest, by=actor, reason=f"no way {SLY}")
+        ledger.deny(begun.approval.id, digest=begun.approval.digest, by=actor, reason=f"no way {SLY}")
 
 
 def store_of(ledger: Ledger) -> Store:

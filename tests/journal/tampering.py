@@ -11,10 +11,13 @@ from typing import Any
 import apsw
 import psycopg
 
+from indelible.core.sheets import KEPT_ASIDE
+
 TABLES = {  # with the columns that make a row
     "ledger": ("only_row",),
     "runs": ("tenant", "run_id"),
     "effects": ("tenant", "scope", "key"),
+    "sheets": ("tenant", "kind", "id"),
     "events": ("tenant", "run_id", "seq"),
     "payloads": ("tenant", "run_id", "seq", "field"),
     "pending": ("tenant", "run_id", "seq"),
@@ -101,6 +104,8 @@ class Change:
     act: str
     column: str = ""
     place: int = -1
+    kind: str = ""
+    """Is the kind of the sheet that is changed."""
 
     def __str__(self) -> str:
         return f"{self.table}{'.' if self.column else ''}{self.column} {self.act} at {self.place}"
@@ -116,7 +121,8 @@ class Change:
             case "truncate":
                 row[column] = shorter(row[column])
             case "swap":
-                other = next(one for one in rows if one[column] != row[column])
+                others = (one for one in rows if self.kind == one.get("kind", ""))
+                other = next(one for one in others if one[column] != row[column])
                 row[column], other[column] = other[column], row[column]
             case "delete row":
                 rows.remove(row)
@@ -154,7 +160,7 @@ def edited(column: str, value: Any) -> Any:
         return value + timedelta(microseconds=1)
     if isinstance(value, str):
         return value[:-1] + ("0" if value[-1:] != "0" else "1")
-    return None if value is not None else {"signature": b"s" * 64, "lease_until": None}.get(column, 1)
+    return None if value is not None else {"signature": b"s" * 64, "lease_until": None, "body": b"{}"}.get(column, 1)
 
 
 def blank(value: Any) -> Any:
@@ -180,16 +186,24 @@ def changes(database: Database) -> Iterator[Change]:
     for table in TABLES:
         rows = database.rows(table)
         assert rows, f"{table} is empty, so nothing in it can be changed"
-        for act in ("delete row", "insert row"):
-            yield Change(table, act)
-        for column in rows[0]:
-            values = [row[column] for row in rows]
-            place = next((i for i, value in enumerate(values) if value is not None), -1)
-            yield Change(table, "edit", column, place)
-            if values[place] is not None:
-                if blank(values[place]) != values[place]:
-                    yield Change(table, "blank", column, place)
-                if shorter(values[place]) != values[place]:
-                    yield Change(table, "truncate", column, place)
-            if any(value != values[place] for value in values):
-                yield Change(table, "swap", column, place)
+        for kind in dict.fromkeys(row["kind"] if table == "sheets" else "" for row in rows):
+            places = [place for place, row in enumerate(rows) if kind == (row["kind"] if table == "sheets" else "")]
+            for act in ("delete row", "insert row"):
+                yield Change(table, act, "", places[-1], kind)
+            for column in rows[0]:
+                yield from _changes_of(table, column, kind, {place: rows[place][column] for place in places})
+
+
+def _changes_of(table: str, column: str, kind: str, values: dict[int, Any]) -> Iterator[Change]:
+    """Lists what can be done to a column; the rows that matter have the values given by their places."""
+    place = next((place for place, value in values.items() if value is not None), next(iter(values)))
+    yield Change(table, "edit", column, place, kind)
+    if kind in KEPT_ASIDE:
+        return  # these carry no evidence, whatever is done to them
+    if values[place] is not None:
+        if blank(values[place]) != values[place]:
+            yield Change(table, "blank", column, place, kind)
+        if shorter(values[place]) != values[place]:
+            yield Change(table, "truncate", column, place, kind)
+    if any(value != values[place] for value in values.values()):
+        yield Change(table, "swap", column, place, kind)

@@ -27,6 +27,7 @@ from indelible.journal import bundle, standalone_verify
 from indelible.journal.exporting import Exported, export
 from indelible.journal.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection
 from indelible.journal.verification import verify
+from tests.journal.decided import decide
 from tests.journal.exported import bodies_in, call, check_bundle, files_of, key_of, lines_of, store_of, work
 
 MADE_AT = datetime(2030, 1, 2, tzinfo=UTC)
@@ -141,6 +142,8 @@ def test_all_older_heads_are_there_however_many(
 
 
 def test_withheld_payloads_are_counted_and_nowhere(ledger: Ledger, tmp_path: Path) -> None:
+    decide(ledger)
+    ledger.seal()
     whole, _, _ = bundled(ledger, tmp_path / "whole")
     done, files, _ = bundled(ledger, tmp_path / "none", disclosure=Disclosure(is_without_payloads=True))
     assert files["payloads.ndjson"] == b""
@@ -153,9 +156,29 @@ def test_withheld_payloads_are_counted_and_nowhere(ledger: Ledger, tmp_path: Pat
     assert json.loads(files["manifest.json"])["withheld"] == done.withheld
 
 
-def test_a_key_goes_with_its_arguments_for_it_is_a_hash_of_them(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_is_made_of_arguments_goes_with_them(ledger: Ledger, tmp_path: Path) -> None:
+    """A key is a hash of them, an approval and a grant hold one, a verdict and charges may hold amounts."""
+    decide(ledger)
+    ledger.seal()
     _, files, _ = bundled(ledger, tmp_path / "some", disclosure=Disclosure(frozenset({"args"})))
-    assert {"args", "key"}.isdisjoint(line["field"] for line in lines_of(files["payloads.ndjson"]))
+    made = {"args", "key", "approval", "grant", "policy", "charges"}
+    assert made.isdisjoint(line["field"] for line in lines_of(files["payloads.ndjson"]))
+    assert verify(tmp_path / "some", [key_of(ledger)]).verdict == "verified"
+
+
+def test_what_people_decided_is_judged_again_in_every_part_of_a_journal(ledger: Ledger, tmp_path: Path) -> None:
+    decide(ledger)
+    ledger.seal()
+    size = bundled(ledger, tmp_path / "whole")[0].size
+    chosen: dict[str, Selection | None] = {"run": OfRun("order-7"), "period": Between(size - 25, size - 8), "all": None}
+    for name, selection in chosen.items():
+        bundled(ledger, tmp_path / name, selection=selection)
+        report = verify(tmp_path / name, [key_of(ledger)], deep=True)
+        assert report.verdict == "verified", report.why
+        assert report.counts.approvals or name == "period"
+    for first in range(0, size - 1, 5):
+        bundled(ledger, tmp_path / f"from-{first}", selection=Between(first))
+        assert verify(tmp_path / f"from-{first}", [key_of(ledger)]).verdict == "verified"
 
 
 def test_a_misspelt_field_withholds_nothing_and_so_is_refused() -> None:

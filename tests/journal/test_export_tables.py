@@ -72,7 +72,7 @@ def test_withheld_values_are_named_and_empty(ledger: Ledger, tmp_path: Path) -> 
     hide = Disclosure(frozenset({"args"}))
     export(store_of(ledger), ledger.tenant, tmp_path / "out.csv", form="csv", disclosure=hide)
     begun = [row for row in rows(tmp_path / "out.csv") if row["not_shown"]]
-    assert {row["not_shown"] for row in begun} == {"args key"}
+    assert {row["not_shown"] for row in begun} == {"args key", "approval args key", "approval"}
     assert {row["args"] + row["key"] for row in begun} == {""}
 
 

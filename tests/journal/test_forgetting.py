@@ -149,7 +149,7 @@ def test_a_persons_request_withdraws_what_waits_if_told_to(ledger: Ledger) -> No
     with pytest.raises(IllegalMove, match="cancel it first"):
         ledger.erase(subject="ada", by="ana", reason="x")
     report = ledger.erase(subject="ada", by="ana", reason="x", force=True)
-    assert report.count == 4, "its arguments, key and subject, and the reason of the withdrawal"
+    assert report.count == 6, "arguments, key, subject, the question twice, and the reason of the withdrawal"
     (effect,) = ledger.effects()
     assert effect.status == "canceled"
     doubt(ledger, pay("bob"))

@@ -7,19 +7,24 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from indelible import Ledger, ToolCall, migrate
+from indelible.core.grants import GrantTerms
 from indelible.core.ports import Store
+from indelible.core.sheets import KEPT_ASIDE
 from indelible.core.verifying.findings import Report
 from indelible.journal.live_evidence import LiveEvidence
 from indelible.journal.verification import verify
+from tests.journal.decided import approve, ask, decide, refund, wire
 from tests.journal.exported import work
 from tests.journal.tampering import TABLES, Change, Database, changes
 
+SOON = datetime.now(UTC) + timedelta(hours=1)
 PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
 
 
@@ -40,6 +45,7 @@ def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
     migrate(store_url)
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         work(ledger)
+        decide(ledger)
         ledger.seal()
         ledger.run(call(1), lambda effect: 1)
         ledger.seal()
@@ -91,6 +97,101 @@ def test_every_change_of_every_column_is_caught_or_listed(ledger: Ledger, databa
     assert look(ledger, key).verdict == "verified", "every change was taken back"
 
 
+def newest(database: Database, status: str, kind: str = "approval") -> int:
+    rows = database.rows("sheets")
+    return next(place for place, row in enumerate(rows) if (row["kind"], row["status"]) == (kind, status))
+
+
+def replaced(database: Database, table: str, place: int, **columns: Any) -> None:
+    rows = database.rows(table)
+    rows[place] |= columns
+    database.replace(table, rows)
+
+
+def test_an_approval_that_somebody_edits_in_the_database_is_named(ledger: Ledger, database: Database) -> None:
+    key, before = pinned_key(ledger._engine.store), database.rows("sheets")
+    told = {row["seq"]: row for row in before if row["run_id"] == "order-7"}
+    used = before[newest(database, "consumed")]
+    earlier = next(event.seq for event in ledger.events(used["run_id"]) if event.type == "approval_received")
+    for status, columns in (
+        ("pending", {"status": "approved"}),
+        ("consumed", {"status": "approved"}),
+        ("denied", {"status": "pending"}),
+        ("consumed", {"status": "approved", "version": used["version"] - 1, "seq": earlier}),
+        ("pending", {"due_at": before[newest(database, "approved")]["due_at"]}),
+        ("pending", {"seq": max(told) - 1}),
+    ):
+        place = newest(database, status)
+        replaced(database, "sheets", place, **columns)
+        report = look(ledger, key)
+        assert (report.verdict, report.exit_code) == ("tampered", 1), columns
+        assert report.flaw is not None
+        assert report.flaw.run is not None
+        database.replace("sheets", before)
+    assert look(ledger, key).verdict == "verified"
+
+
+def test_a_vote_that_somebody_writes_into_the_database_is_named(ledger: Ledger, database: Database) -> None:
+    key, before = pinned_key(ledger._engine.store), database.rows("payloads")
+    place, row = next(
+        (place, row)
+        for place, row in enumerate(before)
+        if row["field"] == "approval" and b'"status":"pending"' in bytes(row["value"])
+    )
+    approval = json.loads(bytes(row["value"]))
+    vote = {"at": approval["asked_at"], "by": "bo", "is_approval": True, "on_behalf_of": None, "signature": None}
+    forged = {**approval, "status": "approved", "votes": [{**vote, "via": "passkey"}]}
+    replaced(database, "payloads", place, value=json.dumps(forged, sort_keys=True, separators=(",", ":")).encode())
+    report = look(ledger, key)
+    assert (report.verdict, report.flaw and report.flaw.seq) == ("tampered", row["seq"])
+    assert "its approval is not the value it committed to" in report.why
+
+
+def test_an_effect_that_is_given_another_s_approval_or_budget_is_named(ledger: Ledger, database: Database) -> None:
+    key, before = pinned_key(ledger._engine.store), database.rows("effects")
+    asked = [place for place, row in enumerate(before) if row["approval_id"]]
+    plain = next(place for place, row in enumerate(before) if not row["approval_id"])
+    held = next(row["charges"] for row in before if row["charges"])
+    for place, columns in (
+        (asked[0], {"approval_id": before[asked[1]]["approval_id"]}),
+        (asked[0], {"approval_id": None}),
+        (plain, {"approval_id": before[asked[0]]["approval_id"]}),
+        (plain, {"charges": held}),
+        (next(i for i, row in enumerate(before) if row["charges"]), {"charges": None}),
+    ):
+        replaced(database, "effects", place, **columns)
+        report = look(ledger, key)
+        assert (report.verdict, report.flaw and report.flaw.run) == ("tampered", before[place]["run_id"]), columns
+        database.replace("effects", before)
+
+
+def test_what_is_left_of_an_erased_approval_is_still_compared(ledger: Ledger, database: Database) -> None:
+    ledger.erase(run_id="order-8", by="ana", reason="request of 3 May")
+    key, before = pinned_key(ledger._engine.store), database.rows("sheets")
+    report = look(ledger, key)
+    assert report.verdict == "verified", report.why
+    place = next(place for place, row in enumerate(before) if (row["kind"], row["topic"]) == ("approval", "order-8"))
+    granted = next(place for place, row in enumerate(before) if row["kind"] == "grant" and row["status"] == "active")
+    row, open_one = before[place], before[newest(database, "approved")]
+    for at, columns in (
+        (place, {"status": "pending"}),
+        (place, {"version": row["version"] + 1}),
+        (place, {"topic": "order-9"}),
+        (place, {"due_at": open_one["due_at"]}),
+        (place, {"id": row["id"] + "0"}),
+        (place, {"seq": row["seq"] - 1}),
+        (place, {"run_id": "order-9"}),
+        (granted, {"seq": before[granted]["seq"] + 1}),
+    ):
+        replaced(database, "sheets", at, **columns)
+        assert look(ledger, key).verdict == "tampered", columns
+        database.replace("sheets", before)
+    database.replace("sheets", [*before, {**before[granted], "id": "grt_copy"}])
+    assert "two rows name one event" in look(ledger, key).why
+    database.replace("sheets", before)
+    assert look(ledger, key).verdict == "verified"
+
+
 def test_no_table_is_forgotten(database: Database) -> None:
     page = PAGE.read_text(encoding="utf-8")
     others = database.tables() - TABLES.keys()
@@ -98,6 +199,8 @@ def test_no_table_is_forgotten(database: Database) -> None:
 
 
 def _listed_as(change: Change) -> str:
+    if change.kind in KEPT_ASIDE:
+        return f"sheets of kind {change.kind}"
     act = "delete row" if change.column == "tenant" else change.act
     return f"{change.table}: {act}" if change.column in ("", "tenant") else f"{change.table}.{change.column}"
 
@@ -112,8 +215,13 @@ def test_a_ledger_that_is_written_to_meanwhile_is_no_suspect(ledger: Ledger) -> 
 
     def keep_writing() -> None:
         number = 100
+        approve(ledger, ask(ledger, refund("order-20", 9)), "ana", grant=GrantTerms(count=10_000, until=SOON))
         while not stop.is_set():
             ledger.run(call(number := number + 1), lambda effect: number)
+            ledger.run(refund(f"order-{number}", 9), lambda effect: "on a grant, in a run of its own")
+            approve(ledger, ask(ledger, wire(number)), "ana", "eve")
+            ledger.delegate("eve", until=SOON, by="cy")
+            ledger.run(wire(number), lambda effect: "on the votes of two")
 
     writer = threading.Thread(target=keep_writing)
     writer.start()

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 import indelible
-from indelible import AsyncLedger, Ledger, RunningEffect, ToolCall
+from indelible import Approval, AsyncLedger, AwaitingApproval, Ledger, RunningEffect, ToolCall
 
 PATIENCE = 20.0
 LEASE = timedelta(seconds=30)
@@ -225,6 +225,20 @@ class Count:
         if isinstance(self.value, BaseException):
             raise self.value
         return self.value
+
+
+def asked(driver: Driver, **fields: Any) -> AwaitingApproval:
+    """Makes a call that somebody has to approve, and gives the question."""
+    begun = driver.begin(charge(**fields), approval="required")
+    assert isinstance(begun, AwaitingApproval), begun
+    return begun
+
+
+def approve(driver: Driver, question: Any, by: str = "ada", **words: Any) -> Approval:
+    """Approves what a question is about, with the digest that it shows; `question` is anything with an approval."""
+    approval = getattr(question, "approval", question)
+    approved: Approval = driver.approve(approval.id, digest=approval.digest, by=by, **words)
+    return approved
 
 
 def eventually(is_so: Callable[[], Any], patience: float = PATIENCE) -> Any:

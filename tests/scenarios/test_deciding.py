@@ -14,23 +14,20 @@ from indelible.errors import (
     EffectDenied,
     EffectFailed,
     IllegalMove,
-    KeyReused,
     LeaseLost,
     NotRecordable,
+    UnknownApproval,
     UnknownEffect,
+    VoteRefused,
 )
 from indelible.testing.clock import FakeClock
-from tests.scenarios.shells import LEASE, Count, Driver, Shell, charge, types_of
+from tests.scenarios.shells import LEASE, Count, Driver, Shell, approve, asked, charge, types_of
 
 
 def doubtful(ledger: Driver, **fields: Any) -> Any:
     with pytest.raises(MayHaveHappened):
         ledger.run(charge(**fields), Count(MayHaveHappened("cut")))
     return ledger.effects(status="in_doubt")[0]
-
-
-def waiting(ledger: Driver, **fields: Any) -> Any:
-    return ledger.begin(charge(**fields), approval="required").effect
 
 
 # ── settle ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,20 +142,21 @@ def test_the_late_result_of_the_first_attempt_does_not_settle_the_second(ledger:
 
 
 def test_what_has_not_begun_can_be_withdrawn(ledger: Driver) -> None:
-    effect = waiting(ledger)
-    assert ledger.cancel(effect.id, by="ada", reason="not needed").status == "canceled"
+    question = asked(ledger)
+    assert ledger.cancel(question.effect.id, by="ada", reason="not needed").status == "canceled"
     handler = Count()
     with pytest.raises(EffectCanceled, match="not needed"):
         ledger.run(charge(), handler)
-    with pytest.raises(IllegalMove):
-        ledger.approve(effect.id, digest=effect.digest, by="bob")
+    with pytest.raises(VoteRefused, match="canceled"):
+        approve(ledger, question, by="bob")
     assert handler.entries == 0
 
 
 def test_what_was_approved_can_still_be_withdrawn(ledger: Driver) -> None:
-    effect = waiting(ledger)
-    ledger.approve(effect.id, digest=effect.digest, by="ada")
-    assert ledger.cancel(effect.id, by="ada").status == "canceled"
+    question = asked(ledger)
+    approve(ledger, question)
+    assert ledger.cancel(question.effect.id, by="ada").status == "canceled"
+    assert ledger.get_approval(question.approval.id).status == "canceled"
 
 
 # ── approve and deny ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -166,10 +164,10 @@ def test_what_was_approved_can_still_be_withdrawn(ledger: Driver) -> None:
 
 def test_an_approved_call_runs_once(ledger: Driver) -> None:
     handler = Count("ran")
-    effect = waiting(ledger)
+    question = asked(ledger)
     assert handler.entries == 0
-    approved = ledger.approve(effect.id, digest=effect.digest, by="ada", reason="fine")
-    assert approved.status == "ready"
+    assert approve(ledger, question, reason="fine").status == "approved"
+    assert ledger.get_effect(question.effect.id).status == "ready"
     assert ledger.run(charge(), handler, approval="required") == "ran"
     assert ledger.run(charge(), handler, approval="required") == "ran"
     assert handler.entries == 1
@@ -177,8 +175,8 @@ def test_an_approved_call_runs_once(ledger: Driver) -> None:
 
 
 def test_a_denied_call_never_runs(ledger: Driver) -> None:
-    handler, effect = Count(), waiting(ledger)
-    ledger.deny(effect.id, digest=effect.digest, by="ada", reason="too much")
+    handler, question = Count(), asked(ledger)
+    ledger.deny(question.approval.id, by="ada", reason="too much")
     for _ in range(2):
         with pytest.raises(EffectDenied, match="too much"):
             ledger.run(charge(), handler, approval="required")
@@ -188,28 +186,34 @@ def test_a_denied_call_never_runs(ledger: Driver) -> None:
 
 
 def test_an_approval_is_for_the_digest_that_was_seen(ledger: Driver) -> None:
-    effect = waiting(ledger)
-    with pytest.raises(IllegalMove, match=effect.digest):
-        ledger.approve(effect.id, digest="00" * 32, by="ada")
+    question = asked(ledger)
+    for digest in ("00" * 32, question.effect.digest, ""):
+        with pytest.raises(VoteRefused, match=question.approval.digest) as refusal:
+            ledger.approve(question.approval.id, digest=digest, by="ada")
+        assert refusal.value.code == "digest"
     with pytest.raises(ApprovalPending):
         ledger.run(charge(), Count(), wait=False)
 
 
 def test_what_was_approved_is_what_runs(ledger: Driver) -> None:
     """Key fields let two calls share an identity; the approval of one never runs the other."""
-    small = charge(args={"order": 7, "amount": 5}, key=["order"])
-    large = charge(args={"order": 7, "amount": 5000}, key=["order"])
-    effect = ledger.begin(small, approval="required").effect
-    ledger.approve(effect.id, digest=effect.digest, by="ada")
+    small = {"args": {"order": 7, "amount": 5}, "key": ["order"]}
+    large = {"args": {"order": 7, "amount": 5000}, "key": ["order"]}
+    approve(ledger, asked(ledger, **small))
     handler = Count()
-    with pytest.raises(KeyReused):
-        ledger.run(large, handler, approval="required")
+    with pytest.raises(ApprovalPending) as question:
+        ledger.run(charge(**large), handler, approval="required", wait=False)
     assert handler.entries == 0
-    assert ledger.run(small, lambda running: running.args["amount"], approval="required") == 5
+    approve(ledger, question.value)
+    with pytest.raises(ApprovalPending) as question:
+        ledger.run(charge(**small), handler, approval="required", wait=False)
+    assert handler.entries == 0
+    approve(ledger, question.value)
+    assert ledger.run(charge(**small), lambda running: running.args["amount"], approval="required") == 5
 
 
 def test_an_approval_is_needed_even_if_the_next_caller_does_not_ask_for_one(ledger: Driver) -> None:
-    waiting(ledger)
+    asked(ledger)
     handler = Count()
     with pytest.raises(ApprovalPending):
         ledger.run(charge(), handler, wait=False)
@@ -217,8 +221,7 @@ def test_an_approval_is_needed_even_if_the_next_caller_does_not_ask_for_one(ledg
 
 
 def test_one_approval_allows_one_claim(ledger: Driver, shell: Shell) -> None:
-    effect = waiting(ledger)
-    ledger.approve(effect.id, digest=effect.digest, by="ada")
+    approve(ledger, asked(ledger))
     answers = [ledger.begin(charge(), approval="required"), shell.open().begin(charge(), approval="required")]
     assert [type(answer) for answer in answers] == [Claimed, InFlight]
 
@@ -226,19 +229,40 @@ def test_one_approval_allows_one_claim(ledger: Driver, shell: Shell) -> None:
 # ── what may not be decided ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("verb", ["settle", "retry", "cancel", "approve", "deny"])
+@pytest.mark.parametrize("verb", ["settle", "retry", "cancel"])
 @pytest.mark.parametrize("status", ["succeeded", "processing", "denied", "canceled"])
 def test_a_decision_that_comes_too_late_or_too_early_is_refused(ledger: Driver, verb: str, status: str) -> None:
     effect = effect_in(ledger, status)
-    words: dict[str, Any] = {
-        "settle": {"outcome": Succeeded(2), "evidence": "seen"},
-        "approve": {"digest": effect.digest},
-        "deny": {"digest": effect.digest, "reason": "no"},
-    }.get(verb, {})
+    words: dict[str, Any] = {"outcome": Succeeded(2), "evidence": "seen"} if verb == "settle" else {}
     with pytest.raises(IllegalMove, match=effect.id) as refusal:
         getattr(ledger, verb)(effect.id, by="ada", **words)
     assert refusal.value.effect.status == status
     assert ledger.get_effect(effect.id) == effect
+
+
+@pytest.mark.parametrize("verb", ["approve", "deny", "revoke_approval", "edit_approval"])
+@pytest.mark.parametrize("end", ["consumed", "denied", "canceled"])
+def test_what_is_decided_is_not_decided_again(ledger: Driver, verb: str, end: str) -> None:
+    question = asked(ledger)
+    if end == "consumed":
+        approve(ledger, question)
+        ledger.run(charge(), Count())
+    elif end == "denied":
+        ledger.deny(question.approval.id, by="ada", reason="no")
+    else:
+        ledger.cancel(question.effect.id, by="ada")
+    before = ledger.get_approval(question.approval.id), ledger.get_effect(question.effect.id)
+    assert before[0].status == end
+    digest = question.approval.digest
+    words: dict[str, dict[str, Any]] = {
+        "approve": {"digest": digest},
+        "deny": {"reason": "no"},
+        "edit_approval": {"args": {"amount": 1}, "digest": digest},
+    }
+    with pytest.raises(VoteRefused, match=end) as refusal:
+        getattr(ledger, verb)(question.approval.id, by="bob", **words.get(verb, {}))
+    assert refusal.value.approval == before[0]
+    assert (ledger.get_approval(question.approval.id), ledger.get_effect(question.effect.id)) == before
 
 
 def effect_in(ledger: Driver, status: str) -> Any:
@@ -247,10 +271,9 @@ def effect_in(ledger: Driver, status: str) -> Any:
     elif status == "processing":
         ledger.begin(charge())
     elif status == "denied":
-        effect = waiting(ledger)
-        ledger.deny(effect.id, digest=effect.digest, by="eve", reason="no")
+        ledger.deny(asked(ledger).approval.id, by="eve", reason="no")
     else:
-        ledger.cancel(waiting(ledger).id, by="eve")
+        ledger.cancel(asked(ledger).effect.id, by="eve")
     (effect,) = ledger.effects()
     assert effect.status == status
     return effect
@@ -260,6 +283,26 @@ def effect_in(ledger: Driver, status: str) -> Any:
 def test_an_effect_that_does_not_exist_is_said_to_be_unknown(ledger: Driver, name: str) -> None:
     with pytest.raises(UnknownEffect, match=name):
         ledger.retry(name, by="ada")
+
+
+@pytest.mark.parametrize("name", ["apr_nothing", "eff_nothing", "", "\0", "x" * 600])
+def test_an_approval_that_does_not_exist_is_said_to_be_unknown(ledger: Driver, name: str) -> None:
+    assert ledger.get_approval(name) is None
+    for verb, words in (("approve", {"digest": ""}), ("deny", {"reason": "no"}), ("revoke_approval", {})):
+        with pytest.raises(UnknownApproval):
+            getattr(ledger, verb)(name, by="ada", **words)
+
+
+def test_an_effect_that_nobody_was_asked_about_cannot_be_approved(ledger: Driver) -> None:
+    ledger.run(charge(), Count())
+    with pytest.raises(UnknownApproval):
+        ledger.approve(ledger.effects()[0].id, digest=ledger.effects()[0].digest, by="ada")
+
+
+def test_an_approval_may_be_named_by_its_effect_and_by_itself(ledger: Driver) -> None:
+    for amount, name in enumerate([lambda q: q.approval.id, lambda q: q.effect.id, lambda q: q.approval]):
+        question = asked(ledger, args={"amount": amount})
+        assert ledger.approve(name(question), digest=question.approval.digest, by="ada").status == "approved"
 
 
 def test_an_ambiguous_beginning_is_refused(ledger: Driver) -> None:

@@ -112,18 +112,16 @@ def test_errors_reasons_and_what_people_say_are_encrypted(ledger: Driver) -> Non
     assert ledger.cancel(settled.id, by="ana", reason=f"stop {CANARY}").detail == f"stop {CANARY}"
     with pytest.raises(EffectCanceled, match=CANARY):
         ledger.run(pay(n=2), Count())
-    ledger.begin(pay(n=3), approval="required")
-    (asking,) = ledger.effects(status="requires_approval")
-    ledger.deny(asking, digest=asking.digest, by="ana", reason=f"not {CANARY}")
+    asking = ledger.begin(pay(n=3), approval="required")
+    ledger.deny(asking.approval.id, by="ana", reason=f"not {CANARY}")
     with pytest.raises(EffectDenied, match=CANARY):
         ledger.run(pay(n=3), Count())
     assert_found_nowhere(ledger.url, CANARY)
 
 
 def test_an_approved_call_runs_with_its_arguments(ledger: Driver) -> None:
-    ledger.begin(pay(), approval="required")
-    (asking,) = ledger.effects()
-    ledger.approve(asking, digest=asking.digest, by="ana", reason=CANARY)
+    approval = ledger.begin(pay(), approval="required").approval
+    ledger.approve(approval.id, digest=approval.digest, by="ana", reason=CANARY)
     assert ledger.run(pay(), lambda effect: effect.args["note"]) == CANARY
     assert_found_nowhere(ledger.url, CANARY)
 
@@ -400,7 +398,7 @@ def test_the_folder_does_not_tell_who(ledger: Driver, keys: Path) -> None:
     assert path.is_relative_to(data_keys_folder(ledger.engine.store.ledger_name, keys))
     assert path.stat().st_mode & 0o777 == 0o600
     assert all(each.stat().st_mode & 0o777 == 0o700 for each in path.parents if each.is_relative_to(keys))
-    assert "ada" not in str(path.relative_to(keys))
+    assert "lovelace" not in str(path.relative_to(keys))
     (effect,) = ledger.engine.recorded.effects(ledger.tenant, ledger._filter(None, None, None, None, None, 10))
     recorded = decode(effect.args_json)
     assert isinstance(recorded, Encrypted)

@@ -176,9 +176,8 @@ def test_what_people_say_is_redacted_by_the_detectors(ledger: Driver) -> None:
     ledger.settle(effect, Failed(f"card {CARD} closed"), by="ana", evidence=f"they said {CARD}")
     ledger.retry(effect.id, by="ana", reason=f"again with {CARD}")
     ledger.cancel(effect.id, by="ana", reason=f"stop {CARD}")
-    ledger.begin(login(n=2), approval="required")
-    asking = ledger.effects(status="requires_approval")[0]
-    ledger.deny(asking, digest=asking.digest, by="ana", reason=f"not with {CARD}")
+    asking = ledger.begin(login(n=2), approval="required")
+    ledger.deny(asking.approval.id, by="ana", reason=f"not with {CARD}")
     assert_found_nowhere(ledger.url, CARD)
 
 
@@ -227,9 +226,9 @@ def test_the_rules_of_ledger_tool_and_call_add_up(shell: Shell) -> None:
 
 
 def test_an_approved_call_runs_with_the_secret_that_was_approved(ledger: Driver) -> None:
-    ledger.begin(login(), approval="required")
+    question = ledger.begin(login(), approval="required")
+    ledger.approve(question.approval.id, digest=question.approval.digest, by="ana")
     (asking,) = ledger.effects()
-    ledger.approve(asking, digest=asking.digest, by="ana")
     seen: list[Any] = []
     ledger.run(login(), lambda effect: seen.append(effect.args["login"]["password"]))
     assert seen == [CANARY]

@@ -220,7 +220,7 @@ def test_every_state_has_an_answer_that_cannot_be_misread(ledger: Driver) -> Non
     waiting = charge(args={"amount": 1})
     answer = ledger.begin(waiting, approval="required")
     assert isinstance(answer, AwaitingApproval)
-    ledger.deny(answer.effect.id, digest=answer.effect.digest, by="ada", reason="too much")
+    ledger.deny(answer.approval.id, by="ada", reason="too much")
     match ledger.begin(waiting):
         case Denied(reason):
             assert reason == "too much"

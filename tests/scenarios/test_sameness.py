@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 
 from indelible import Claimed, InFlight, MayHaveHappened, Resource, Succeeded
-from indelible.errors import ApprovalPending, BadCall, EffectDenied, IndelibleError, KeyReused, UnknownEffect
-from tests.scenarios.shells import Count, Driver, Shell, charge
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    EffectDenied,
+    IndelibleError,
+    KeyReused,
+    UnknownApproval,
+    UnknownEffect,
+)
+from tests.scenarios.shells import Count, Driver, Shell, approve, charge
 
 ORDER = Resource(namespace="shop", type="order", id="7")
 
@@ -44,8 +52,7 @@ def test_when_asked_for_a_new_call_id_with_equal_arguments_waits_for_a_person(le
     with pytest.raises(ApprovalPending) as question:
         ledger.run(charge(call_id="c2", dedupe="ask"), handler, wait=False)
     assert handler.entries == 1
-    repeat = question.value.effect
-    ledger.approve(repeat.id, digest=repeat.digest, by="ada")
+    approve(ledger, question.value)
     assert ledger.run(charge(call_id="c2", dedupe="ask"), handler) == "ran"
     assert ledger.run(charge(call_id="c2", dedupe="ask"), handler) == "ran"
     assert handler.entries == 2
@@ -54,8 +61,8 @@ def test_when_asked_for_a_new_call_id_with_equal_arguments_waits_for_a_person(le
 def test_when_asked_a_person_may_refuse_the_repeat(ledger: Driver) -> None:
     handler = Count()
     ledger.run(charge(call_id="c1", dedupe="ask"), handler)
-    repeat = ledger.begin(charge(call_id="c2", dedupe="ask")).effect
-    ledger.deny(repeat.id, digest=repeat.digest, by="ada", reason="a duplicate")
+    repeat = ledger.begin(charge(call_id="c2", dedupe="ask"))
+    ledger.deny(repeat.approval.id, by="ada", reason="a duplicate")
     with pytest.raises(EffectDenied, match="a duplicate"):
         ledger.run(charge(call_id="c2", dedupe="ask"), handler)
     assert ledger.run(charge(call_id="c1", dedupe="ask"), handler) == "done"
@@ -184,13 +191,18 @@ def test_tenants_run_the_same_call_at_the_same_time(shell: Shell) -> None:
 
 def test_a_tenant_cannot_decide_over_anothers_effect(shell: Shell) -> None:
     acme, other = shell.open(), shell.open(tenant=shell.tenant + "-other")
-    effect = acme.begin(charge(), approval="required").effect
+    question = acme.begin(charge(), approval="required")
     claim = acme.begin(charge(args={"amount": 6})).claim
-    with pytest.raises(BadCall):
-        other.approve(effect, digest=effect.digest, by="eve")
+    for name in (question.approval, question.approval.id, question.effect.id):
+        with pytest.raises(UnknownApproval):
+            other.approve(name, digest=question.approval.digest, by="eve")
+        with pytest.raises(UnknownApproval):
+            other.deny(name, by="eve", reason="not theirs")
+    assert other.get_approval(question.approval.id) is None
+    assert other.approvals() == []
     with pytest.raises(BadCall):
         other.commit(claim, Succeeded("stolen"))
-    assert acme.get_effect(effect.id).status == "requires_approval"
+    assert acme.get_approval(question.approval.id) == question.approval
 
 
 @pytest.mark.parametrize("tenant", ["", "a\0b", "\ud800", "x" * 501])

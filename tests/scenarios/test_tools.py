@@ -315,7 +315,8 @@ def test_binding_shows_the_call_without_making_it(ledger: Driver) -> None:
     def refund(order_id: str, amount: int = 5) -> None: ...
 
     call = refund.bind("7")
-    assert call == ToolCall(tool="refund", args={"order_id": "7", "amount": 5}, key=["order_id"])
+    args = {"order_id": "7", "amount": 5}
+    assert call == ToolCall(tool="refund", args=args, key=["order_id"], schema=refund.schema)
     assert ledger.effects() == []
 
 
@@ -361,13 +362,25 @@ def test_two_tools_of_one_name_are_refused(ledger: Driver) -> None:
 
 
 def test_the_conflict_of_two_contents_under_one_key_is_loud(ledger: Driver) -> None:
+    @ledger.tool(key=["order_id"], wait=False)
+    def refund(order_id: str, amount: int) -> None: ...
+
+    ledger.begin(refund.bind("7", 5))
+    with pytest.raises(KeyReused):
+        ledger.call(refund, "7", 5000)
+
+
+def test_other_content_under_the_key_of_what_waits_for_a_person_is_asked_about_anew(ledger: Driver) -> None:
     @ledger.tool(key=["order_id"], approval="required", wait=False)
     def refund(order_id: str, amount: int) -> None: ...
 
-    with pytest.raises(ApprovalPending):
-        ledger.call(refund, "7", 5)
-    with pytest.raises(KeyReused):
-        ledger.call(refund, "7", 5000)
+    questions = []
+    for amount in (5, 5000):
+        with pytest.raises(ApprovalPending) as question:
+            ledger.call(refund, "7", amount)
+        questions.append(question.value.approval)
+    first, second = questions
+    assert (second.replaces, ledger.get_approval(first.id).status) == (first.id, "stale")
 
 
 def test_a_tool_keeps_its_signature_for_those_who_inspect_it(ledger: Driver) -> None:

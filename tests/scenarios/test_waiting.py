@@ -14,7 +14,18 @@ from indelible import Claimed, Failed, InFlight, Ledger, NothingHappened, Succee
 from indelible.errors import ApprovalPending, EffectDenied, EffectFailed, EffectInDoubt, StillRunning, StoreUnavailable
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child
-from tests.scenarios.shells import LEASE, PATIENCE, Count, Driver, Gate, Shell, charge, eventually, somebody_waits
+from tests.scenarios.shells import (
+    LEASE,
+    PATIENCE,
+    Count,
+    Driver,
+    Gate,
+    Shell,
+    approve,
+    charge,
+    eventually,
+    somebody_waits,
+)
 
 
 def test_a_caller_beside_the_winner_gets_its_result(ledger: Driver) -> None:
@@ -178,7 +189,7 @@ def test_a_caller_waits_for_a_person_and_then_runs(ledger: Driver) -> None:
     somebody_waits(ledger)
     effect = ledger.effects()[0]
     assert (effect.status, handler.entries) == ("requires_approval", 0)
-    ledger.approve(effect.id, digest=effect.digest, by="ada")
+    approve(ledger, ledger.approvals()[0])
     assert waiter.result(PATIENCE) == "approved"
     assert handler.entries == 1
 
@@ -187,8 +198,7 @@ def test_a_caller_waits_for_a_person_who_says_no(ledger: Driver) -> None:
     handler = Count()
     waiter = ledger.spawn("run", charge(), handler, approval="required")
     somebody_waits(ledger)
-    effect = ledger.effects()[0]
-    ledger.deny(effect.id, digest=effect.digest, by="ada", reason="not today")
+    ledger.deny(ledger.approvals()[0].id, by="ada", reason="not today")
     with pytest.raises(EffectDenied, match="not today"):
         waiter.result(PATIENCE)
     assert handler.entries == 0
@@ -197,7 +207,7 @@ def test_a_caller_waits_for_a_person_who_says_no(ledger: Driver) -> None:
 def test_a_caller_that_does_not_wait_for_a_person_is_told_whom_to_ask(ledger: Driver) -> None:
     with pytest.raises(ApprovalPending) as refusal:
         ledger.run(charge(), Count(), approval="required", wait=False)
-    assert "approve" in str(refusal.value)
+    assert f"indelible approvals show {refusal.value.approval.id}" in str(refusal.value)
     assert refusal.value.effect.status == "requires_approval"
 
 
@@ -205,8 +215,7 @@ def test_one_of_many_waiting_callers_runs_what_was_approved(ledger: Driver) -> N
     handler = Count("one")
     waiters = [ledger.spawn("run", charge(), handler, approval="required") for _ in range(8)]
     somebody_waits(ledger, 8)
-    effect = ledger.effects()[0]
-    ledger.approve(effect.id, digest=effect.digest, by="ada")
+    approve(ledger, ledger.approvals()[0])
     assert {waiter.result(PATIENCE) for waiter in waiters} == {"one"}
     assert handler.entries == 1
 

@@ -76,6 +76,7 @@ def test_every_must_of_the_ports_has_a_test_that_repeats_it() -> None:
     musts = {
         ("apply", "decide every command"): "apply_must_decide_every_command_with_core_batch_decide",
         ("apply", "write all of it"): "apply_must_write_all_of_it_or_nothing",
+        ("sheets", "give None as the body"): "sheets_must_give_none_as_the_body_of_one_that_was_erased",
         ("apply", "NOT return before"): "apply_must_not_return_before_it_is_durable",
         ("apply", "give, after a commit"): "apply_must_give_after_a_lost_outcome_the_answers",
         ("look", "give the committed state"): "look_must_give_the_committed_state_of_each_effect",

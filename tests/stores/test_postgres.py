@@ -27,10 +27,12 @@ import pytest
 from indelible.core.calls import ToolCall
 from indelible.core.commands import (
     Answer,
+    AwaitingApproval,
     Cancel,
+    CastVote,
     Claimed,
     Command,
-    Decide,
+    Decided,
     Expire,
     Finish,
     Illegal,
@@ -41,6 +43,7 @@ from indelible.core.commands import (
     Open,
     Record,
     Recorded,
+    Relinquish,
     Replayed,
     Stamp,
 )
@@ -50,11 +53,13 @@ from indelible.core.identity import identify
 from indelible.core.journal import Tree
 from indelible.core.notes import log_name
 from indelible.core.ports import Filter
+from indelible.core.verdicts import ALLOWED
 from indelible.errors import BadCall, Misconfigured, OutcomeUnknown, SchemaOutdated, StoreError, StoreUnavailable
 from indelible.stores.postgres import PostgresStore, durability, migrate
 from indelible.stores.postgres.connections import Lost, Session
 from indelible.stores.postgres.schema import MIGRATIONS
 from indelible.stores.postgres.statements import SQL
+from indelible.testing.commands import asking
 from indelible.testing.journal_conformance import check_journal
 from tests.postgres import PostgresServer, unprivileged
 
@@ -66,8 +71,8 @@ AGENT = Actor("billing", "agent")
 # ── making commands ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def stamp() -> Stamp:
-    return Stamp(at=datetime.now(UTC), actor=AGENT, salts=os.urandom(96))
+def stamp(actor: Actor = AGENT) -> Stamp:
+    return Stamp(at=datetime.now(UTC), actor=actor, salts=os.urandom(256))
 
 
 def opening(number: int, run: str = "order-1", *, lease: float = 30.0, **changed: Any) -> Open:
@@ -87,7 +92,7 @@ def opening(number: int, run: str = "order-1", *, lease: float = 30.0, **changed
         "digest": identity.digest,
         "args_json": identity.args_json,
         "lease": timedelta(seconds=lease),
-        "needs_approval": False,
+        "verdict": ALLOWED,
         "has_key_fields": False,
     }
     return Open(**(fields | changed))
@@ -105,6 +110,24 @@ def recording(run: str = "order-1", **changed: Any) -> Record:
 def do(store: PostgresStore, command: Any, known: Effect | None = None) -> Answer:
     (answer,) = store.apply(TENANT, [command], [known])
     return answer
+
+
+def ask(store: PostgresStore, number: int, run: str = "order-1", **changed: Any) -> AwaitingApproval:
+    answer = do(store, opening(number, run, **{"verdict": asking(), **changed}))
+    assert isinstance(answer, AwaitingApproval)
+    return answer
+
+
+def approval(asked: AwaitingApproval, by: str = "ada", **changed: Any) -> CastVote:
+    vote = CastVote(
+        ref=asked.effect.ref,
+        stamp=stamp(Actor(by)),
+        approval_id=asked.approval.id,
+        digest=asked.approval.digest,
+        is_approval=True,
+        detail_json=b'"yes"',
+    )
+    return replace(vote, **changed)
 
 
 def claim(store: PostgresStore, number: int, run: str = "order-1", **changed: Any) -> Claim:
@@ -294,9 +317,13 @@ def test_a_refused_batch_is_decided_on_a_look_and_the_next_ones_look_first(
         "open_one",
         "move_one",
         "write_batch",
+        "write_batch_with_sheets",
         "look",
+        "look_with_sheets",
         "heartbeat",
         "lock_effects",
+        "lock_sheets",
+        "give_up_sheets",
         "lock_runs",
         "has_event",
         "mark_awaited",
@@ -321,11 +348,13 @@ def test_plans_made_on_empty_tables_find_every_row_by_its_whole_key(
     plan = "\n".join(row[0] for row in admin.execute(f"EXPLAIN EXECUTE probe ({nulls})"))
     assert "Seq Scan" not in plan
     assert "effects_by_id" not in plan
+    assert "sheets_by" not in plan
     last_columns = {
         "effects_pkey": "key =",
         "runs_pkey": "run_id =",
         "events_pkey": "seq =",
         "payloads_pkey": "field =",
+        "sheets_pkey": "id =",
         "trees_pkey": "tenant =",
         "tiles_pkey": "number =",
         "leaves_pkey": "leaf <",
@@ -589,18 +618,16 @@ def test_a_late_commit_by_the_lost_backend_is_the_one_that_counts(url: str, admi
         ThreadPoolExecutor() as pool,
     ):
         first = claim(store, 1)
-        held = do(store, opening(2, needs_approval=True))
-        effect = held.effect  # type: ignore[union-attr]
+        asked = ask(store, 2)
         blocker.execute("LOCK TABLE indelible_pending IN EXCLUSIVE MODE")
-        decision = Decide(ref=effect.ref, stamp=stamp(), digest=effect.digest, is_approval=True, detail_json=b'"yes"')
-        future = pool.submit(do, store, decision, effect)
+        future = pool.submit(do, store, approval(asked), asked.effect)
         stalled = writer_pid_when_waiting(admin)
         # The store stops waiting after half its patience, and looks for the truth on a new connection. There it waits
         # for the old backend, which holds the effect and gets through in the end.
         time.sleep(1.8)
         blocker.rollback()
         answer = future.result(timeout=20)
-        assert isinstance(answer, Moved), "deciding again would have found it decided already"
+        assert isinstance(answer, Decided)
         assert answer.effect.status == "ready"
         assert writer_pid(store) != stalled
         settle(store, first)
@@ -647,13 +674,13 @@ def test_every_command_gets_the_answer_of_what_was_committed_when_the_answer_was
     opened = lossy("open_one", opening(1), None)
     assert isinstance(opened, Claimed)
     assert isinstance(lossy("move_one", finish(opened.claim), opened.claim.effect), Moved)
-    asked = do(store, opening(2, needs_approval=True)).effect  # type: ignore[union-attr]
-    decision = Decide(ref=asked.ref, stamp=stamp(), digest=asked.digest, is_approval=True, detail_json=b'"yes"')
-    ready = lossy("move_one", decision, asked)
-    assert isinstance(ready, Moved), "deciding again on the new state would say that it is decided already"
-    claimed = lossy("write_batch", opening(2), ready.effect)
-    assert isinstance(claimed, Claimed)
-    assert isinstance(do(store, decision), Illegal)
+    gone = Cancel(ref=opening(2).ref, stamp=stamp(), detail_json=b'"changed my mind"')
+    given_back = Relinquish(claim=claim(store, 2), stamp=stamp(), status="ready", detail_json=b'"not now"')
+    ready = lossy("move_one", given_back, given_back.claim.effect)
+    assert isinstance(ready, Moved)
+    canceled = lossy("move_one", gone, ready.effect)
+    assert isinstance(canceled, Moved), "deciding again on the new state would say that it cannot be canceled"
+    assert isinstance(do(store, gone), Illegal)
     assert check_chain(admin, "order-1") == 5
 
 
@@ -684,22 +711,22 @@ def test_a_lost_commit_under_locks_is_found_again(
 def test_the_answer_stands_even_when_others_moved_on_meanwhile(
     store: PostgresStore, other: PostgresStore, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = do(store, opening(1, needs_approval=True)).effect  # type: ignore[union-attr]
-    decision = Decide(ref=asked.ref, stamp=stamp(), digest=asked.digest, is_approval=True, detail_json=b'"yes"')
+    held = claim(store, 1)
+    given_back = Relinquish(claim=held, stamp=stamp(), status="ready", detail_json=b'"not now"')
     run = Session.run
     done: list[Answer] = []
 
     def cut_and_let_another_go_on(session: Session, statement: Any, values: Any, until: float) -> Any:
         found = run(session, statement, values, until)
         if statement.name.endswith(b"move_one") and not done:
-            done.append(InFlight(asked))
+            done.append(InFlight(held.effect))
             done.append(do(other, opening(1)))
             session.close()
             raise Lost("cut by the test", may_have_run=True)
         return found
 
     monkeypatch.setattr(Session, "run", cut_and_let_another_go_on)
-    answer = do(store, decision, asked)
+    answer = do(store, given_back, held.effect)
     assert isinstance(done[1], Claimed)
     assert isinstance(answer, Moved)
     assert answer.effect.status == "ready", "what was committed, not what became of it"
@@ -1280,13 +1307,15 @@ def test_a_migration_can_be_run_behind_pgbouncer(pgbouncer: Callable[[str], str]
 
 
 def test_cancelling_is_a_move_like_any_other(store: PostgresStore, traffic: Traffic) -> None:
-    asked = do(store, opening(1, needs_approval=True)).effect  # type: ignore[union-attr]
-    command = Cancel(ref=asked.ref, stamp=stamp(), detail_json=b'"changed my mind"')
+    held = claim(store, 1)
+    given_back = Relinquish(claim=held, stamp=stamp(), status="ready", detail_json=b'"not now"')
+    ready = do(store, given_back, held.effect).effect  # type: ignore[union-attr]
+    command = Cancel(ref=ready.ref, stamp=stamp(), detail_json=b'"changed my mind"')
     answers: list[Answer] = []
-    assert traffic.of(lambda: answers.append(do(store, command, asked))) == ["move_one"]
+    assert traffic.of(lambda: answers.append(do(store, command, ready))) == ["move_one"]
     assert isinstance(answers[0], Moved)
-    assert store.get_effect(TENANT, asked.id[:-2]) == answers[0].effect
-    assert store.find_by_key(TENANT, asked.key, None) == answers[0].effect
+    assert store.get_effect(TENANT, ready.id[:-2]) == answers[0].effect
+    assert store.find_by_key(TENANT, ready.key, None) == answers[0].effect
 
 
 # ── facts about no effect ────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ import pytest
 import indelible
 from indelible.core.effects import Effect
 from indelible.core.events import Event, Payload
+from indelible.core.sheets import Sheet
 from indelible.errors import Misconfigured, SchemaOutdated, StoreError
 from indelible.stores import open_store
 from indelible.stores.named_sql import Migration, load_migrations, load_queries
@@ -51,6 +52,7 @@ class Schema(NamedTuple):
     columns: dict[str, list[Column]]
     primary_keys: dict[str, list[str]]
     unique_keys: dict[str, list[list[str]]]
+    indexes: dict[str, list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +72,13 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Schema:
             for index in indexes
             if index[2] and index[3] != "pk"
         ]
+    named = "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
+    indexes = {
+        name: [row[2] for row in connection.execute(f"PRAGMA index_info({name})")]
+        for (name,) in connection.execute(named).fetchall()
+    }
     connection.close()
-    return Schema(columns, primary, unique)
+    return Schema(columns, primary, unique, indexes)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +112,15 @@ def postgres_schema_of(postgres_url: str) -> Schema:
                 primary[table] = names
             else:
                 unique.setdefault(table, []).append(names)
-    return Schema(columns, primary, {table: unique.get(table, []) for table in columns})
+        indexes = dict(
+            connection.execute(
+                "SELECT c.relname, array(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k(n, o) "
+                "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n ORDER BY k.o) "
+                "FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+                "WHERE NOT i.indisprimary AND n.nspname = current_schema()"
+            ).fetchall()
+        )
+    return Schema(columns, primary, {table: unique.get(table, []) for table in columns}, indexes)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -132,6 +147,12 @@ def test_both_stores_have_the_same_tables_and_columns(sqlite: Schema, postgres: 
 def test_both_stores_have_the_same_keys(sqlite: Schema, postgres: Schema) -> None:
     assert {table: key for table, key in sqlite.primary_keys.items() if key} == postgres.primary_keys
     assert sqlite.unique_keys == postgres.unique_keys
+
+
+def test_both_stores_have_the_same_indexes(sqlite: Schema, postgres: Schema) -> None:
+    # SQLite's rows that wait for the journal have an order of their own already.
+    only_postgres = {"indelible_pending_by_run"}
+    assert {name: found for name, found in postgres.indexes.items() if name not in only_postgres} == sqlite.indexes
 
 
 def test_both_stores_have_every_statement_described() -> None:
@@ -164,7 +185,9 @@ def test_the_columns_are_the_fields_of_the_records(schema: Schema) -> None:
         return [column.name for column in schema.columns[f"indelible_{table}"]]
 
     kept_apart = {"args_json", "detail_json"}
-    assert names("effects") == [field.name for field in fields(Effect) if field.name not in kept_apart]
+    told = [field.name for field in fields(Effect) if field.name not in kept_apart]
+    assert names("effects") == [name.removesuffix("_json") for name in told]
+    assert sorted(names("sheets")) == sorted(["tenant", *(field.name for field in fields(Sheet))])
     assert names("events") == ["tenant", *(field.name for field in fields(Event))]
     assert names("payloads") == ["tenant", *Payload._fields]
     assert names("pending") == ["tenant", "run_id", "seq", "hash"]
@@ -183,6 +206,9 @@ def test_only_what_may_be_unknown_may_be_missing(schema: Schema) -> None:
         f"{effects}.call_id",
         f"{effects}.lease_until",
         f"{effects}.detail_seq",
+        f"{effects}.approval_id",
+        f"{effects}.charges",
+        *(f"indelible_sheets.{name}" for name in ("due_at", "run_id", "seq", "body")),
         "indelible_events.effect_id",
         "indelible_events.signature",
     }

@@ -21,17 +21,19 @@ import apsw
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
-from indelible.cli.demo_agent import AMOUNT, OTHER_AMOUNT, read_lines
+from indelible.cli.demo_agent import AMOUNT, APPROVED, OTHER_AMOUNT, SWAPPED, read_lines
 from indelible.cli.demo_proofs import BEFORE, INSIDE, Death, Proof, Seen, judge
 from indelible.core.chain import Broken, Intact, altered_payloads, check_chain
 from indelible.core.events import event_hash
 from indelible.core.notes import PublicKey, log_name, parse_head, parse_note, sign_note
 from indelible.core.verifying.findings import Report
+from indelible.errors import VoteRefused
 from indelible.journal.holders import HeldKey
 from indelible.journal.keys import KeyRing
 from indelible.journal.live_evidence import LiveEvidence
 from indelible.journal.verification import verify
 
+PERSON = "a person"
 PATIENCE = 20.0  # seconds that one process may take; on an idle machine it takes a fifth of one
 
 NEXT = """
@@ -44,6 +46,7 @@ Next, three lines above a function of your own:
 
 Is all well on this machine:      indelible doctor
 What did my agent do:             indelible effects list
+What waits for me to decide:      indelible approvals list
 Look around in a demo's ledger:   indelible demo --keep"""
 
 
@@ -54,7 +57,7 @@ def show_demo(*, is_json: bool, keep: bool = False) -> int:
     try:
         if not is_json:
             print("A scripted agent (no LLM, no network) looks up a customer, refunds 42.00 and sends a mail.")
-            print("It is killed in the middle, twice, and started again.\n", flush=True)
+            print("It is killed in the middle, three times, and started again.\n", flush=True)
         proofs = judge(perform(folder, Seen()))
         seconds = time.monotonic() - began
         if is_json:
@@ -104,18 +107,25 @@ def perform(folder: Path, seen: Seen) -> Seen:
 
 
 def _play(folder: Path, seen: Seen) -> None:
-    # Two processes at once: both leases run out while the other one's does.
-    dying = [Process("die_inside", folder, INSIDE), Process("die_before", folder, BEFORE)]
-    seen.inside, seen.before = (process.killed_where_it_hangs() for process in dying)
+    # All at once: the leases run out while the others' do.
+    dying = [
+        Process("die_inside", folder, INSIDE),
+        Process("die_before", folder, BEFORE),
+        Process("die_asking", folder, APPROVED, SWAPPED),
+    ]
+    seen.inside, seen.before, seen.asking = (process.killed_where_it_hangs() for process in dying)
+    seen.questions = dying[-1].reports
     with _open(folder) as ledger:
         seen.after_kill = {effect.run_id: effect for effect in ledger.effects(tool="stripe.refund")}
         seen.world_after_kill = read_lines(folder / "world.jsonl")
-    seen.asked = Process("ask", folder, INSIDE, BEFORE).finished()
+        _approve(ledger, seen)
+    seen.asked = Process("ask", folder, INSIDE, BEFORE, SWAPPED, APPROVED).finished()
     seen.world_after_asking = read_lines(folder / "world.jsonl")
-    seen.probed = Process("probe", folder, INSIDE, BEFORE).finished()
+    _approve_the_other(folder, seen)
+    seen.probed = Process("probe", folder, INSIDE, BEFORE, APPROVED).finished()
     seen.world_after_probe = read_lines(folder / "world.jsonl")
     _allow_again(folder)
-    seen.again = Process("again", folder, INSIDE, BEFORE).finished()
+    seen.again = Process("again", folder, INSIDE, BEFORE, SWAPPED, APPROVED).finished()
     seen.world, seen.entered = read_lines(folder / "world.jsonl"), read_lines(folder / "entered.jsonl")
     _read_record(folder, seen)
     _tamper(folder, seen)
@@ -125,17 +135,38 @@ def _open(folder: Path, name: str = "ledger.db", *, seal: bool = True) -> Ledger
     return Ledger.open(f"sqlite:///{folder / name}", keys=folder / "keys", seal=seal)
 
 
+def _approve(ledger: Ledger, seen: Seen) -> None:
+    """Plays the person who approves what the killed process asked, by the digests they were shown."""
+    for run in (APPROVED, SWAPPED):
+        seen.approvals_after_kill[run] = approvals = ledger.approvals(run_id=run)
+        for approval in approvals:
+            seen.approved[run] = ledger.approve(approval, digest=approval.digest, by=PERSON)
+
+
+def _approve_the_other(folder: Path, seen: Seen) -> None:
+    """Plays somebody who approves the changed refund with what they were shown before; then the person denies it."""
+    with _open(folder) as ledger:
+        for approval in ledger.approvals(run_id=SWAPPED, status="pending"):
+            seen.swap = list(ledger.view_approval(approval).changed or ())
+            try:
+                ledger.approve(approval, digest=seen.approved[SWAPPED].digest, by=PERSON)
+            except VoteRefused as refused:
+                seen.swapped_vote = refused.code
+            ledger.deny(approval, by=PERSON, reason="not the amount that was approved")
+
+
 def _allow_again(folder: Path) -> None:
     """Plays the person who looked, found no refund, and allows another attempt."""
     with _open(folder) as ledger:
         for effect in ledger.effects(tool="stripe.refund", run_id=BEFORE, status="in_doubt"):
-            ledger.retry(effect, by="a person", reason="the provider has no refund under this key")
+            ledger.retry(effect, by=PERSON, reason="the provider has no refund under this key")
 
 
 def _read_record(folder: Path, seen: Seen) -> None:
     with _open(folder) as ledger:
         seen.effects = ledger.effects()
-        seen.events = {run: ledger.events(run) for run in (INSIDE, BEFORE)}
+        seen.events = {run: ledger.events(run) for run in (INSIDE, BEFORE, APPROVED, SWAPPED)}
+        seen.approvals = ledger.approvals()
         seen.verdicts = {run: check_chain(events, run) for run, events in seen.events.items()}
         ledger.seal()
         store = store_behind(ledger)
@@ -222,7 +253,7 @@ class Process:
     """Is one process of the agent."""
 
     def __init__(self, mode: str, folder: Path, *run_ids: str) -> None:
-        self._reports: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
         self._hangs = threading.Event()
         command = [sys.executable, "-m", "indelible.cli.demo_agent", mode, str(folder), *run_ids]
         self._process = subprocess.Popen(  # noqa: S603
@@ -234,8 +265,8 @@ class Process:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._reports.append(json.loads(line))
-            if "hangs" in self._reports[-1]:
+            self.reports.append(json.loads(line))
+            if "hangs" in self.reports[-1]:
                 self._hangs.set()
         self._hangs.set()  # it ended; there is nothing to wait for any more
 
@@ -243,14 +274,14 @@ class Process:
         """Waits until the process hangs where it is to die, and kills it there."""
         self._hangs.wait(PATIENCE)
         self._process.kill()
-        return Death(self._process.pid, self._end(), [r["hangs"] for r in self._reports if "hangs" in r])
+        return Death(self._process.pid, self._end(), [r["hangs"] for r in self.reports if "hangs" in r])
 
     def finished(self) -> list[dict[str, Any]]:
         """Gives what the process reported, when it has ended by itself."""
         code = self._end()
         if code != 0:
-            self._reports.append({"step": "process", "error": f"exit code {code}: {self._complaint}"})
-        return self._reports
+            self.reports.append({"step": "process", "error": f"exit code {code}: {self._complaint}"})
+        return self.reports
 
     def _end(self) -> int:
         assert self._process.stdin is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -18,18 +19,23 @@ from typing import Any
 from indelible import Effect, IndelibleError, Ledger, Outcome, RunningEffect, Succeeded, ToolCall
 
 CHARGE, AMOUNT, OTHER_AMOUNT = "ch_1001", 4200, 9900
+APPROVED, SWAPPED = "order-789", "order-790"  # the runs whose refund a person has to approve
+LONG = timedelta(minutes=1)
 SHORT_LEASE = timedelta(seconds=0.3)  # so that the demo need not wait half a minute for the killed process's lease
 
 
 class Agent:
     """Does one run of the scripted work, as far as it gets."""
 
-    def __init__(self, folder: Path, run_id: str, *, is_to_die: bool = False, has_probe: bool = False) -> None:
+    def __init__(
+        self, folder: Path, run_id: str, *, is_to_die: bool = False, has_probe: bool = False, must_ask: bool = False
+    ) -> None:
         self.folder, self.run_id = folder, run_id
         self.is_to_die = is_to_die
         lease = {"lease": SHORT_LEASE} if is_to_die else {}
         probe = {"reconcile": self.look_at_provider} if has_probe else {}
-        self.refund_options: dict[str, Any] = {"side_effect": "payment", **lease, **probe}
+        asks = {"approval": "required", "wait": False} if must_ask else {}
+        self.refund_options: dict[str, Any] = {"side_effect": "payment", **lease, **probe, **asks}
         self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", keys=folder / "keys")
 
     def call(self, tool: str, key: list[str] | None = None, **args: Any) -> ToolCall:
@@ -97,6 +103,21 @@ class Agent:
         self.ledger.begin(self.refund_call(), **self.refund_options)
         hang("before the handler")
 
+    def ask_and_wait(self) -> None:
+        """Asks for the refund and waits for a person, in a thread of its own; tells what it asks."""
+        options = {**self.refund_options, "wait": LONG}
+        waiting = threading.Thread(target=self.ledger.run, args=(self.refund_call(), self.refund), kwargs=options)
+        waiting.daemon = True
+        waiting.start()
+        while not (asked := self.ledger.approvals(run_id=self.run_id, status="pending")) and waiting.is_alive():
+            waiting.join(0.005)
+        for approval in asked:
+            tell({"run": self.run_id, "step": "asks", "approval": approval.id, "digest": approval.digest})
+
+    def refund_as_approved(self) -> None:
+        """Calls the refund that was asked about, and nothing else."""
+        self.step("stripe.refund", lambda: self.ledger.run(self.refund_call(), self.refund, **self.refund_options))
+
     def step(self, name: str, do: Callable[[], Any]) -> Any:
         """Does one step and tells what came of it."""
         try:
@@ -136,15 +157,38 @@ def hang(where: str) -> None:
 
 def main(mode: str, folder: str, *run_ids: str) -> None:
     """Plays one process of the demo."""
-    for run_id in run_ids:
-        agent = Agent(Path(folder), run_id, is_to_die=mode in ("die_inside", "die_before"), has_probe=mode == "probe")
-        if mode == "die_before":
-            agent.claim_and_hang()
-        else:
-            agent.work()
+    agents = [
+        Agent(
+            Path(folder),
+            run_id,
+            is_to_die=mode in ("die_inside", "die_before"),
+            has_probe=mode == "probe",
+            must_ask=run_id in (APPROVED, SWAPPED),
+        )
+        for run_id in run_ids
+    ]
+    for agent in agents:
+        play(agent, mode)
+    if mode == "die_asking":
+        hang("waiting for a person")
+    for agent in agents:
+        agent.ledger.close()
+
+
+def play(agent: Agent, mode: str) -> None:
+    """Does what an agent does in this process."""
+    if mode == "die_asking":
+        agent.ask_and_wait()
+    elif mode == "die_before":
+        agent.claim_and_hang()
+    elif agent.run_id == SWAPPED:
+        agent.change_its_mind()
+    elif agent.run_id == APPROVED:
+        agent.refund_as_approved()
+    else:
+        agent.work()
         if mode == "ask":
             agent.change_its_mind()
-        agent.ledger.close()
 
 
 if __name__ == "__main__":

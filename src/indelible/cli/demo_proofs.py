@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from indelible import Effect, Event
+from indelible import Approval, Effect, Event
+from indelible.cli.demo_agent import AMOUNT, APPROVED, OTHER_AMOUNT, SWAPPED
 from indelible.core.chain import Broken, Intact
+from indelible.core.differences import Difference
 from indelible.core.verifying.findings import Report as Verification
 
 INSIDE, BEFORE = "order-123", "order-456"  # the run whose process dies inside the handler, and the other
@@ -36,6 +38,13 @@ class Seen:
 
     inside: Death | None = None
     before: Death | None = None
+    asking: Death | None = None
+    questions: list[Report] = field(default_factory=list)
+    approvals_after_kill: dict[str, list[Approval]] = field(default_factory=dict)
+    approved: dict[str, Approval] = field(default_factory=dict)
+    swap: list[Difference] = field(default_factory=list)
+    swapped_vote: str = "counted"
+    approvals: list[Approval] = field(default_factory=list)
     after_kill: dict[str, Effect] = field(default_factory=dict)
     world_after_kill: list[Report] = field(default_factory=list)
     asked: list[Report] = field(default_factory=list)
@@ -201,9 +210,11 @@ def retried_by_a_person(seen: Seen) -> Proof:
 
 def other_arguments_refused(seen: Seen) -> Proof:
     """The same key with another amount is refused, and nothing is fired."""
-    reports = [report for report in seen.asked if report.get("step") == "changed"]
+    reports = [r for r in seen.asked if r.get("step") == "changed" and r.get("run") in (INSIDE, BEFORE)]
     errors = [report.get("error", "not refused") for report in reports]
-    entered = [e for e in _entries(seen, REFUND) if e["pid"] in {r["pid"] for r in reports}]
+    entered = [
+        e for e in _entries(seen, REFUND) if e["run"] in (INSIDE, BEFORE) and e["pid"] in {r["pid"] for r in reports}
+    ]
     held = len(errors) == 2 and set(errors) == {"KeyReused"} and not entered
     says = (
         f"same key with changed arguments → refused ({', '.join(sorted(set(errors)))}), handler entered {len(entered)}x"
@@ -211,21 +222,96 @@ def other_arguments_refused(seen: Seen) -> Proof:
     return Proof("other_arguments_refused", held, says, {"reports": reports})
 
 
+def question_survived(seen: Seen) -> Proof:
+    """A process that is killed while it waits for a person takes no question with it, and nothing has run."""
+    death = seen.asking
+    assert death is not None
+    asked = {report["run"]: (report["approval"], report["digest"]) for report in seen.questions if "digest" in report}
+    found = {
+        run: [(one.id, one.digest) for one in approvals if one.status == "pending"]
+        for run, approvals in seen.approvals_after_kill.items()
+    }
+    booked = [entry for run in (APPROVED, SWAPPED) for entry in _booked(seen.world_after_kill, "refund", run)]
+    held = (
+        death.was_kill("waiting for a person")
+        and asked.keys() == {APPROVED, SWAPPED}
+        and found == {run: [question] for run, question in asked.items()}
+        and not booked
+    )
+    ended = "killed" if death.was_kill("waiting for a person") else f"not killed (exit code {death.code})"
+    pending = sum(len(questions) for questions in found.values())
+    says = (
+        f"process {death.pid} {ended} while it waited for a person: {pending} of {len(asked)} questions still stand, "
+        f"refunds at the provider: {len(booked)}"
+    )
+    return Proof("question_survived", held, says, {"exit_code": death.code, "asked": asked, "found": found})
+
+
+def swapped_arguments_refused(seen: Seen) -> Proof:
+    """A call with other arguments than were approved does not run: it is asked about anew, as another question."""
+    report = _report(seen.asked, "changed", SWAPPED)
+    statuses = [one.status for one in reversed(_approvals(seen, SWAPPED))]
+    amounts = [(one.path, one.before, one.after) for one in seen.swap]
+    entered, booked = _entries(seen, REFUND, SWAPPED), _booked(seen.world, "refund", SWAPPED)
+    final = _report(seen.again, "changed", SWAPPED).get("error", "not refused")
+    held = (
+        seen.approved[SWAPPED].status == "approved"
+        and report.get("error") == "ApprovalPending"
+        and statuses == ["stale", "denied"]
+        and amounts == [("args.amount", AMOUNT, OTHER_AMOUNT)]
+        and seen.swapped_vote == "digest"
+        and final == "EffectDenied"
+        and not entered
+        and not booked
+    )
+    says = (
+        f"approved {AMOUNT}, called with {OTHER_AMOUNT} → {report.get('error', 'not refused')}, handler entered "
+        f"{len(entered)}x; its approval is {statuses[0]}, a vote by the old digest {_vote(seen.swapped_vote)}"
+    )
+    measured = {
+        "report": report,
+        "statuses": statuses,
+        "difference": amounts,
+        "vote": seen.swapped_vote,
+        "final": final,
+    }
+    return Proof("swapped_arguments_refused", held, says, measured)
+
+
+def approved_ran_once(seen: Seen) -> Proof:
+    """What was approved ran once, with the arguments that were shown, and used the approval up."""
+    entries, booked = _entries(seen, REFUND, APPROVED), _booked(seen.world, "refund", APPROVED)
+    replays = _replays(seen, REFUND, APPROVED)
+    approval = seen.approved[APPROVED]
+    statuses = {one.id: one.status for one in _approvals(seen, APPROVED)}
+    started = [e.read() for e in seen.events[APPROVED] if e.type == "tool_call_started"]
+    held = (
+        [entry["attempt"] for entry in entries] == [1]
+        and [entry["amount"] for entry in booked] == [AMOUNT]
+        and len(replays) == 2
+        and statuses == {approval.id: "consumed"}
+        and len(started) == 1
+        and "approval" in started[0]["commits"]
+    )
+    says = (
+        f"approved once → ran {len(entries)}x with {', '.join(str(entry['amount']) for entry in booked) or 'nothing'}, "
+        f"replayed {len(replays)}x; the approval is {', '.join(statuses.values())}"
+    )
+    return Proof("approved_ran_once", held, says, {"entered": entries, "booked": booked, "approvals": statuses})
+
+
 def chain_intact(seen: Seen) -> Proof:
-    """The record of both runs holds together."""
+    """The record of every run holds together."""
     verdicts = seen.verdicts
     held = bool(verdicts) and all(
         isinstance(v, Intact) and v.checked == len(seen.events[run]) > 0 for run, v in verdicts.items()
     )
     parts = [
-        f"{v.checked} events in run {run}, head {v.head.hash[:12]}"
-        if isinstance(v, Intact)
-        else f"run {run} broken at seq {v.seq}"
+        f"{v.checked} in {run} (head {v.head.hash[:8]})" if isinstance(v, Intact) else f"{run} broken at seq {v.seq}"
         for run, v in verdicts.items()
     ]
-    return Proof(
-        "chain_intact", held, f"chain {'verified' if held else 'not verified'}: {'; '.join(parts)}", {"verdicts": parts}
-    )
+    says = f"chain {'verified' if held else 'not verified'}: events {', '.join(parts)}"
+    return Proof("chain_intact", held, says, {"verdicts": parts})
 
 
 def edit_caught(seen: Seen) -> Proof:
@@ -290,7 +376,8 @@ def other_key_refused(seen: Seen) -> Proof:
     genuine = seen.journal
     is_about_something = genuine is not None and genuine.is_verified and bool(seen.events[INSIDE])
     held = is_about_something and report.verdict != "verified" and not any(report.ruled_out.values())
-    says = f"every head signed again with another key → {report.verdict.replace('_', ' ')}: {report.why}"
+    why, _, _ = report.why.rpartition(": ")  # what follows guesses at the cause
+    says = f"every head signed again with another key → {report.verdict.replace('_', ' ')}: {why or report.why}"
     return Proof("other_key_refused", held, says, report.as_json())
 
 
@@ -301,6 +388,9 @@ CLAIMS = (
     mailed_once,
     retried_by_a_person,
     other_arguments_refused,
+    question_survived,
+    swapped_arguments_refused,
+    approved_ran_once,
     chain_intact,
     edit_caught,
     payload_edit_caught,
@@ -327,6 +417,14 @@ def _replays(seen: Seen, tool: str, run: str) -> list[Report]:
     entered_by = {entry["pid"] for entry in _entries(seen, tool, run)}
     reports = [_report(reports, tool, run) for reports in (seen.asked, seen.probed, seen.again)]
     return [report for report in reports if "value" in report and report["pid"] not in entered_by]
+
+
+def _vote(code: str) -> str:
+    return "COUNTED" if code == "counted" else f"is refused ({code})"
+
+
+def _approvals(seen: Seen, run: str) -> list[Approval]:
+    return [approval for approval in seen.approvals if approval.run_id == run]
 
 
 def _effect(seen: Seen, tool: str, run: str) -> Effect:

@@ -108,7 +108,6 @@ def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
     in_doubt = len(ledger.effects(status="in_doubt", limit=COUNT_TO))
     processing = ledger.effects(status="processing", limit=COUNT_TO)
     abandoned = [effect for effect in processing if effect.is_abandoned(now)]
-    waiting = len(ledger.effects(status="requires_approval", limit=COUNT_TO))
     name = "effects in doubt"
     if in_doubt:
         fix = place.command("effects list --status in_doubt") + ", then show and settle each"
@@ -120,9 +119,6 @@ def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
         yield Check("abandoned effects", "warn", f"{_at_least(len(abandoned))} whose worker never reported", fix)
     else:
         yield Check("abandoned effects", "ok", "none")
-    if waiting:
-        fix = place.command("effects list --status requires_approval")
-        yield Check("approvals", "warn", f"{_at_least(waiting)} for a person to decide", fix)
 
 
 def told(name: str, error: Exception, fix: str | None = None) -> Check:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from indelible import Ledger
-from indelible.cli import doctor_journal
+from indelible.cli import doctor_approvals, doctor_journal
 from indelible.cli.behind import store_behind
 from indelible.cli.doctor import Check, Verdict, check_effects, check_newest, check_skew, told
 from indelible.cli.opening import Where
@@ -73,6 +73,7 @@ def check_ledger(place: Where) -> Iterator[Check]:
             yield check_skew(stores_now, now)
             yield from check_newest(ledger, now)
             yield from check_effects(ledger, place, stores_now)
+            yield from doctor_approvals.examine(ledger, place, stores_now)
             yield from doctor_journal.examine(ledger, place, stores_now)
     except SchemaOutdated as error:
         is_newer = "upgrade Indelible" in str(error)

@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 from indelible import Ledger
-from indelible.cli import doctor_journal
+from indelible.cli import doctor_approvals, doctor_journal
 from indelible.cli.behind import store_behind
 from indelible.cli.doctor import Check, Verdict, check_effects, check_newest, told
 from indelible.cli.opening import MAKE_ONE, Where, holds_ledger
@@ -152,6 +152,7 @@ def check_ledger(place: Where) -> Iterator[Check]:
             now = datetime.now(UTC)
             yield from check_newest(ledger, now)
             yield from check_effects(ledger, place, now)
+            yield from doctor_approvals.examine(ledger, place, now)
             yield from doctor_journal.examine(ledger, place, now)
     except (IndelibleError, OSError) as error:
         yield told("ledger", error)

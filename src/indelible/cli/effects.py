@@ -104,10 +104,11 @@ def show(effect_id: str) -> int:
     place = where()
     with open_existing(place) as ledger:
         effect = find(ledger, effect_id)
+        approval = None if effect.approval_id is None else ledger.get_approval(effect.approval_id)
         history = read_history(ledger, effect)
     if place.is_json:
-        return say_effect_json(effect, history)
-    return say_effect(effect, history, place)
+        return say_effect_json(effect, approval, history)
+    return say_effect(effect, approval, history, place)
 
 
 def by_option(function: F) -> F:
@@ -178,33 +179,31 @@ def cancel(effect_id: str, reason: str, by: str) -> None:
     _move(effect_id, lambda ledger, effect: ledger.cancel(effect, by=by, reason=reason), by)
 
 
-@effects.command()
-@click.argument("effect_id", metavar="ID")
-@click.option("--digest", required=True, help="The digest that `effects show` printed: what you say yes to.")
-@click.option("--reason", default="approved", show_default=True, help="Why.")
-@by_option
-@about_ledger
-def approve(effect_id: str, digest: str, reason: str, by: str) -> None:
-    """Let an effect run that asks for it, exactly as you saw it."""
-    _move(effect_id, lambda ledger, effect: ledger.approve(effect, digest=digest, by=by, reason=reason), by)
+def _moved_away(verb: str, rest: str) -> click.Command:
+    """Gives the command that answered approvals before they had a command of their own: it names the new one."""
+
+    def say(words: tuple[str, ...]) -> None:
+        name = next((word for word in words if word.startswith(("eff_", "apr_"))), "ID")
+        raise click.UsageError(
+            f"`effects {verb}` is `approvals {verb}` now; look first: indelible approvals show {name}, then: "
+            f"indelible approvals {verb} {name} {rest}",
+            click.get_current_context(),
+        )
+
+    anything = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
+    return click.Command(
+        verb, hidden=True, callback=say, params=[anything], context_settings={"ignore_unknown_options": True}
+    )
 
 
-@effects.command()
-@click.argument("effect_id", metavar="ID")
-@click.option("--digest", required=True, help="The digest that `effects show` printed: what you say no to.")
-@click.option("--reason", required=True, help="Why not; the agent is told.")
-@by_option
-@about_ledger
-def deny(effect_id: str, digest: str, reason: str, by: str) -> None:
-    """Refuse an effect that asks to run."""
-    _move(effect_id, lambda ledger, effect: ledger.deny(effect, digest=digest, by=by, reason=reason), by)
+effects.add_command(_moved_away("approve", "--digest DIGEST"))
+effects.add_command(_moved_away("deny", "-m REASON"))
 
 
 _WHAT_NOW = {
     "succeeded": "Every later call gets this result.",
     "failed": "Every later call gets this error.",
     "ready": "The next call of it enters the handler.",
-    "denied": "Every later call is refused.",
     "canceled": "Every later call is refused.",
 }
 

@@ -71,11 +71,11 @@ def where() -> Where:
     return Where(url=given.get("url"), tenant=given.get("tenant") or DEFAULT_TENANT, is_json=bool(given.get("is_json")))
 
 
-def open_existing(place: Where, *, wakeups: bool = False) -> Ledger:
+def open_existing(place: Where, *, wakeups: bool = False, policy: Path | None = None) -> Ledger:
     """Opens a ledger that is there; never makes one, and never touches a database that is not one."""
     if not is_postgres(place.address):
         check_is_ledger(place.address)
-    return Ledger.open(place.address, tenant=place.tenant, wakeups=wakeups)
+    return Ledger.open(place.address, tenant=place.tenant, wakeups=wakeups, policy=policy)
 
 
 def check_is_ledger(address: str) -> None:

@@ -19,8 +19,12 @@ EFFECTS, EVENTS, ERASE = "indelible.cli.effects", "indelible.cli.events", "indel
 COMMANDS = {
     "demo": ("indelible.cli.commands", "demo"),
     "effects": (EFFECTS, "effects"),
+    "approvals": ("indelible.cli.approvals", "approvals"),
+    "runs": ("indelible.cli.runs", "runs"),
+    "policy": ("indelible.cli.policy", "policy"),
     "events": (EVENTS, "events"),
     "journal": ("indelible.cli.journal", "journal"),
+    "channels": ("indelible.cli.channels", "channels"),
     "worker": ("indelible.cli.worker", "worker"),
     "witness": ("indelible.cli.witness", "witness"),
     "verify": ("indelible.cli.verify", "verify"),
@@ -114,6 +118,7 @@ def root() -> None:
     \b
     First:            indelible demo
     Is all well here: indelible doctor
+    What waits:       indelible approvals list
     What is stuck:    indelible effects list --status in_doubt
 
     Exit codes: 0 done, 1 the ledger says no, 2 wrong usage or cannot tell.

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from indelible.core.visible import is_unseen
+from indelible.core.visible import visible as visible  # every command prints texts by it
+
 if TYPE_CHECKING:
     from indelible import Effect
 
-# Characters that draw nothing though their category does not say so: joiners, fillers, selectors, blank braille.
-_DRAWS_NOTHING = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
-    map(chr, [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
-)
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 _COLOURS = {  # of statuses, as a terminal names them
     "succeeded": "32",
     "failed": "31",
@@ -28,23 +26,19 @@ _COLOURS = {  # of statuses, as a terminal names them
     "requires_approval": "1;36",
     "processing": "34",
     "ready": "36",
+    "pending": "1;36",
+    "approved": "32",
+    "expired": "31",
+    "stale": "33",
+    "consumed": "2",
 }
 
 
-def visible(text: str) -> str:
-    r"""Shows a text on one line, so that two different texts never look alike: what draws nothing becomes `\u202e`."""
-    return escape_unseen(text.replace("\\", "\\\\"))
-
-
 def escape_unseen(text: str, keep: str = " ") -> str:
-    """Writes control, bidi, zero-width and other unseen characters as escapes."""
+    """Writes unseen characters as JSON does, so that JSON stays JSON: for what is JSON, or shown already."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c in keep or not _is_unseen(c) else _escaped(c) for c in text)
-
-
-def _is_unseen(character: str) -> bool:
-    return unicodedata.category(character) in _UNSEEN or character in _DRAWS_NOTHING
+    return "".join(c if c in keep or not is_unseen(c) else _escaped(c) for c in text)
 
 
 def _escaped(character: str) -> str:
@@ -97,7 +91,7 @@ def timestamp(at: datetime) -> str:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints a table; on a terminal with colours, and in as many lines to a row as the terminal needs."""
     listed = [tuple(map(visible, row)) for row in rows]
-    widths = [max(map(_width, column)) for column in zip(columns, *listed, strict=True)]
+    widths = [max(map(text_width, column)) for column in zip(columns, *listed, strict=True)]
     is_terminal = sys.stdout.isatty()
     lines = _lines_of_columns(widths, shutil.get_terminal_size().columns if is_terminal else None)
     is_coloured = is_terminal and not os.environ.get("NO_COLOR")
@@ -122,11 +116,11 @@ def _lines_of_columns(widths: list[int], room: int | None) -> list[list[int]]:
 
 def _cell(text: str, width: int, is_coloured: bool, *, is_heading: bool) -> str:
     colour = "1" if is_heading else _COLOURS.get(text)
-    gap = " " * (width - _width(text))
+    gap = " " * (width - text_width(text))
     return f"\x1b[{colour}m{text}\x1b[0m{gap}" if is_coloured and colour else text + gap
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     """Gives the columns a text takes on a terminal: East Asian letters take two, combining marks none."""
     if text.isascii():
         return len(text)
@@ -137,10 +131,15 @@ def _width(text: str) -> int:
 
 def fields(pairs: Iterable[tuple[str, str | None]]) -> None:
     """Prints names and values under each other; a value that is absent is left out."""
+    for line in field_lines(pairs):
+        print(line)
+
+
+def field_lines(pairs: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Gives names and values under each other; a value that is absent is left out."""
     listed = [(name, value) for name, value in pairs if value is not None]
     width = max(len(name) for name, _ in listed)
-    for name, value in listed:
-        print(f"  {name.ljust(width)}  {value}")
+    return [f"  {name.ljust(width)}  {value}" for name, value in listed]
 
 
 def effect_json(effect: Effect) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`indelible worker`: keeps journals sealed while agents work elsewhere."""
+"""`indelible worker`: seals journals, tells people of approvals and sees to late ones while agents work elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 import click
@@ -19,34 +20,55 @@ from indelible.cli.show import count, say_json, visible
 from indelible.errors import IndelibleError, StoreError
 from indelible.journal.sealing import Sealer
 from indelible.journal.sealing_thread import BEAT_EVERY, SEAL_EVERY
+from indelible.notify.channels import Channels
+from indelible.notify.outbox import Outbox
 
 _LOOK_FOR_TENANTS_EVERY = 30.0
 
 
 @click.command()
-@click.option("--all-tenants", is_flag=True, help="Seal the journal of every tenant.")
-@click.option("--once", is_flag=True, help="Seal what waits, then end.")
+@click.option("--all-tenants", is_flag=True, help="Work for every tenant.")
+@click.option("--once", is_flag=True, help="Do what waits, then end.")
+@click.option("--channels", "path", type=click.Path(dir_okay=False, path_type=Path), envvar="INDELIBLE_CHANNELS",
+              metavar="FILE", help="Tell people of approvals by the channels in this file.")  # fmt: skip
 @click.option("--every", type=click.IntRange(min=10), default=int(SEAL_EVERY.total_seconds() * 1000), show_default=True,
               metavar="MS", help="Look for new events so often.")  # fmt: skip
 @about_ledger
-def worker(all_tenants: bool, once: bool, every: int) -> int:
-    """Keep the journal sealed: take events in and sign heads.
+def worker(all_tenants: bool, once: bool, path: Path | None, every: int) -> int:
+    """Seal the journal, and tell people of approvals.
 
-    For ledgers whose agents hold no key, as on PostgreSQL. Makes the key on first use. Any number of workers may run
-    where they share the folder of keys; elsewhere let one machine sign. Ends on SIGTERM or Ctrl-C.
+    Takes events in and signs heads, for ledgers whose agents hold no key, as on PostgreSQL. Makes the key on first use.
+    Any number of workers may run where they share the folder of keys; elsewhere let one machine sign. Approvals whose
+    time has come are escalated or called expired. Ends on SIGTERM or Ctrl-C.
     """
     place = where()
-    with open_existing(place) as ledger, _until_stopped() as stopped:
-        rounds = _Rounds(ledger, place, all_tenants)
+    channels = _channels_in(path)
+    with open_existing(place) as ledger, until_stopped() as stopped:
+        rounds = _Rounds(ledger, place, all_tenants, channels)
         if once:
             rounds.seal_all(time.monotonic())
+            rounds.tell_all()
+            rounds.seal_all(time.monotonic())  # what was told of late approvals
             _say_done(rounds, place)
             return 1 if rounds.problems else 0
         rounds.say(f"sealing {rounds.subject}, every {every} ms; stop with Ctrl-C")
+        if channels:
+            rounds.say(f"telling people by {', '.join(channel.name for channel in channels)}")
+        outbox = rounds.outbox()
+        outbox.start()
         while not stopped.wait(every / 1000):
             rounds.seal_all(time.monotonic())
+        outbox.close()
     rounds.say("stopped")
     return 0
+
+
+def _channels_in(path: Path | None) -> Channels:
+    if path is None:
+        return Channels([])
+    from indelible.notify.config import load_channels
+
+    return load_channels(path)
 
 
 @dataclass
@@ -56,6 +78,7 @@ class _Rounds:
     ledger: Ledger
     place: Where
     all_tenants: bool
+    channels: Channels
     problems: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     _sealers: dict[str, Sealer] = field(default_factory=dict)
@@ -83,6 +106,19 @@ class _Rounds:
                 self._note(tenant, problem)
             else:
                 self._well(tenant)
+
+    def outbox(self) -> Outbox:
+        """Gives what sends and attends, for the tenants that are known so far."""
+        return Outbox(self.ledger._engine, lambda: list(self._sealers), self.channels)
+
+    def tell_all(self) -> None:
+        """Sends and attends until nothing is due."""
+        outbox = self.outbox()
+        try:
+            while outbox.go_once():
+                continue
+        except IndelibleError as problem:
+            self._note("", problem)
 
     def _find_tenants(self, now: float) -> None:
         if now - self._looked_at < _LOOK_FOR_TENANTS_EVERY:
@@ -131,8 +167,8 @@ def _say_done(rounds: _Rounds, place: Where) -> None:
 
 
 @contextmanager
-def _until_stopped() -> Iterator[threading.Event]:
-    """Gives an event that a signal sets, so that a seal under way is finished first."""
+def until_stopped() -> Iterator[threading.Event]:
+    """Gives an event that a signal sets, so that what is under way is finished first."""
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

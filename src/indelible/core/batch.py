@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from indelible.core.commands import Answer, Command, Open, Record, Stamp
+from indelible.core.changes import Aside, Change, Fact
+from indelible.core.commands import Answer, Command, Stamp, run_named_by
 from indelible.core.effects import Effect
 from indelible.core.events import (
     NO_EVENTS,
@@ -22,19 +23,22 @@ from indelible.core.events import (
     signed_message,
 )
 from indelible.core.identity import Ref
-from indelible.core.steps import Change, Fact, next_step
+from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
+from indelible.core.steps import next_step
 
 
 @dataclass(slots=True)
 class Batch:
-    """Collects what one transaction writes: effects opened and moved, heads advanced, events, payloads, answers.
+    """Collects what one transaction writes: effects opened and moved, sheets, heads, events, payloads, answers.
 
-    `moved` and `heads` pair the state decided on with the state to write, so that a store can guard the write.
+    `moved`, `sheets` and `heads` pair the state decided on with the state to write, so that a store can guard the
+    write; a new sheet is decided on None.
     """
 
     answers: list[Answer] = field(default_factory=list)
     opened: dict[Ref, Effect] = field(default_factory=dict)
     moved: dict[Ref, tuple[Effect, Effect]] = field(default_factory=dict)
+    sheets: dict[SheetRef, tuple[Sheet | None, Sheet]] = field(default_factory=dict)
     heads: dict[str, tuple[Head, Head]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     payloads: list[Payload] = field(default_factory=list)
@@ -44,7 +48,7 @@ class Batch:
     @property
     def is_empty(self) -> bool:
         """Is there nothing to write?"""
-        return not self.events
+        return not self.events and not self.sheets
 
     def changed(self) -> list[Effect]:
         """Lists the effects as they are after the write."""
@@ -57,31 +61,77 @@ def decide(
     heads: Mapping[str, Head],
     now: datetime,
     by: Provenance,
+    sheets: Sheets = NO_SHEETS,
 ) -> Batch:
-    """Decides commands in their order, each on the state its predecessors leave; an unknown run has no events."""
+    """Decides commands in their order, each on the state its predecessors leave; an unknown run has no events.
+
+    `sheets` holds those that `needed_sheets` names for the commands and their effects.
+    """
     batch = Batch()
+    latest = dict(sheets)
     for command in commands:
         state = _latest(batch, effects, command.ref)
         run_id = _run_of(command, state)
-        known = heads.get(run_id, NO_EVENTS)
-        was, head = batch.heads.get(run_id, (known, known))
-        step = next_step(command, state, now, head.length)
-        if step.change is not None:
-            end = Head(head.length + 1, _record(batch, command, step.change, head, by))
-            batch.heads[run_id] = (was, end)
-            if isinstance(step.change, Change):
-                _note(batch, state, step.change.effect)
-            else:
-                batch.erased += [(run_id, seq, name) for seq, name in step.change.erased]
+        head = batch.heads[run_id][1] if run_id in batch.heads else heads.get(run_id, NO_EVENTS)
+        step = next_step(command, state, now, head.length, latest)
+        salts = command.stamp.salts
+        for change in step.changes:
+            if not isinstance(change, Aside):
+                salts = _tell(batch, command, change, heads, by, salts)
+            if isinstance(change, Change):
+                _note(batch, state, change.effect)
+                state = change.effect
+            if change.sheets:
+                _note_sheets(batch, latest, change)
         batch.answers.append(step.answer)
     return batch
+
+
+def _tell(
+    batch: Batch,
+    command: Command,
+    change: Change | Fact,
+    heads: Mapping[str, Head],
+    by: Provenance,
+    salts: bytes,
+) -> bytes:
+    """Writes the event of a change at the end of its run's chain; gives the salts that are left."""
+    run_id = change.run_id if isinstance(change, Fact) else change.effect.run_id
+    known = heads.get(run_id, NO_EVENTS)
+    was, head = batch.heads.get(run_id, (known, known))
+    committed = change.committed
+    if change.sheets:
+        bodies = [(sheet.kind, _body(sheet)) for sheet in change.sheets if sheet.is_recorded]
+        committed = {**committed, **dict(bodies)}
+        assert len(committed) == len(change.committed) + len(bodies), "each value has a name of its own"
+    batch.heads[run_id] = (was, Head(head.length + 1, _record(batch, command, change, head, by, committed, salts)))
+    if isinstance(change, Fact):
+        batch.erased += [(run_id, seq, name) for seq, name in change.erased]
+    return salts[len(committed) * SALT_BYTES :]
+
+
+def _body(sheet: Sheet) -> bytes:
+    assert sheet.body is not None, "what is written has a body"
+    return sheet.body
+
+
+def _note_sheets(batch: Batch, latest: dict[SheetRef, Sheet | None], change: Change | Fact | Aside) -> None:
+    """Keeps each sheet's first state and its last one, with the place of the event that commits to it."""
+    for sheet in change.sheets:
+        ref = sheet.ref
+        before = batch.sheets[ref][0] if ref in batch.sheets else latest.get(ref)
+        if sheet.is_recorded:
+            assert not isinstance(change, Aside), "what is on the record is told by an event"
+            sheet = sheet.told_by(batch.events[-1].run_id, batch.events[-1].seq)
+        batch.sheets[ref] = (before, sheet)
+        latest[ref] = sheet
 
 
 def _run_of(command: Command, effect: Effect | None) -> str:
     """Gives the run whose chain an event about this would join; an effect stays in the run that opened it."""
     if effect is not None:
         return effect.run_id
-    return command.run_id if isinstance(command, Open | Record) else ""
+    return run_named_by(command) or ""
 
 
 def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], ref: Ref) -> Effect | None:
@@ -90,17 +140,25 @@ def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], ref: Ref) -> Eff
     return batch.opened.get(ref) or effects.get(ref)
 
 
-def _record(batch: Batch, command: Command, change: Change | Fact, head: Head, by: Provenance) -> str:
-    """Writes the change's event at the end of its run's chain, and the values it commits to; gives its hash."""
+def _record(
+    batch: Batch,
+    command: Command,
+    change: Change | Fact,
+    head: Head,
+    by: Provenance,
+    committed: Mapping[str, bytes],
+    salts: bytes,
+) -> str:
+    """Writes the change's event and the values it commits to; gives its hash."""
     effect = change.effect if isinstance(change, Change) else None
     run_id = change.run_id if isinstance(change, Fact) else change.effect.run_id
-    stamp, commits = command.stamp, {}
-    assert len(change.committed) * SALT_BYTES <= len(stamp.salts), "every value is hidden by a salt of its own"
-    for number, (name, value) in enumerate(change.committed.items()):
-        salt = stamp.salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
+    commits = {}
+    assert len(committed) * SALT_BYTES <= len(salts), "every value is hidden by a salt of its own"
+    for number, (name, value) in enumerate(committed.items()):
+        salt = salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
         commits[name] = commitment(salt, name, value)
         batch.payloads.append(Payload(run_id, head.length, name, salt, value))
-    body = _body(change, head, stamp, commits, by)
+    body = _event_body(change, head, command.stamp, commits, by)
     hash_ = event_hash(body)
     event = Event(
         run_id=run_id,
@@ -115,7 +173,7 @@ def _record(batch: Batch, command: Command, change: Change | Fact, head: Head, b
     return hash_
 
 
-def _body(change: Change | Fact, head: Head, stamp: Stamp, commits: Mapping[str, str], by: Provenance) -> bytes:
+def _event_body(change: Change | Fact, head: Head, stamp: Stamp, commits: Mapping[str, str], by: Provenance) -> bytes:
     if isinstance(change, Change):
         return effect_event(
             effect=change.effect,

@@ -58,6 +58,8 @@ class ToolCall:
     resource: Resource | None = None
     call_id: str | None = None
     dedupe: Dedupe = "args"
+    schema: str = ""
+    """Is the hash of the tool's schema, where it has one; an approval holds for this schema only."""
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.tool):
@@ -126,6 +128,7 @@ class OptionWords(TypedDict, total=False):
     approval: Approval
     on_crash: OnCrash
     reconcile: Callable[[Effect], Any]
+    compensate: Callable[[Effect], Any]
     retry: Retry
     lease: timedelta
     wait: timedelta | float | bool
@@ -143,6 +146,7 @@ class Options:
     approval: Approval | None = None
     on_crash: OnCrash | None = None
     reconcile: Callable[[Effect], Any] | None = None
+    compensate: Callable[[Effect], Any] | None = None
     retry: Retry | None = None
     lease: timedelta | None = None
     wait: timedelta | float | bool | None = None

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal
 
+from indelible.core.approvals import Approval, Refusal
+from indelible.core.budgets import Exceeded
 from indelible.core.calls import Dedupe, OnCrash, SideEffect
-from indelible.core.effects import ERASED_TEXT, Actor, Claim, Effect
+from indelible.core.effects import ERASED_TEXT, Claim, Effect
+from indelible.core.grants import GrantTerms
 from indelible.core.identity import Ref
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
-    """Is when and by whom a command was given, and the randomness its event may use."""
-
-    at: datetime
-    actor: Actor
-    salts: bytes = field(repr=False)
+from indelible.core.run_commands import RunAnswer, RunCommand
+from indelible.core.sheets import Sheet
+from indelible.core.stamps import Stamp as Stamp
+from indelible.core.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +36,18 @@ class Open:
     digest: str
     args_json: bytes = field(repr=False)
     lease: timedelta
-    needs_approval: bool
+    verdict: Verdict
     has_key_fields: bool
     subject_json: bytes | None = field(default=None, repr=False)
     """Is the mark of the person this call is about."""
+    schema: str = ""
+    """Is the hash of the tool's schema, if it has one."""
+    principal: str | None = None
+    """Is the person the agent acts for."""
+    awaited_approval: str | None = None
+    """Is the approval this caller has waited for: when that one ended, it is told so instead of asking anew."""
+    grants: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Names standing grants that may cover the call, with the digest of what they pin in its arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,19 +122,89 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decide:
+class CastVote:
     """Answers the question whether an effect may run, for exactly the digest the person saw."""
 
     ref: Ref
     stamp: Stamp
-    digest: str
+    approval_id: str
+    digest: str | None
     is_approval: bool
+    detail_json: bytes = field(repr=False)
+    signature: bytes | None = field(default=None, repr=False)
+    delegation_id: str | None = None
+    grant: GrantTerms | None = None
+    grant_id: str = ""
+    pinned: str = ""
+    """Is the digest of the arguments that the grant pins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBack:
+    """Takes one's own approval back, as long as nothing runs on it."""
+
+    ref: Ref
+    stamp: Stamp
+    approval_id: str
     detail_json: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Amend:
+    """Changes the arguments that are asked about: the question is a new one, and nobody has voted on it yet."""
+
+    ref: Ref
+    stamp: Stamp
+    approval_id: str
+    digest: str
+    args_json: bytes = field(repr=False)
+    verdict: Verdict
+    detail_json: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTo:
+    """Records that somebody was shown what is asked."""
+
+    ref: Ref
+    stamp: Stamp
+    approval_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attend:
+    """Sees to an approval that is due: asks more people, or calls it expired."""
+
+    ref: Ref
+    stamp: Stamp
+    approval_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Takes over an effect that another ledger recorded, so that it is not done again here."""
+
+    effect: Effect
+    stamp: Stamp
+    origin_json: bytes = field(repr=False)
+
+    @property
+    def ref(self) -> Ref:
+        """Locates the effect."""
+        return self.effect.ref
+
+    @property
+    def run_id(self) -> str:
+        """Names the run it joins."""
+        return self.effect.run_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Appends a fact to a run that is about no effect; `erased` names payloads of the run that go with it."""
+    """Appends a fact to a run that is about no effect; `erased` names payloads of the run that go with it.
+
+    With a sheet, that changes too, if nobody else has changed it since: then its version is the next one.
+    """
 
     tenant: str
     run_id: str
@@ -137,6 +213,7 @@ class Record:
     facts: bytes
     committed: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     erased: tuple[tuple[int, str], ...] = ()
+    sheet: Sheet | None = None
 
     @property
     def ref(self) -> Ref:
@@ -144,7 +221,35 @@ class Record:
         return Ref(self.tenant, self.run_id, "")
 
 
-Command = Open | Finish | Relinquish | Expire | Settle | Reopen | Cancel | Decide | Record
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Changes a sheet that no event tells of, if nobody else has changed it since: its version is the next one."""
+
+    tenant: str
+    stamp: Stamp
+    sheet: Sheet
+
+    @property
+    def ref(self) -> Ref:
+        """Is a place where no effect can be."""
+        return Ref(self.tenant, "", "")
+
+
+AboutApproval = CastVote | TakeBack | Amend | ShowTo | Attend
+Command = (
+    Open | Finish | Relinquish | Expire | Settle | Reopen | Cancel | AboutApproval | Adopt | Record | Keep | RunCommand
+)
+
+
+def run_named_by(command: Command) -> str | None:
+    """Gives the run that a command itself names; those about an effect that is there leave it to the effect."""
+    named: str | None = getattr(command, "run_id", None)
+    return named
+
+
+def is_about_effect(command: Command) -> bool:
+    """Is there, or may there come to be, an effect at the place of this command?"""
+    return bool(command.ref.key)
 
 
 # Answers. Each says one thing, and `begin` hands the first group to the caller, so that none can be misread.
@@ -190,9 +295,34 @@ class ReplayedFailure:
 
 @dataclass(frozen=True, slots=True)
 class AwaitingApproval:
-    """A person has to decide first."""
+    """A person has to decide first; `approval` is the question."""
 
+    approval: Approval
     effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalEnded:
+    """The approval this caller waited for expired or went stale; calling again asks anew."""
+
+    approval: Approval
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedByPolicy:
+    """The policy does not let this call run."""
+
+    verdict: Verdict
+    effect: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OverBudget:
+    """A budget does not have what this call takes."""
+
+    exceeded: Exceeded
+    effect: Effect | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +387,23 @@ class ArgsErased:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """The command about an approval was carried out (or had been already); this is how both stand now."""
+
+    approval: Approval
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class NotCounted:
+    """The command about an approval was refused; `refusal` says why."""
+
+    refusal: Refusal
+    approval: Approval
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """The command was carried out (or had been already); `effect` is the state now."""
 
@@ -293,5 +440,33 @@ class Recorded:
     seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The sheet is changed, or was already."""
+
+    sheet: Sheet
+
+
+@dataclass(frozen=True, slots=True)
+class Outrun:
+    """Somebody else has changed the sheet; `sheet` is how it stands, None when there is none."""
+
+    sheet: Sheet | None
+
+
 Begun = Claimed | Replayed | ReplayedFailure | AwaitingApproval | InFlight | InDoubt | Denied | Canceled
-Answer = Begun | KeyTaken | LooksRepeated | ArgsErased | Moved | Late | Illegal | NoSuchEffect | Recorded
+NotBegun = KeyTaken | LooksRepeated | ArgsErased | ApprovalEnded | RefusedByPolicy | OverBudget
+Answer = (
+    Begun
+    | NotBegun
+    | Moved
+    | Late
+    | Illegal
+    | NoSuchEffect
+    | Recorded
+    | Decided
+    | NotCounted
+    | Kept
+    | Outrun
+    | RunAnswer
+)

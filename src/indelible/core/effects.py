@@ -93,6 +93,10 @@ class Effect:
     updated_at: datetime
     args_json: bytes | None = field(repr=False)
     detail_json: bytes | None = field(repr=False)
+    approval_id: str | None = None
+    """Is the newest approval that was asked for."""
+    charges_json: bytes | None = None
+    """Is what it has reserved of budgets."""
 
     def moved(
         self,
@@ -128,6 +132,8 @@ class Effect:
             updated_at=at,
             args_json=self.args_json,
             detail_json=detail_json,
+            approval_id=self.approval_id,
+            charges_json=self.charges_json,
         )
 
     @property
@@ -191,6 +197,11 @@ class Effect:
     def is_abandoned(self, now: datetime) -> bool:
         """Did its worker let the lease run out while the handler may have been at work?"""
         return self.status == "processing" and self.lease_until is not None and self.lease_until <= now
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Is there something to be done about it now: was it abandoned, or did the time to decide it run out?"""
+        waits = self.status in ("processing", "requires_approval")
+        return waits and self.lease_until is not None and self.lease_until <= now
 
 
 def detail_erased(effect: Effect) -> EffectErased:

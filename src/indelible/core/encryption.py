@@ -15,22 +15,28 @@ from typing import NamedTuple
 
 from indelible.core.canonical import decode
 from indelible.core.commands import (
+    Adopt,
+    Amend,
     Answer,
     Cancel,
+    CastVote,
     Claimed,
     Command,
-    Decide,
     Finish,
+    Kept,
     NoSuchEffect,
     Open,
+    Outrun,
     Recorded,
     Relinquish,
     Reopen,
     Settle,
+    TakeBack,
 )
 from indelible.core.effects import Effect
 from indelible.core.forgetting import mark_in
 from indelible.core.identity import Ref
+from indelible.core.run_commands import EndRun, NewCheckpoint, RunMoved, RunNotMoved, SealCheckpoint, Tell
 from indelible.core.tags import ENCRYPTED_VERSION, Encrypted
 
 DATA_KEY_BYTES = 32
@@ -151,10 +157,35 @@ def encrypted_command(command: Command, key: DataKey) -> Command:
         case Settle():
             detail = cipher(command.detail_json, detail_field(command.status))
             return replace(command, detail_json=detail, evidence_json=cipher(command.evidence_json, "evidence"))
-        case Relinquish() | Reopen() | Cancel() | Decide():
+        case Tell():
+            told = tuple(
+                replace(one, payload_json=cipher(one.payload_json, "payload")) if one.payload_json is not None else one
+                for one in command.happenings
+            )
+            return replace(command, happenings=told)
+        case SealCheckpoint():
+            return replace(command, checkpoint=_sealed_state(command.checkpoint, cipher))
+        case EndRun():
+            reason = cipher(command.reason_json, "reason")
+            checkpoint = None if command.checkpoint is None else _sealed_state(command.checkpoint, cipher)
+            return replace(command, reason_json=reason, checkpoint=checkpoint)
+        case Adopt(effect=effect):
+            known_args = None if effect.args_json is None else cipher(effect.args_json, "args")
+            known = None if effect.detail_json is None else cipher(effect.detail_json, detail_field(effect.status))
+            return replace(command, effect=replace(effect, args_json=known_args, detail_json=known))
+        case Amend():
+            reason = cipher(command.detail_json, "reason")
+            return replace(command, args_json=cipher(command.args_json, "args"), detail_json=reason)
+        case Relinquish() | Reopen() | Cancel() | CastVote() | TakeBack():
             return replace(command, detail_json=cipher(command.detail_json, "reason"))
         case _:
             return command
+
+
+def _sealed_state(checkpoint: NewCheckpoint, cipher: Callable[[bytes, Field], bytes]) -> NewCheckpoint:
+    if checkpoint.state_json is None:
+        return checkpoint
+    return replace(checkpoint, state_json=cipher(checkpoint.state_json, "state"))
 
 
 def detail_field(status: str) -> Field:
@@ -192,9 +223,11 @@ def opened_effect(effect: Effect, find: Find) -> Effect:
 def opened_answer(answer: Answer, find: Find) -> Answer:
     """Gives an answer about an effect with the effect's values in clear."""
     match answer:
-        case NoSuchEffect() | Recorded():
+        case NoSuchEffect() | Recorded() | Kept() | Outrun() | RunMoved() | RunNotMoved():
             return answer
         case Claimed(claim):
             return Claimed(replace(claim, effect=opened_effect(claim.effect, find)))
+        case _ if answer.effect is None:
+            return answer
         case _:
             return replace(answer, effect=opened_effect(answer.effect, find))

@@ -1,7 +1,8 @@
 """What may be erased, what may not, and how an erasure is told on the record. Pure.
 
 Events stay for ever and hold no payload. What they commit to can go: the event `payload_erased` names it, in the same
-transaction, and the record still verifies.
+transaction, and the record still verifies. What is made of an effect's arguments goes with them: approvals and grants
+hold hashes of them, verdicts and charges amounts, and reasons of votes whatever people said about them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ HOLD_LIFTED = "hold_lifted"
 HOLDS_RUN = "indelible:holds"
 """Is the run in which holds on subjects are placed and lifted; a hold on a run stands in that run."""
 
+_MADE_OF_ARGS = frozenset({"args", "approval", "grant", "charges", "policy"})
+POLICY_STAYS = "calls were judged by it, and those to come are; put another one in force instead"
 # Keeps an event's body far below its limit, whatever the names of run and actor are.
 MOST_AT_ONCE = 500
 
@@ -156,6 +159,16 @@ def select(run_id: str, present: Payloads, effect_of: Mapping[int, str | None], 
         else:
             erased.append((seq, name))
     return Selection(tuple(erased), tuple(kept.values()))
+
+
+def goes_with_args(event_type: str, name: str) -> bool:
+    """Is this field of an effect's event erased when the effect's arguments are?"""
+    return name in _MADE_OF_ARGS or (name == "reason" and event_type.startswith("approval_"))
+
+
+def is_policy(event_type: str, name: str) -> bool:
+    """Is this the policy that an event put in force? It is about nobody, and everything is judged by it."""
+    return (event_type, name) == ("policy_applied", "policy")
 
 
 def portions(payloads: Payloads) -> list[Payloads]:

@@ -18,6 +18,7 @@ from indelible.errors import BadCall
 KEY_TAG = b"indelible/key/v1\0"
 DIGEST_TAG = b"indelible/digest/v1\0"
 REPEAT_TAG = b"indelible/repeat/v1\0"
+SCHEMA_TAG = b"indelible/schema/v1\0"
 
 
 class Ref(NamedTuple):
@@ -49,7 +50,7 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     occurrence = call.call_id if call.dedupe == "call" else None
     return Identity(
         ref=Ref(tenant, scope, key_of(tenant, scope, call.tool, kind, subject, occurrence)),
-        digest=_hash(DIGEST_TAG, tenant, call.tool, args_json, _resource_json(call)),
+        digest=hashed(DIGEST_TAG, tenant, call.tool, args_json, _resource_json(call)),
         args_json=args_json,
     )
 
@@ -57,13 +58,18 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
 def key_of(tenant: str, scope: str, tool: str, kind: str, subject: bytes, occurrence: str | None) -> str:
     """Gives the key, in hexadecimal, of what `subject` identifies within tenant, scope and tool."""
     if occurrence is None:
-        return _hash(KEY_TAG, tenant, scope, tool, kind, subject)
-    return _hash(KEY_TAG, tenant, scope, tool, kind, subject, occurrence)
+        return hashed(KEY_TAG, tenant, scope, tool, kind, subject)
+    return hashed(KEY_TAG, tenant, scope, tool, kind, subject, occurrence)
 
 
 def repeat_of(ref: Ref, call_id: str) -> Ref:
     """Locates the intended repeat of the call at `ref` that the framework named `call_id`."""
-    return Ref(ref.tenant, ref.scope, _hash(REPEAT_TAG, ref.key, call_id))
+    return Ref(ref.tenant, ref.scope, hashed(REPEAT_TAG, ref.key, call_id))
+
+
+def schema_hash(schema: Mapping[str, Any]) -> str:
+    """Gives the hash of a tool's schema and description, by which a change of either is seen."""
+    return hashed(SCHEMA_TAG, encode(schema, root="schema"))
 
 
 def _subject(call: ToolCall, args_json: bytes) -> tuple[str, bytes]:
@@ -72,7 +78,7 @@ def _subject(call: ToolCall, args_json: bytes) -> tuple[str, bytes]:
     if call.key is None:
         return "args", args_json
     args: Any = decode(args_json)
-    return "fields", encode({path: _reach(args, path, call.tool) for path in call.key}, root="key")
+    return "fields", encode({path: reach(args, path, call.tool) for path in call.key}, root="key")
 
 
 def _resource_json(call: ToolCall) -> bytes:
@@ -81,7 +87,7 @@ def _resource_json(call: ToolCall) -> bytes:
     return encode([call.resource.namespace, call.resource.type, call.resource.id], root="resource")
 
 
-def _reach(args: Any, path: str, tool: str) -> Any:
+def reach(args: Any, path: str, tool: str) -> Any:
     """Gives the argument at a dotted path; a missing one is refused, for it would identify nothing."""
     here = args
     for name in path.split("."):
@@ -91,7 +97,8 @@ def _reach(args: Any, path: str, tool: str) -> Any:
     return here
 
 
-def _hash(tag: bytes, *parts: str | bytes) -> str:
+def hashed(tag: bytes, *parts: str | bytes) -> str:
+    """Gives the SHA-256, in hexadecimal, of a tag and parts that no other list of parts shares."""
     preimage = bytearray(tag)
     for part in parts:
         raw = part if isinstance(part, bytes) else part.encode("utf-8")

@@ -15,6 +15,7 @@ from indelible.core.events import Event, Payload
 from indelible.core.forgetting import ForgettingStore
 from indelible.core.identity import Ref
 from indelible.core.journal import JournalStore
+from indelible.core.sheets import Sheet, SheetFilter
 
 
 class Clock(Protocol):
@@ -97,7 +98,8 @@ class Store(Protocol):
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides and writes commands of one tenant as one durable transaction, and answers each.
 
-        MUST decide every command with `core.batch.decide`, on a state that nobody changed before the commit.
+        MUST decide every command with `core.batch.decide`, on a state that nobody changed before the commit: of its
+        effect, of its run's head, and of the sheets that `core.steps.needed_sheets` names once the effect is known.
         MUST write all of it or nothing. MUST NOT return before it is durable. MUST give, after a commit whose outcome
         got lost, the answers of what was really committed. The `lease_until` of a claim it gives MAY differ from the
         stored one by the time a statement takes, for leases are counted by the store's own clock. Afterwards it rings
@@ -134,6 +136,9 @@ class Store(Protocol):
 
     def payloads(self, tenant: str, run_id: str, seqs: Iterable[int]) -> list[Payload]:
         """Lists what the events with these numbers commit to and what has not been erased."""
+
+    def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
+        """Lists sheets of one kind with what is on them; MUST give None as the body of one that was erased."""
 
     def transaction(self, tenant: str) -> AbstractContextManager[Transaction]:
         """Opens a transaction of the caller's own on the same database."""

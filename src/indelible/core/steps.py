@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
+from indelible.core import budgets
+from indelible.core.approval_sheets import approval_ref, approval_sheet
+from indelible.core.approvals import ended, handed_back
+from indelible.core.asking import about_approval
+from indelible.core.budgets import budget_ref, read_charges
+from indelible.core.changes import Aside, Change, Fact, Step, moved_to, step_to
+from indelible.core.claiming import approval_of, claim, is_other_content, opened
 from indelible.core.commands import (
-    Answer,
-    ArgsErased,
-    AwaitingApproval,
+    Adopt,
+    Amend,
+    Attend,
     Cancel,
     Canceled,
+    CastVote,
     Claimed,
     Command,
-    Decide,
     Denied,
     Expire,
     Finish,
     Illegal,
     InDoubt,
     InFlight,
+    Keep,
+    Kept,
     KeyTaken,
     Late,
     LooksRepeated,
     Moved,
     NoSuchEffect,
     Open,
+    Outrun,
     Record,
     Recorded,
     Relinquish,
@@ -35,88 +44,140 @@ from indelible.core.commands import (
     Replayed,
     ReplayedFailure,
     Settle,
+    ShowTo,
+    TakeBack,
 )
-from indelible.core.effects import Claim, Effect, Status, hash_of
+from indelible.core.deliveries import deliveries_of
+from indelible.core.driving import about_run, sheets_of_run
+from indelible.core.effects import Claim, Effect, hash_of
+from indelible.core.grants import delegation_ref, grant_ref
+from indelible.core.run_commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
+from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
+
+_LEASE_RAN_OUT = b'"the lease ran out"'
+# No move leads on from these, not even one of the same batch.
+_FINAL = frozenset({"succeeded", "denied", "canceled"})
+_NOT_ABOUT_APPROVAL = (Finish, Settle, Reopen, Expire)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Is one legal move: the state after it, and the event that tells of it with the values it commits to."""
-
-    effect: Effect
-    event_type: str
-    committed: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Is an event that moves no effect: what it says in clear, the values it commits to, and payloads that go."""
-
-    run_id: str
-    event_type: str
-    facts: bytes
-    committed: Mapping[str, bytes]
-    erased: tuple[tuple[int, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Is what a command leads to: an answer, and the change to write before the answer may go out."""
-
-    answer: Answer
-    change: Change | Fact | None = None
-
-
-def next_step(command: Command, effect: Effect | None, now: datetime, seq: int) -> Step:
+def next_step(command: Command, effect: Effect | None, now: datetime, seq: int, sheets: Sheets = NO_SHEETS) -> Step:
     """Decides a command on the state of its effect; the only place that knows which moves are legal.
 
-    `seq` is the number that an event of this run would get now.
+    `seq` is the number that an event of this run would get now. `sheets` holds at least those of `needed_sheets`.
     """
-    if isinstance(command, Open):
-        return _open(command, effect, now, seq)
-    if isinstance(command, Record):
-        fact = Fact(command.run_id, command.event_type, command.facts, command.committed, command.erased)
-        return Step(Recorded(command.run_id, seq), fact)
-    if effect is None:
-        return Step(NoSuchEffect(command.ref))
     match command:
+        case Open():
+            return _open(command, effect, now, seq, sheets)
+        case Record() | Keep():
+            return _write_down(command, seq, sheets)
+        case StartRun() | Tell() | SealCheckpoint() | TakeRun() | EndRun():
+            return about_run(command, now, seq, sheets)
+        case Adopt():
+            return _adopt(command, effect, seq)
+        case _ if effect is None:
+            return Step(NoSuchEffect(command.ref))
         case Finish() | Relinquish():
-            return _report(command, effect, seq)
+            return _report(command, effect, now, seq, sheets)
         case Expire() if effect.is_abandoned(now):
-            return _move(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=b'"the lease ran out"')
+            return step_to(moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=_LEASE_RAN_OUT))
         case Expire():
             return Step(Moved(effect))
+        case CastVote() | TakeBack() | Amend() | ShowTo() | Attend():
+            return about_approval(command, effect, now, seq, sheets)
         case Settle() | Reopen() if command.attempt not in (None, effect.attempt):
             return Step(Illegal(effect, f"is at attempt {effect.attempt} now, not {command.attempt}; look at it again"))
         case Settle() if effect.status == "in_doubt" or effect.is_abandoned(now):
-            field = {"succeeded": "result", "failed": "error"}[command.status]
-            shown = {field: command.detail_json, "evidence": command.evidence_json}
-            return _move(command, effect, seq, command.status, "tool_call_finished", **shown)
+            return _settle(command, effect, now, seq, sheets)
         case Reopen() if effect.are_args_erased:
             return Step(Illegal(effect, "cannot be tried again: its arguments were erased"))
         case Reopen() if effect.status in ("in_doubt", "failed") or effect.is_abandoned(now):
-            return _move(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json)
+            return step_to(moved_to(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json))
         case Cancel() if effect.status in ("requires_approval", "ready"):
-            return _move(command, effect, seq, "canceled", "tool_call_canceled", reason=command.detail_json)
-        case Decide() if effect.status == "requires_approval" and command.digest == effect.digest:
-            if command.is_approval:
-                return _move(command, effect, seq, "ready", "approval_received", reason=command.detail_json)
-            return _move(command, effect, seq, "denied", "approval_denied", reason=command.detail_json)
-        case Settle() | Reopen() | Cancel() | Decide():
+            return _cancel(command, effect, now, seq, sheets)
+        case Settle() | Reopen() | Cancel():
             return Step(Illegal(effect, _why_illegal(command, effect)))
         case _:
             assert_never(command)
 
 
-def _open(command: Open, effect: Effect | None, now: datetime, seq: int) -> Step:
+def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ...]:
+    """Names the sheets that a command is decided on, given its effect; most commands need none."""
+    is_plain = isinstance(command, Finish) or (
+        isinstance(command, Open) and not command.verdict.charges and not command.grants
+    )
+    if is_plain and (effect is None or (effect.approval_id is None and effect.charges_json is None)):
+        return ()  # on the way of every call, so it is said first
+    if isinstance(command, Record | Keep):
+        return () if command.sheet is None else (command.sheet.ref,)
+    if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun):
+        return sheets_of_run(command)
+    if isinstance(command, Open) and effect is not None and effect.status in _FINAL:
+        return ()
+    needed: list[SheetRef] = []
+    if isinstance(command, Open):
+        needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
+        needed += [grant_ref(grant_id) for grant_id in command.grants]
+    elif isinstance(command, Amend):
+        needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
+    elif isinstance(command, CastVote) and command.delegation_id is not None:
+        needed.append(delegation_ref(command.delegation_id))
+    if effect is not None and effect.charges_json is not None:
+        needed += [budget_ref(charge.budget) for charge in read_charges(effect.charges_json)]
+    if effect is not None and effect.approval_id is not None and not isinstance(command, _NOT_ABOUT_APPROVAL):
+        needed.append(approval_ref(effect.approval_id))
+    return tuple(dict.fromkeys(needed))
+
+
+def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
+    """Records a fact, or changes a sheet, that is about no effect."""
+    sheet = command.sheet
+    if sheet is not None:
+        found = sheets.get(sheet.ref)
+        if (
+            isinstance(command, Keep)
+            and found is not None
+            and (found.version, found.body) == (sheet.version, sheet.body)
+        ):
+            return Step(Kept(found))  # our own write, whose answer got lost on the way
+        if sheet.version != (1 if found is None else found.version + 1):
+            return Step(Outrun(found))
+    if isinstance(command, Keep):
+        return Step(Kept(command.sheet), (Aside((command.sheet,)),))
+    changed = () if sheet is None else (sheet,)
+    fact = Fact(command.run_id, command.event_type, command.facts, command.committed, command.erased, changed)
+    return Step(Recorded(command.run_id, seq), (fact,))
+
+
+def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
+    """Takes an effect over as another ledger left it, unless there is another one at its place."""
+    adopted = command.effect
+    if effect is not None:
+        if (effect.digest, effect.status) == (adopted.digest, adopted.status):
+            return Step(Moved(effect))  # taken over before
+        return Step(Illegal(effect, f"is here already and {effect.status}, so it cannot be taken over"))
+    taken = replace(
+        adopted,
+        version=1,
+        opened_seq=seq,
+        detail_seq=None if adopted.detail_json is None else seq,
+        created_at=command.stamp.at,
+        updated_at=command.stamp.at,
+    )
+    committed = {"args": taken.args_json, "key": bytes.fromhex(taken.key), "origin": command.origin_json}
+    committed[{"succeeded": "result", "failed": "error"}.get(taken.status, "reason")] = taken.detail_json
+    told = {name: value for name, value in committed.items() if value is not None}
+    return Step(Moved(taken), (Change(taken, "tool_call_adopted", told),))
+
+
+def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Opens, claims, or answers from what is recorded."""
     if effect is None:
-        return _opened(command, now, seq)
+        return opened(command, now, seq, sheets)
     if effect.status == "processing" and effect.token_hash == hash_of(command.token):
         return Step(Claimed(Claim(effect, command.token)))  # our own write, whose answer got lost on the way
     if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
         return Step(LooksRepeated(effect))
-    if _is_other_content(command, effect):
+    if is_other_content(command, effect) and not _may_be_other(command, effect):
         return Step(KeyTaken(effect))
     match effect.status:
         case "succeeded":
@@ -127,118 +188,94 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int) -> Step
             return Step(Denied(effect))
         case "canceled":
             return Step(Canceled(effect))
-        case "requires_approval":
-            return Step(AwaitingApproval(effect))
-        case "ready":
-            return _claimed(command, effect, now)
+        case "requires_approval" | "ready":
+            return claim(command, effect, now, seq, sheets)
         case "in_doubt":
-            return _claimed(command, effect, now) if effect.on_crash == "retry" else Step(InDoubt(effect))
+            return claim(command, effect, now, seq, sheets) if effect.on_crash == "retry" else Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
         case "processing" if effect.on_crash == "retry":
-            return _claimed(command, effect, now)
+            return claim(command, effect, now, seq, sheets)
         case "processing":
-            doubt = _move(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=b'"the lease ran out"')
-            assert isinstance(doubt.change, Change)
-            return Step(InDoubt(doubt.change.effect), doubt.change)
+            doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=_LEASE_RAN_OUT)
+            return Step(InDoubt(doubt.effect), (doubt,))
         case _:
             assert_never(effect.status)
 
 
-def _is_other_content(command: Open, effect: Effect) -> bool:
-    """Does this call say something else? Nobody can tell once the arguments are erased; the key is the same."""
-    if effect.digest == command.digest or effect.are_args_erased:
-        return False
-    return not (command.has_key_fields and effect.is_settled)
+def _may_be_other(command: Open, effect: Effect) -> bool:
+    """May a call with other content have this key? With key fields: it replays what is settled, or is asked about."""
+    is_asked_about = effect.approval_id is not None and effect.attempt == 0
+    return command.has_key_fields and (effect.is_settled or is_asked_about)
 
 
-def _opened(command: Open, now: datetime, seq: int) -> Step:
-    """Makes the effect; its first state already says whether it may run, so no crash can skip the question."""
-    asks = command.needs_approval
-    effect = Effect(
-        tenant=command.ref.tenant,
-        scope=command.ref.scope,
-        key=command.ref.key,
-        id=command.effect_id,
-        run_id=command.run_id,
-        tool=command.tool,
-        side_effect=command.side_effect,
-        on_crash=command.on_crash,
-        call_id=command.call_id,
-        digest=command.digest,
-        status="requires_approval" if asks else "processing",
-        attempt=0 if asks else 1,
-        version=1,
-        token_hash=hash_of(command.token),
-        lease_until=None if asks else now + command.lease,
-        opened_seq=seq,
-        detail_seq=None,
-        created_at=command.stamp.at,
-        updated_at=command.stamp.at,
-        args_json=command.args_json,
-        detail_json=None,
-    )
-    committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
-    if command.subject_json is not None:
-        committed["subject"] = command.subject_json
-    if asks:
-        return Step(AwaitingApproval(effect), Change(effect, "approval_requested", committed))
-    return Step(Claimed(Claim(effect, command.token)), Change(effect, "tool_call_started", committed))
-
-
-def _claimed(command: Open, effect: Effect, now: datetime) -> Step:
-    """Takes the next attempt; the arguments stay those that were recorded, and without them there is none."""
-    if effect.are_args_erased:
-        return Step(ArgsErased(effect))
-    claimed = effect.moved(
-        status="processing",
-        at=command.stamp.at,
-        attempt=effect.attempt + 1,
-        token_hash=hash_of(command.token),
-        lease_until=now + command.lease,
-        detail_seq=None,
-        detail_json=None,
-    )
-    return Step(Claimed(Claim(claimed, command.token)), Change(claimed, "tool_call_started", {}))
-
-
-def _report(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:
+def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Lets the holder of the claim settle or give it up; anybody else's report changes nothing."""
     is_ours = effect.token_hash == command.claim.token_hash and effect.attempt == command.claim.attempt
     if is_ours and effect.status == "processing":
         if isinstance(command, Finish):
-            field = {"succeeded": "result", "failed": "error"}[command.status]
-            return _move(command, effect, seq, command.status, "tool_call_finished", **{field: command.detail_json})
-        event_type = {"ready": "tool_call_released", "in_doubt": "tool_call_in_doubt"}[command.status]
-        return _move(command, effect, seq, command.status, event_type, reason=command.detail_json)
+            return _settle(command, effect, now, seq, sheets)
+        if command.status == "ready":
+            return _hand_back(command, effect, seq, sheets)
+        return step_to(moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=command.detail_json))
     if is_ours and effect.status == command.status and effect.detail_json in (None, command.detail_json):
         return Step(Moved(effect))  # said twice
     if isinstance(command, Relinquish) or (not is_ours and command.claim.attempt >= effect.attempt):
         return Step(Late(effect))  # nothing to keep, or never a claim of this effect at all
     # The state stays as it is, whoever owns it now; what the late worker saw is kept beside it.
     late = {"late_result" if command.status == "succeeded" else "late_error": command.detail_json}
-    return Step(Late(effect), Change(effect, "tool_call_late", late))
+    return Step(Late(effect), (Change(effect, "tool_call_late", late),))
 
 
-def _move(command: Command, effect: Effect, seq: int, status: Status, event_type: str, **committed: bytes) -> Step:
-    """Gives the step to `status`; the first committed value becomes the effect's detail."""
-    moved = effect.moved(
-        status=status,
-        at=command.stamp.at,
-        attempt=effect.attempt,
-        token_hash=effect.token_hash,
-        lease_until=None,
-        detail_seq=seq,
-        detail_json=next(iter(committed.values())),
+def _settle(command: Finish | Settle, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Gives the outcome: a success spends what was reserved of budgets, and a failure gives it back."""
+    field = {"succeeded": "result", "failed": "error"}[command.status]
+    shown = {field: command.detail_json}
+    if isinstance(command, Settle):
+        shown["evidence"] = command.evidence_json
+    changed: list[Sheet] = []
+    if effect.charges_json is not None:
+        charges = read_charges(effect.charges_json)
+        is_spent = command.status == "succeeded"
+        changed = budgets.spend(charges, sheets, now) if is_spent else budgets.release(charges, sheets)
+        effect = replace(effect, charges_json=None)
+    change = moved_to(command, effect, seq, command.status, "tool_call_finished", tuple(changed), **shown)
+    return step_to(change)
+
+
+def _hand_back(command: Relinquish, effect: Effect, seq: int, sheets: Sheets) -> Step:
+    """Gives an attempt back in which nothing happened: all is as before it, when it was approved or not even asked.
+
+    So an approval can be used again, and what was reserved while it waited stays reserved until it is, or ends.
+    """
+    approval = approval_of(effect, sheets)
+    free = None if approval is None else handed_back(approval, effect.attempt)
+    if free is not None:
+        changed = [approval_sheet(free)]
+    else:
+        changed = budgets.release(read_charges(effect.charges_json), sheets)
+        effect = replace(effect, charges_json=None)
+    return step_to(
+        moved_to(command, effect, seq, "ready", "tool_call_released", tuple(changed), reason=command.detail_json)
     )
-    return Step(Moved(moved), Change(moved, event_type, committed))
 
 
-def _why_illegal(command: Settle | Reopen | Cancel | Decide, effect: Effect) -> str:
+def _cancel(command: Cancel, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Withdraws the effect, and the question about it."""
+    changed = list(budgets.release(read_charges(effect.charges_json), sheets))
+    approval = approval_of(effect, sheets)
+    if approval is not None and approval.is_open:
+        over = ended(approval, "canceled")
+        changed += [approval_sheet(over), *deliveries_of(over, "canceled", over.told, now)]
+    effect = replace(effect, charges_json=None)
+    return step_to(
+        moved_to(command, effect, seq, "canceled", "tool_call_canceled", tuple(changed), reason=command.detail_json)
+    )
+
+
+def _why_illegal(command: Settle | Reopen | Cancel, effect: Effect) -> str:
     """Says in one sentence why not, and what to do instead."""
-    asked = {Settle: "settled", Reopen: "tried again", Cancel: "canceled", Decide: "decided"}[type(command)]
-    if isinstance(command, Decide) and effect.status == "requires_approval":
-        return f"the digest does not match: this effect asks about {effect.digest}; look at it again, then decide"
+    asked = {Settle: "settled", Reopen: "tried again", Cancel: "canceled"}[type(command)]
     if effect.status == "processing":
         return f"cannot be {asked} while its handler may be running; its lease ends at {effect.lease_until}"
     return f"cannot be {asked}: it is {effect.status}"

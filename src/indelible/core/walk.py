@@ -7,33 +7,41 @@ receives how that went. The blocking and the asynchronous ledger drive the same 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal, NoReturn, Protocol
 
+from indelible.core.approvals import Approval, Question
 from indelible.core.calls import Handling, ToolCall
 from indelible.core.canonical import decode, encode
 from indelible.core.commands import (
     Answer,
+    ApprovalEnded,
     ArgsErased,
     AwaitingApproval,
     Begun,
     Canceled,
     Claimed,
     Command,
+    Decided,
     Denied,
     Finish,
     Illegal,
     InDoubt,
     InFlight,
+    Kept,
     KeyTaken,
     Late,
     LooksRepeated,
     Moved,
     NoSuchEffect,
+    NotCounted,
     Open,
+    Outrun,
+    OverBudget,
     Recorded,
+    RefusedByPolicy,
     Relinquish,
     Reopen,
     Replayed,
@@ -42,11 +50,17 @@ from indelible.core.commands import (
     Stamp,
 )
 from indelible.core.effects import ERASED_TEXT, SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
-from indelible.core.identity import Identity, repeat_of
+from indelible.core.identity import Identity, Ref, repeat_of
 from indelible.core.redaction import Screen
+from indelible.core.run_commands import RunMoved, RunNotMoved
+from indelible.core.verdicts import Verdict, asked_as_repeat
 from indelible.errors import (
+    ApprovalEndedUnused,
+    ApprovalExpired,
     ApprovalPending,
+    ApprovalStale,
     BadCall,
+    BudgetExceeded,
     EffectCanceled,
     EffectDenied,
     EffectErased,
@@ -58,6 +72,7 @@ from indelible.errors import (
     LeaseLost,
     MayHaveHappened,
     NothingHappened,
+    PolicyRefused,
     ResultNotRecorded,
     StillRunning,
     StoreError,
@@ -68,7 +83,7 @@ from indelible.errors import (
 class Mint(Protocol):
     """Makes what must be new: stamps, ids and tokens. The only source of time and randomness."""
 
-    def stamp(self, actor: Actor) -> Stamp: ...
+    def stamp(self, actor: Actor, values: int = ...) -> Stamp: ...
     def effect_id(self) -> str: ...
     def token(self) -> str: ...
 
@@ -120,6 +135,47 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Judge:
+    """Ask the policy about this call, as it is now; answer `Judged`."""
+
+    prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Is where the same call stands in the run that this one was forked from, if it was made there by then."""
+
+    ref: Ref
+    run_id: str
+    at: int
+
+    def has(self, effect: Effect | None) -> bool:
+        """Was it made there by then?"""
+        return effect is not None and effect.run_id == self.run_id and effect.opened_seq <= self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Look at the effect at this place; answer with it, or None."""
+
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The policy's verdict, and the standing grants that may cover the call, with what they pin in its arguments.
+
+    In a forked run, `origins` are the places where the call may have been made before.
+    """
+
+    verdict: Verdict
+    grants: Mapping[str, str] = field(default_factory=dict)
+    origins: tuple[Origin, ...] = ()
+    terms: Question | None = None
+    """Says whom to ask where no rule does: when a call looks like one before."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckSealing:
     """Raise `NotSealed` if the journal cannot be sealed now and the ledger was told to refuse then."""
 
@@ -132,7 +188,7 @@ class AwaitSeal:
     wherever: bool
 
 
-Request = Submit | Invoke | AwaitChange | Pause | Probe | CheckSealing | AwaitSeal
+Request = Submit | Invoke | AwaitChange | Pause | Probe | Judge | Recall | CheckSealing | AwaitSeal
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +229,13 @@ class Prepared:
     max_result_bytes: int | None
     screen: Screen | None = field(default=None, repr=False)
     subject_json: bytes | None = field(default=None, repr=False)
+    principal: str | None = None
+    plain_args_json: bytes | None = field(default=None, repr=False)
+    """Is what the caller said, where that is not what may be recorded; rules look at it."""
 
 
-def opening(prepared: Prepared, mint: Mint) -> Open:
-    """Gives the command that asks to run this call."""
+def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: str | None = None) -> Open:
+    """Gives the command that asks to run this call, with the verdict on it."""
     call, identity, handling = prepared.call, prepared.identity, prepared.handling
     return Open(
         ref=identity.ref,
@@ -192,22 +251,37 @@ def opening(prepared: Prepared, mint: Mint) -> Open:
         digest=identity.digest,
         args_json=identity.args_json,
         lease=handling.lease,
-        needs_approval=handling.needs_approval,
+        verdict=judged.verdict,
         has_key_fields=call.key is not None,
         subject_json=prepared.subject_json,
+        schema=call.schema,
+        principal=prepared.principal,
+        awaited_approval=awaited_approval,
+        grants=judged.grants,
     )
 
 
-def begin(prepared: Prepared, mint: Mint, known: Effect | None = None) -> Generator[Request, Any, Begun]:
-    """Asks once and gives the typed answer; what cannot be answered that way is raised."""
-    command = opening(prepared, mint)
+def begin(
+    prepared: Prepared, mint: Mint, known: Effect | None = None, awaited_approval: str | None = None
+) -> Generator[Request, Any, Begun]:
+    """Asks once and gives the typed answer; what cannot be answered that way is raised.
+
+    The policy is asked each time: what it said before somebody was asked need not hold when they have answered.
+    """
+    judged: Judged = yield Judge(prepared)
+    for origin in judged.origins:
+        recalled: Effect | None = yield Recall(origin.ref)
+        if recalled is not None and origin.has(recalled):
+            return _replay(recalled)
+    command = opening(prepared, mint, judged, awaited_approval)
     is_about_this = known is not None and known.ref == command.ref
     answer: Answer = yield Submit(command, known if is_about_this else None)
     if isinstance(answer, LooksRepeated):
         assert command.call_id is not None
         ref = repeat_of(command.ref, command.call_id)
         # A repeat under a new call id gets a place of its own, and a person is asked before it may run there.
-        answer = yield Submit(replace(command, ref=ref, dedupe="call", needs_approval=True))
+        asking = asked_as_repeat(judged.verdict, judged.terms)
+        answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
     match answer:
         case KeyTaken(effect):
             raise KeyReused(
@@ -223,7 +297,26 @@ def begin(prepared: Prepared, mint: Mint, known: Effect | None = None) -> Genera
             )
         case Replayed() if answer.effect.is_detail_erased:
             raise detail_erased(answer.effect)
+        case RefusedByPolicy(verdict, effect):
+            raise PolicyRefused(
+                f"{command.tool}: refused by the rule {verdict.rule!r}{_because(verdict.why)}; see: indelible policy "
+                "explain",
+                verdict=verdict,
+                effect=effect,
+            )
+        case OverBudget(exceeded, effect):
+            raise BudgetExceeded(
+                f"{command.tool}: the budget {exceeded.charge.budget!r} allows {exceeded.charge.limit} in "
+                f"{exceeded.charge.window}; {exceeded.used} are taken, and this call takes {exceeded.charge.amount}. "
+                "Call again later, or let somebody raise it",
+                charge=exceeded.charge,
+                effect=effect,
+            )
+        case ApprovalEnded(approval, effect):
+            raise _ended(approval, effect)
         case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect() | Recorded():
+            raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
+        case Decided() | NotCounted() | Kept() | Outrun() | RunMoved() | RunNotMoved():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case Claimed(claim) if prepared.screen is not None:
             return Claimed(replace(claim, screen=prepared.screen))
@@ -231,17 +324,31 @@ def begin(prepared: Prepared, mint: Mint, known: Effect | None = None) -> Genera
             return answer
 
 
+def _replay(effect: Effect) -> Begun:
+    """Answers a call of a forked run from the record of the run it was forked from: nothing of it runs again."""
+    if effect.status == "succeeded":
+        if effect.is_detail_erased:
+            raise detail_erased(effect)
+        return Replayed(effect)
+    if effect.status == "failed":
+        return ReplayedFailure(effect)
+    if effect.status == "denied":
+        return Denied(effect)
+    return Canceled(effect) if effect.status == "canceled" else InDoubt(effect)
+
+
 def run(prepared: Prepared, mint: Mint) -> Walk:
     """Walks a call to its value: executes it if it is ours to execute, else waits, replays or says why not."""
     handling = prepared.handling
     left = handling.wait
     known: Effect | None = None
+    awaited_approval: str | None = None
     has_probed = False
     entries = 0
     if handling.inclusion != "not_awaited":
         yield CheckSealing()
     while True:
-        begun: Begun = yield from begin(prepared, mint, known)
+        begun: Begun = yield from begin(prepared, mint, known, awaited_approval)
         known = None
         match begun:
             case Claimed(claim):
@@ -261,10 +368,12 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
             case InDoubt(effect) if handling.reconcile is not None and not has_probed:
                 has_probed = True
                 yield from probe(effect, handling.reconcile, mint, prepared.screen)
-            case InFlight(effect) | AwaitingApproval(effect):
+            case InFlight() | AwaitingApproval():
                 if left <= timedelta(0):
                     _refuse(begun)
-                awaited: Awaited = yield AwaitChange(effect, left)
+                if isinstance(begun, AwaitingApproval):
+                    awaited_approval = begun.approval.id
+                awaited: Awaited = yield AwaitChange(begun.effect, left)
                 known, left = awaited.newest, awaited.left
             case _:
                 _refuse(begun)
@@ -481,6 +590,22 @@ def _shown(error: BaseException, screen: Screen | None) -> str:
     return repr(error) if screen is None else f"{type(error).__qualname__}: {screen.text(_said_by(error))}"
 
 
+def _because(why: str) -> str:
+    return f" ({why})" if why else ""
+
+
+def _ended(approval: Approval, effect: Effect) -> ApprovalEndedUnused:
+    """Gives the refusal of a call whose approval ended while it waited."""
+    if approval.status == "expired":
+        message = f"nobody decided {approval.id} until {approval.expires_at:%Y-%m-%d %H:%M} UTC"
+        return ApprovalExpired(f"{effect.tool}: {message}; call again to ask anew", approval=approval, effect=effect)
+    if approval.is_open:
+        message = f"{approval.id} has taken the place of what this call waited for, and asks about something else"
+    else:
+        message = f"{approval.id} is no longer about what would run now ({_reason(effect)})"
+    return ApprovalStale(f"{effect.tool}: {message}; call again to ask anew", approval=approval, effect=effect)
+
+
 def _reason(effect: Effect) -> Any:
     return ERASED_TEXT if effect.is_detail_erased else effect.detail
 
@@ -494,10 +619,11 @@ def _refuse(begun: Begun) -> NoReturn:
                 "wait longer with wait=",
                 effect=effect,
             )
-        case AwaitingApproval(effect):
+        case AwaitingApproval(approval, effect):
             raise ApprovalPending(
-                f"{effect.tool}: {effect.id} waits for a person: ledger.approve({effect.id!r}, digest=…, by=…), then "
-                "call again",
+                f"{effect.tool}: {approval.id} waits for a person until {approval.expires_at:%Y-%m-%d %H:%M} UTC: "
+                f"indelible approvals show {approval.id}; when it is decided, call again",
+                approval=approval,
                 effect=effect,
             )
         case InDoubt(effect):

@@ -13,7 +13,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from indelible.core.commands import Answer, ArgsErased, Claimed, Command, Expire, Open, Record, Relinquish
+from indelible.core.commands import (
+    Answer,
+    ArgsErased,
+    Attend,
+    Claimed,
+    Command,
+    Expire,
+    Keep,
+    Open,
+    Record,
+    Relinquish,
+    ShowTo,
+    run_named_by,
+)
 from indelible.core.effects import Claim, Effect
 from indelible.core.encryption import (
     DATA_KEY_BYTES,
@@ -30,6 +43,7 @@ from indelible.core.forgetting import ForgettingStore
 from indelible.core.identity import Ref
 from indelible.core.journal import JournalStore
 from indelible.core.ports import Alarm, Filter, Seen, Store, Transaction
+from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import StoreError
 from indelible.journal.data_keys import DataKeys
 from indelible.journal.key_files import data_keys_folder
@@ -80,10 +94,13 @@ class EncryptingStore:
         return opened_answer(answer, self.keys.find)
 
     def _key_for(self, command: Command) -> DataKey | None:
-        if isinstance(command, Expire | Record):
+        if isinstance(command, Expire | Record | Keep | ShowTo | Attend):
             return None
         if isinstance(command, Open):
             return self._key_for_opening(command) if self._is_encrypting else None
+        run_id = run_named_by(command)
+        if run_id is not None:
+            return self.keys.make(self._run_holder(command.ref.tenant, run_id)) if self._is_encrypting else None
         holder = self._holder_of(command.ref)
         return None if holder is None else self.keys.make(holder)
 
@@ -216,6 +233,10 @@ class EncryptingStore:
     def payloads(self, tenant: str, run_id: str, seqs: Iterable[int]) -> list[Payload]:
         """Lists what events commit to, as it is recorded."""
         return self._store.payloads(tenant, run_id, seqs)
+
+    def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
+        """Lists sheets, as they are recorded: they hold no arguments and no reasons."""
+        return self._store.sheets(tenant, selected)
 
     def alarm(self) -> Alarm | None:
         """Gives a fresh alarm for changes by other processes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from indelible.core.canonical import encode
@@ -22,20 +23,16 @@ from indelible.core.forgetting import (
     Selection,
     erased_facts,
     hold_facts,
-    holds_in,
     is_cancelable,
     mark_in,
     portions,
-    select,
     why_held,
-    why_needed,
 )
 from indelible.core.ports import Store
 from indelible.core.walk import Mint
 from indelible.errors import BadCall, IllegalMove, OnHold
+from indelible.journal.erasable import Erasable
 
-_PAGE = 1000
-_PAYLOADS_AT_ONCE = 200
 # So many effects are looked up before their runs are read: each run is then read once for all of them.
 _PRUNED_AT_ONCE = 100_000
 
@@ -58,20 +55,23 @@ class Eraser:
         self._write = write
         self._mint = mint
         self._say = say
+        self._erasable = Erasable(store, tenant)
 
     def erase_run(
         self, run_id: str, *, seq: int | None, fields: Sequence[str] | None, by: Actor, reason: str
     ) -> Erasure:
         """Erases a run's payloads, those of one event, or some fields of it."""
-        events = list(self._events(run_id, -1)) if seq is None else self._store.events(self._tenant, run_id, seq - 1, 1)
+        found = self._erasable
+        events = list(found.events(run_id)) if seq is None else self._store.events(self._tenant, run_id, seq - 1, 1)
         if not events or (seq is not None and events[0].seq != seq):
             what = f"run {run_id!r}" if seq is None else f"event {seq} of run {run_id!r}"
             raise BadCall(f"tenant {self._tenant!r} has no {what}; see: indelible effects list")
         _check_fields(events, fields)
         self._check_hold(run_id, None)
-        effects = self._effects({event.effect_id for event in events})
-        whys = self._whys(run_id, {effect.id: effect.opened_seq for effect in effects.values()}, effects)
-        selection = self._select(run_id, events, whys, fields)
+        effects = found.effects({event.effect_id for event in events})
+        selection = found.select(run_id, events, found.whys(run_id, set(effects), effects), fields)
+        if seq is not None or fields is not None:
+            selection = found.with_made_of_args(run_id, selection, events)
         return self._carry_out({run_id: selection}, "request", by, reason)
 
     def erase_subject(self, subject_json: bytes, *, by: Actor, reason: str, force: bool) -> Erasure:
@@ -88,12 +88,16 @@ class Eraser:
         return self._carry_out(chosen, "subject", by, reason)
 
     def _select_opened(self, run_id: str, opened: list[int], by: Actor, reason: str, force: bool) -> Selection:
-        """Chooses what may go of the effects that these events opened."""
-        ids = {event.effect_id for event in self._events(run_id, min(opened) - 1) if event.seq in set(opened)}
+        """Chooses what may go of the effects that these events opened, and of calls that never were one."""
+        found = self._erasable
+        openings = found.events_at(run_id, opened)
+        refused = {event.seq for event in openings if event.effect_id is None}
+        ids = {event.effect_id for event in openings if event.effect_id is not None}
         if force:
-            self._withdraw(self._effects(ids), by, reason)
-        events = [event for event in self._events(run_id, min(opened) - 1) if event.effect_id in ids]
-        return self._select(run_id, events, self._whys(run_id, {}, self._effects(ids)))
+            self._withdraw(found.effects(ids), by, reason)
+        following = found.events(run_id, min(opened) - 1)
+        events = [event for event in following if event.effect_id in ids or event.seq in refused]
+        return found.select(run_id, events, found.whys(run_id, set(), found.effects(ids)))
 
     def _withdraw(self, effects: Mapping[str, Effect], by: Actor, reason: str) -> None:
         """Cancels what has not been entered; what moves on meanwhile is kept, and says so."""
@@ -110,28 +114,34 @@ class Eraser:
         while found := self._store.forgetting.prunable(self._tenant, before, after, _PRUNED_AT_ONCE):
             after = found[-1].effect_id
             for run_id, effects in _by_run(found).items():
-                hold = self._hold_on(run_id)
+                hold = self._erasable.hold_on(run_id)
                 if hold is not None:
                     kept.append(Kept(run_id, None, why_held(hold)))
                     continue
-                selection = self._select_prunable(run_id, effects)
-                kept += selection.kept
-                counts[run_id] = counts.get(run_id, 0) + len(selection.erased)
-                if not is_rehearsal:
-                    self._erase(run_id, selection, "retention", by, reason)
+                chosen = {run_id: self._select_prunable(run_id, effects)}
+                for other, selection in self._erasable.with_grants(chosen).items():
+                    kept += selection.kept
+                    counts[other] = counts.get(other, 0) + len(selection.erased)
+                    if not is_rehearsal:
+                        self._erase(other, selection, "retention", by, reason)
         erased = {run_id: count for run_id, count in counts.items() if count}
         return Erasure(erased, tuple(kept), () if is_rehearsal else self._clear_away(bool(erased)), is_rehearsal)
 
     def _select_prunable(self, run_id: str, effects: list[Prunable]) -> Selection:
-        opened = {effect.effect_id: effect.opened_seq for effect in effects}
-        events = [event for event in self._events(run_id, min(opened.values()) - 1) if event.effect_id in opened]
-        return self._select(run_id, events, self._whys(run_id, opened, {}))
+        ids = {effect.effect_id for effect in effects}
+        # From the first event of the run on: what opened an effect is not what has its arguments, once it was edited.
+        events = [event for event in self._erasable.events(run_id) if event.effect_id in ids]
+        selection = self._erasable.select(run_id, events, self._erasable.whys(run_id, ids, {}))
+        # A state that a call brought by using a grant stays until the grant goes, with the call it was given with.
+        uses = {event.seq for event in events if event.type == "tool_call_started"}
+        left = [(seq, name) for seq, name in selection.erased if name != "grant" or seq not in uses]
+        return replace(selection, erased=tuple(left))
 
     # Holds
 
     def holds(self) -> list[Hold]:
         """Lists the holds that stand."""
-        return holds_in(self._store.forgetting.holds(self._tenant))
+        return self._erasable.holds()
 
     def place_hold(self, run_id: str | None, subject_json: bytes | None, *, by: Actor, reason: str) -> Hold:
         """Keeps a run's or a subject's payloads from being erased."""
@@ -148,59 +158,21 @@ class Eraser:
         self._record(hold.run_id or HOLDS_RUN, HOLD_LIFTED, hold_facts(hold_id, None), by, reason)
         return hold
 
-    def _hold_on(self, run_id: str) -> Hold | None:
-        return next((hold for hold in self.holds() if hold.run_id == run_id), None)
-
     def _check_hold(self, run_id: str | None, subject: str | None) -> None:
         for hold in self.holds():
             if (run_id is not None and hold.run_id == run_id) or (subject is not None and hold.subject == subject):
                 what = "this subject" if run_id is None else f"run {run_id!r}"
                 raise OnHold(f"{what} cannot be erased: {why_held(hold)}")
 
-    # Reading
-
-    def _events(self, run_id: str, after: int) -> Iterator[Event]:
-        while page := self._store.events(self._tenant, run_id, after, _PAGE):
-            yield from page
-            after = page[-1].seq
-
-    def _effects(self, ids: Iterable[str | None]) -> dict[str, Effect]:
-        found = (self._store.get_effect(self._tenant, effect_id) for effect_id in ids if effect_id is not None)
-        return {effect.id: effect for effect in found if effect is not None}
-
-    def _whys(self, run_id: str, opened: Mapping[str, int], effects: Mapping[str, Effect]) -> dict[str, str]:
-        """Gives the reasons why effects keep their payloads: they need them, or their subject is on hold."""
-        whys = {effect.id: why for effect in effects.values() if (why := why_needed(effect)) is not None}
-        held = {hold.subject: hold for hold in self.holds() if hold.subject is not None}
-        if held:
-            effect_at = {seq: effect_id for effect_id, seq in opened.items()}
-            for seq, name, value in self._payloads(run_id, list(effect_at)):
-                if name == "subject" and mark_in(value) in held:
-                    whys[effect_at[seq]] = why_held(held[mark_in(value)])
-        return whys
-
-    def _select(
-        self, run_id: str, events: Sequence[Event], whys: Mapping[str, str], fields: Sequence[str] | None = None
-    ) -> Selection:
-        """Reads which payloads of these events are there, and lets the rules choose."""
-        effect_of = {event.seq: event.effect_id for event in events}
-        found = self._payloads(run_id, list(effect_of))
-        present = [(seq, name) for seq, name, _ in found if fields is None or name in fields]
-        return select(run_id, present, effect_of, whys)
-
-    def _payloads(self, run_id: str, seqs: Sequence[int]) -> Iterator[tuple[int, str, bytes]]:
-        for start in range(0, len(seqs), _PAYLOADS_AT_ONCE):
-            for payload in self._store.payloads(self._tenant, run_id, seqs[start : start + _PAYLOADS_AT_ONCE]):
-                yield payload.seq, payload.field, payload.value
-
     # Writing
 
-    def _carry_out(self, chosen: Mapping[str, Selection], basis: Basis, by: Actor, reason: str) -> Erasure:
+    def _carry_out(self, selected: Mapping[str, Selection], basis: Basis, by: Actor, reason: str) -> Erasure:
         """Erases what may go; raises when nothing may although there is something."""
+        chosen = self._erasable.with_grants(selected)
         kept = tuple(kept for selection in chosen.values() for kept in selection.kept)
         erased = {run_id: len(selection.erased) for run_id, selection in chosen.items() if selection.erased}
         if kept and not erased:
-            raise IllegalMove(f"{kept[0].effect_id} cannot be erased: {kept[0].why}")
+            raise IllegalMove(f"{kept[0].effect_id or kept[0].run_id} cannot be erased: {kept[0].why}")
         for run_id, selection in chosen.items():
             self._erase(run_id, selection, basis, by, reason)
         return Erasure(erased, kept, self._clear_away(bool(erased)))

@@ -13,7 +13,8 @@ NUMBERS = ("index", "seq", "attempt")
 COLUMNS = (
     *("index", "run", "seq", "at", "type", "status", "tool", "side_effect", "attempt", "effect", "on_crash"),
     *("actor_id", "actor_kind", "actor_via", "facts", "args", "result", "error", "reason", "evidence"),
-    *("late_result", "late_error", "key", "not_shown", "hash", "prev", "writer", "signature"),
+    *("late_result", "late_error", "policy", "approval", "grant", "charges", "delegation"),
+    *("key", "not_shown", "hash", "prev", "writer", "signature"),
 )
 _PLAIN = ("at", "type", "status", "tool", "side_effect", "effect", "on_crash", "prev", "writer")
 Row = dict[str, int | str | None]

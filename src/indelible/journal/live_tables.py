@@ -1,4 +1,4 @@
-"""The tables a ledger works with, compared with what its record tells: runs, events, effects, and what waits.
+"""The tables a ledger works with, compared with what its record tells: runs, events, effects, sheets, what waits.
 
 Others may be writing meanwhile. So where a table and the record seem to differ, both are read again before anybody is
 accused. One small record is kept for every effect.
@@ -7,64 +7,27 @@ accused. One small record is kept for every effect.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, get_args
 
 from indelible.core.calls import Dedupe, ToolCall
 from indelible.core.chain import Broken, check_chain
 from indelible.core.effects import Effect
-from indelible.core.events import NO_EVENTS, Event, instant
+from indelible.core.events import NO_EVENTS, Event
 from indelible.core.identity import identify
 from indelible.core.ports import Filter, Store
-from indelible.core.verifying.bodies import EffectBody, quoted, read_effect_body, unquoted
-from indelible.core.verifying.examination import Examination
+from indelible.core.verifying.bodies import EffectBody, FactBody, quoted, read_effect_body, unquoted
+from indelible.core.verifying.examination import Examination, Shown
 from indelible.core.verifying.findings import Caught
-from indelible.core.verifying.lives import LATE
 from indelible.core.verifying.payloads import Disclosed
 from indelible.errors import BadCall, KeyUnusable
+from indelible.journal.live_sheets import SheetTable, ToldSheets
+from indelible.journal.told_effects import Told, told_by
 
 _PAGE = 512
 _TRIES = 5
 _LOWEST = -(2**62)
 _NOWHERE = 2**62  # the place of an event that has none yet: after everything that was signed
-
-
-@dataclass(slots=True)
-class Told:
-    """Is what the record tells about an effect, in the words of its row."""
-
-    run_id: str
-    tool: str
-    side_effect: str
-    on_crash: str
-    created_at: str
-    opened_seq: int
-    status: str = ""
-    attempt: int = 0
-    version: int = 0
-    detail_seq: int | None = None
-    updated_at: str = ""
-
-    def move(self, body: EffectBody) -> None:
-        """Takes in one more event."""
-        if body.type == LATE:
-            return
-        self.status, self.attempt, self.updated_at = body.status, int(body.attempt), body.at
-        self.version += 1
-        self.detail_seq = None if body.status in ("processing", "requires_approval") else int(body.seq)
-
-    def differs(self, effect: Effect) -> tuple[str, str, str] | None:
-        """Gives the first column in which a row differs, with both values."""
-        for name in Told.__slots__:
-            told, kept = getattr(self, name), getattr(effect, name)
-            kept = instant(kept) if name in ("created_at", "updated_at") else kept
-            if told != kept:
-                return name, str(told), str(kept)
-        return None
-
-
-def _told_by(body: EffectBody) -> Told:
-    return Told(unquoted(body.run), body.tool, body.side_effect, body.on_crash, body.at, int(body.seq))
 
 
 class Tables:
@@ -74,14 +37,19 @@ class Tables:
         self._store = store
         self._tenant = tenant
         self._told: dict[str, Told] = {}
+        self._told_sheets = ToldSheets()
+        self._sheets = SheetTable(store, tenant, self._told_sheets)
         self.remarks: list[str] = []
 
-    def watch(self, body: EffectBody) -> None:
-        """Takes in a move that the record tells of."""
-        told = self._told.get(body.effect)
-        if told is None:
-            told = self._told[body.effect] = _told_by(body)
-        told.move(body)
+    def watch(self, event: EffectBody | FactBody, shown: Shown) -> None:
+        """Takes in what an event tells."""
+        values = {name: one.value for name, one in shown.items()}
+        self._told_sheets.take(event, values)
+        if isinstance(event, EffectBody):
+            told = self._told.get(event.effect)
+            if told is None:
+                told = self._told[event.effect] = told_by(event)
+            told.move(event, values)
 
     def compare(self, examination: Examination) -> None:
         """Reads on where the tree ends, then compares every table; raises `Caught` at the first difference."""
@@ -91,6 +59,8 @@ class Tables:
         self._compare_waiting(examination)
         self._compare_ends(examination)
         self._compare_effects()
+        self._compare_sheets(examination)
+        self._compare_permissions(examination)
         for run in examination.tally.runs_lacking():
             self._explain_absent(unquoted(run), examination)
 
@@ -127,8 +97,11 @@ class Tables:
         self._take(waiting, examination)
 
     def _read_on(self, examination: Examination) -> None:
-        for run, end in list(examination.lives.runs.items()):
-            self._take(list(self._events(unquoted(run), end[0] - 1)), examination)
+        """Takes in what was told meanwhile, also in runs that nobody knew of."""
+        known = examination.lives.runs
+        for run_id in dict.fromkeys((*map(unquoted, known), *(run_id for run_id, _, _ in self._kept_ends()))):
+            length = known[quoted(run_id)][0] if quoted(run_id) in known else 0
+            self._take(list(self._events(run_id, length - 1)), examination)
 
     def _take(self, events: list[Event], examination: Examination) -> None:
         """Examines events that wait for the tree, as those in it were."""
@@ -240,22 +213,53 @@ class Tables:
             values = read_effect_body(event.body.decode("utf-8", "replace"))
             if values is not None and EffectBody(*values).effect == effect_id:
                 body = EffectBody(*values)
-                told = told or _told_by(body)
-                told.move(body)
+                told = told or told_by(body)
+                found = self._store.payloads(self._tenant, run_id, [event.seq]) if body.commits else []
+                told.move(body, {payload.field: payload.value for payload in found})
         return told
 
     def _compare_identity(self, effect: Effect) -> None:
         """Compares the key with the one that was committed to; and scope and digest where the key tells them."""
-        values = self._store.payloads(self._tenant, effect.run_id, [effect.opened_seq])
-        key = next((payload.value.hex() for payload in values if payload.field == "key"), effect.key)
+        told = self._told.get(effect.id)
+        opened = effect.opened_seq if told is None else told.first_seq
+        found = self._store.payloads(self._tenant, effect.run_id, [opened])
+        values = {payload.field: payload.value for payload in found}
+        key = values["key"].hex() if "key" in values else effect.key
         wrong = None if key == effect.key else ("key", key, effect.key)
-        for scope, identity in _identities(effect):
+        for scope, identity in _identities(replace(effect, args_json=values.get("args"))):
             if wrong is None and identity.ref.key == effect.key:
                 pairs = (("scope", scope, effect.scope), ("digest", identity.digest, effect.digest))
                 wrong = next((pair for pair in pairs if pair[1] != pair[2]), None)
         if wrong is not None:
             what = f"the row of effect {effect.id} has another {wrong[0]} than its opening event committed to"
-            raise Caught(what, run=effect.run_id, seq=effect.opened_seq, expected=wrong[1], found=wrong[2])
+            raise Caught(what, run=effect.run_id, seq=opened, expected=wrong[1], found=wrong[2])
+
+    # Sheets
+
+    def _compare_sheets(self, examination: Examination) -> None:
+        """Compares the rows of sheets; what differs is compared again with the record read on, until it stays so."""
+        before: dict[str, tuple[tuple[str, int], str]] = {}
+        for _ in range(_TRIES):
+            wrong = self._sheets.wrong()
+            if not wrong:
+                return
+            for name, (place, why) in wrong.items():
+                if before.get(name) == (place, why):
+                    run_id, seq = place
+                    raise Caught(f"{name}: {why}", run=run_id, seq=seq)
+            before = wrong
+            self._read_on(examination)
+        self.remarks.append("the ledger was too busy to compare its approvals and grants")
+
+    def _compare_permissions(self, examination: Examination) -> None:
+        """Raises when a permission does not hold that runs tell of side by side, also with the record read on."""
+        suspects = examination.permissions.problems()
+        if suspects:
+            self._read_on(examination)
+        still = examination.permissions.problems()
+        for (_, run_id, seq), what in suspects.items():
+            if any((run_id, seq) == place[1:] for place in still):
+                raise Caught(what, run=run_id, seq=seq)
 
 
 def _identities(effect: Effect) -> Iterator[tuple[str, Any]]:

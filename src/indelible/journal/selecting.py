@@ -9,7 +9,12 @@ from datetime import datetime
 from indelible.core.events import Payload
 from indelible.errors import BadCall
 
-PAYLOAD_FIELDS = ("args", "key", "result", "error", "reason", "evidence", "late_result", "late_error")
+PAYLOAD_FIELDS = (
+    *("args", "key", "result", "error", "reason", "evidence", "late_result", "late_error"),
+    *("policy", "approval", "grant", "charges", "delegation"),
+)
+_MADE_OF_ARGS = frozenset({"policy", "approval", "grant", "charges"})
+"""Names what tells something of the arguments: hashes of them, amounts, or why a rule did not let them pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ class Disclosure:
         """Gives those of one event's payloads that may be shown."""
         if self.is_without_payloads:
             return []
-        shown = [payload for payload in payloads if payload.field not in self.withheld]
+        withheld = self.withheld | _MADE_OF_ARGS if "args" in self.withheld else self.withheld
+        shown = [payload for payload in payloads if payload.field not in withheld]
         # A key is an unsalted hash of the arguments: whoever may not see these could find them by guessing.
         has_args = any(payload.field == "args" for payload in shown)
         return [payload for payload in shown if has_args or payload.field != "key"]

@@ -127,7 +127,7 @@ def _older_head(name: str, note: bytes) -> SignedHead:
 
 
 class _Verification:
-    """Walks the nine steps once."""
+    """Walks the steps once."""
 
     def __init__(self, evidence: Evidence, demands: Demands, report: Report, progress: Progress | None) -> None:
         self._evidence = evidence
@@ -164,7 +164,12 @@ class _Verification:
         withheld = manifest is not None and manifest["withheld"] > 0
         keeps = evidence.has_values and not (is_whole and withheld)
         watch = evidence.tables.watch if isinstance(evidence, LiveEvidence) else None
-        scope = Scope(has_semantics=self._demands.has_semantics, is_deep=self._demands.is_deep, watch=watch)
+        scope = Scope(
+            has_semantics=self._demands.has_semantics,
+            is_deep=self._demands.is_deep,
+            has_every_run=is_whole,
+            watch=watch,
+        )
         tally = PayloadTally(keeps_absent=keeps)
         is_dense = evidence.kind in ("journal", "run")  # what is here of a run begins with its first event
         return Examination(newest.head, tally, scope, is_whole=is_dense, has_values=evidence.has_values)
@@ -233,6 +238,10 @@ class _Verification:
             withheld = manifest["withheld"] if manifest is not None else 0 if is_live else None
             must_be_whole = evidence.kind == "journal"
             report.counts.payloads = examination.tally.close(withheld, must_be_whole=must_be_whole)
+            if not is_live:  # whose tables compared this already, while others were writing
+                examination.permissions.close()
+            report.counts.approvals = examination.permissions.used
+            report.counts.vote_signatures = examination.permissions.signatures
         elif manifest is not None and manifest["run"] is not None:
             self._found.runs = {manifest["run"]}
         if self._demands.is_deep and evidence.kind == "journal":
@@ -270,9 +279,9 @@ def _remarks(demands: Demands, evidence: Evidence, report: Report) -> list[str]:
     if report.grounds & {"fresh", "fresh_witness"}:
         remarks.append(f"what was cut off within the last {demands.fresh_within or FRESH} cannot be seen")
     if not demands.has_semantics:
-        remarks.append("the rules of effects and the accounting of values were left out, as you asked")
+        remarks.append("the rules of effects and approvals and the accounting of values were left out, as you asked")
     if not demands.is_deep:
-        remarks.append("writers' own signatures were not checked; --deep does")
+        remarks.append("signatures of writers and voters were not checked; --deep does")
     if evidence.kind != "journal":
         remarks.append("this is a part of a journal: what was left out of it cannot be seen here")
     return remarks

@@ -3,8 +3,10 @@
 import sys
 
 if "pytest" in sys.modules:  # asserts then say what they compared, as in any test
-    for _name in ("suite", "conformance", "forgetting_conformance", "journal_conformance"):
+    for _name in ("suite", "comparing", "conformance"):
         sys.modules["pytest"].register_assert_rewrite(f"indelible.testing.{_name}")
+    for _name in ("forgetting", "journal", "sheets"):
+        sys.modules["pytest"].register_assert_rewrite(f"indelible.testing.{_name}_conformance")
 
 from indelible.testing.clock import FakeClock
 from indelible.testing.conformance import StoreConformance

@@ -8,13 +8,38 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Literal
 
-from indelible.core.commands import Cancel, Decide, Expire, Finish, Open, Relinquish, Reopen, Settle, Stamp
+from indelible.core.approvals import Approval, Question, approval_digest
+from indelible.core.commands import (
+    Amend,
+    Attend,
+    Cancel,
+    CastVote,
+    Expire,
+    Finish,
+    Keep,
+    Open,
+    Relinquish,
+    Reopen,
+    Settle,
+    ShowTo,
+    Stamp,
+    TakeBack,
+)
 from indelible.core.effects import Actor, Claim
 from indelible.core.identity import Ref
+from indelible.core.sheets import Sheet
+from indelible.core.verdicts import ALLOWED, Charge, Verdict
 
 LEASE = timedelta(seconds=30)
 PERSON = Actor("ada")
+DECIDER = Actor("bob")
 DIGEST = "d1" * 32
+
+
+def asking(**words: Any) -> Verdict:
+    """Gives the verdict that somebody has to be asked."""
+    charges: tuple[Charge, ...] = words.pop("charges", ())
+    return Verdict(decision="ask", question=Question(**{"rule": "somebody is asked", **words}), charges=charges)
 
 
 class Commands:
@@ -29,9 +54,9 @@ class Commands:
         """Gives the place of an effect."""
         return Ref(self.tenant, self.scope, sha256(name.encode()).hexdigest())
 
-    def stamp(self) -> Stamp:
+    def stamp(self, actor: Actor = PERSON) -> Stamp:
         """Gives a stamp with fresh salts, at a moment that a store keeps to the microsecond."""
-        return Stamp(at=datetime.now(UTC), actor=PERSON, salts=os.urandom(96))
+        return Stamp(at=datetime.now(UTC), actor=actor, salts=os.urandom(256))
 
     def open(self, name: str, **changes: Any) -> Open:
         """Asks to run an effect."""
@@ -49,7 +74,7 @@ class Commands:
             digest=DIGEST,
             args_json=b'{"n":1}',
             lease=LEASE,
-            needs_approval=False,
+            verdict=ALLOWED,
             has_key_fields=False,
         )
         return replace(command, **changes)
@@ -80,6 +105,78 @@ class Commands:
         """Withdraws an effect."""
         return Cancel(ref=ref, stamp=self.stamp(), detail_json=b'"no more"')
 
-    def approve(self, ref: Ref, *, is_approval: bool = True, digest: str = DIGEST) -> Decide:
-        """Answers the question whether an effect may run."""
-        return Decide(ref=ref, stamp=self.stamp(), digest=digest, is_approval=is_approval, detail_json=b'"decided"')
+    # About approvals. The agent is one person, and whoever decides is another.
+
+    def ask(self, name: str, **changes: Any) -> Open:
+        """Asks to run an effect about which somebody has to be asked."""
+        return self.open(name, **{"verdict": asking(), **changes})
+
+    def approve(self, approval: Approval, by: Actor = DECIDER, **changes: Any) -> CastVote:
+        """Approves what is asked."""
+        command = CastVote(
+            ref=approval.ref,
+            stamp=self.stamp(by),
+            approval_id=approval.id,
+            digest=approval.digest,
+            is_approval=True,
+            detail_json=b'"decided"',
+        )
+        return replace(command, **changes)
+
+    def deny(self, approval: Approval, by: Actor = DECIDER, **changes: Any) -> CastVote:
+        """Refuses what is asked."""
+        return self.approve(approval, by, is_approval=False, **changes)
+
+    def approve_unseen(self, opening: Open, now: datetime) -> CastVote:
+        """Approves what an opening asks, at a moment of the store's clock, before it was asked."""
+        question = opening.verdict.question
+        assert question is not None, "nothing is asked"
+        digest = approval_digest(
+            tenant=self.tenant,
+            run_id=opening.run_id,
+            tool=opening.tool,
+            schema=opening.schema,
+            args_json=opening.args_json,
+            policy=opening.verdict.policy,
+            expires_at=now + question.expires,
+        )
+        return CastVote(
+            ref=opening.ref,
+            stamp=self.stamp(DECIDER),
+            approval_id=f"apr_{opening.effect_id.removeprefix('eff_')}",
+            digest=digest,
+            is_approval=True,
+            detail_json=b'"decided"',
+        )
+
+    def take_back(self, approval: Approval, by: Actor = DECIDER) -> TakeBack:
+        """Takes an approval back."""
+        stamp = self.stamp(by)
+        return TakeBack(ref=approval.ref, stamp=stamp, approval_id=approval.id, detail_json=b'"not so"')
+
+    def amend(self, approval: Approval, args_json: bytes, **changes: Any) -> Amend:
+        """Changes the arguments that are asked about."""
+        command = Amend(
+            ref=approval.ref,
+            stamp=self.stamp(DECIDER),
+            approval_id=approval.id,
+            digest=approval.digest,
+            args_json=args_json,
+            verdict=Verdict(decision="ask", question=approval.question),
+            detail_json=b'"rather so"',
+        )
+        return replace(command, **changes)
+
+    def show(self, approval: Approval) -> ShowTo:
+        """Records that somebody was shown what is asked."""
+        return ShowTo(ref=approval.ref, stamp=self.stamp(DECIDER), approval_id=approval.id)
+
+    def attend(self, approval: Approval) -> Attend:
+        """Sees to an approval that is due."""
+        return Attend(ref=approval.ref, stamp=self.stamp(), approval_id=approval.id)
+
+    # About sheets
+
+    def keep(self, sheet: Sheet) -> Keep:
+        """Changes a sheet that no event tells of."""
+        return Keep(tenant=self.tenant, stamp=self.stamp(), sheet=sheet)

@@ -25,43 +25,38 @@ import random
 import select
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from indelible.core.batch import decide
 from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
     Command,
-    Finish,
+    Decided,
     InDoubt,
     InFlight,
     Late,
     Moved,
     NoSuchEffect,
-    Open,
-    Record,
-    Recorded,
-    Relinquish,
     Replayed,
 )
-from indelible.core.effects import Claim, Effect
-from indelible.core.events import Event, Head, Provenance, commitment
-from indelible.core.identity import Ref
+from indelible.core.effects import Effect
+from indelible.core.events import commitment
 from indelible.core.ports import Filter, Store
 from indelible.testing.clock import FakeClock
-from indelible.testing.commands import DIGEST, LEASE, Commands
+from indelible.testing.commands import LEASE, Commands, asking
+from indelible.testing.comparing import Comparison
 from indelible.testing.forgetting_conformance import ForgettingConformance
-from indelible.testing.journal_conformance import JournalConformance, recording
+from indelible.testing.journal_conformance import JournalConformance
 from indelible.testing.racing import move_and_tell, open_own_keys, open_same_keys, race, run_to_its_death
+from indelible.testing.sheets_conformance import SheetsConformance
 from indelible.testing.suite import PATIENCE, apply_one, check_chain, fail, in_threads, raises, take_claim
 
 MEBIBYTE = 1024 * 1024
 
 
-class StoreConformance(ForgettingConformance, JournalConformance):
+class StoreConformance(ForgettingConformance, JournalConformance, SheetsConformance):
     """Holds a store to its contract. Subclass it with the hooks; pytest finds the tests by their names."""
 
     # Hooks, beside `factory`
@@ -80,8 +75,8 @@ class StoreConformance(ForgettingConformance, JournalConformance):
         """Sends the same commands to the store and to the core, and compares answers, states, events and payloads."""
         clock = FakeClock()
         with self.opened(clock) as store:
-            for seed in range(6):
-                _Comparison(store, clock, self.tenant(), random.Random(seed)).run(steps=25)  # noqa: S311
+            for seed in range(10):
+                Comparison(store, clock, self.tenant(), random.Random(seed)).run(steps=100)  # noqa: S311
 
     def test_apply_must_decide_on_a_state_that_nobody_changed_before_the_commit_threads(self) -> None:
         """Many threads ask for the same effects: each effect is granted once."""
@@ -112,12 +107,12 @@ class StoreConformance(ForgettingConformance, JournalConformance):
     def test_apply_must_decide_on_the_state_that_is_and_not_on_the_one_that_was_known(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            waiting = apply_one(store, make.open("effect", needs_approval=True))
+            waiting = apply_one(store, make.ask("effect"))
             assert isinstance(waiting, AwaitingApproval)
-            approved = apply_one(store, make.approve(waiting.effect.ref))
-            assert isinstance(approved, Moved)
-            first = apply_one(store, make.open("effect"), known=approved.effect)
-            second = apply_one(store, make.open("effect"), known=approved.effect)
+            approved = apply_one(store, make.approve(waiting.approval), known=waiting.effect)
+            assert isinstance(approved, Decided)
+            first = apply_one(store, make.ask("effect"), known=approved.effect)
+            second = apply_one(store, make.ask("effect"), known=approved.effect)
             assert (type(first), type(second)) == (Claimed, InFlight)
             assert isinstance(first, Claimed)
             stale = replace(first.claim.effect, version=1)
@@ -163,40 +158,41 @@ class StoreConformance(ForgettingConformance, JournalConformance):
             assert len(check_chain(store, make.tenant, "run-1")) == 2
 
     def test_apply_answers_each_command_in_order_and_on_what_those_before_it_left(self) -> None:
-        make = Commands(self.tenant())
-        with self.opened() as store:
-            opening = make.open("a")
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            asked = make.ask("b")
             commands: list[Command] = [
-                opening,
                 make.open("a"),
-                make.open("b", needs_approval=True),
-                make.approve(make.ref("b")),
-                make.open("b"),
+                make.open("a"),
+                asked,
+                make.approve_unseen(asked, clock.now()),
+                make.ask("b"),
                 make.cancel(make.ref("nothing")),
             ]
             answers = store.apply(make.tenant, commands, [None] * len(commands))
             assert [type(answer) for answer in answers] == [
-                Claimed, InFlight, AwaitingApproval, Moved, Claimed, NoSuchEffect,
+                Claimed, InFlight, AwaitingApproval, Decided, Claimed, NoSuchEffect,
             ]  # fmt: skip
             assert len(check_chain(store, make.tenant, "run-1")) == 4
 
     def test_apply_takes_several_commands_about_one_new_effect(self) -> None:
         """Two callers of two runs open the same effect at once, in a run that has events already."""
-        make = Commands(self.tenant())
-        with self.opened() as store:
+        clock, make = FakeClock(), Commands(self.tenant())
+        asked = make.ask("c")
+        with self.opened(clock) as store:
             for run_id in ("run-1", "run-2"):
                 take_claim(store, make, f"first of {run_id}", run_id=run_id)
             batches: list[list[Command]] = [
                 [make.open("a", run_id="run-1"), make.open("a", run_id="run-2")],
                 [make.open("b", run_id="run-2"), make.open("b", run_id="run-1"), make.expire(make.ref("b"))],
-                [make.open("c", needs_approval=True), make.approve(make.ref("c"))],
+                [asked, make.approve_unseen(asked, clock.now())],
                 [make.expire(make.ref("d")), make.open("d")],
             ]
             answers = [store.apply(make.tenant, batch, [None] * len(batch)) for batch in batches]
             assert [[type(answer) for answer in batch] for batch in answers] == [
                 [Claimed, InFlight],
                 [Claimed, InFlight, Moved],
-                [AwaitingApproval, Moved],
+                [AwaitingApproval, Decided],
                 [NoSuchEffect, Claimed],
             ]
             assert len(check_chain(store, make.tenant, "run-1")) == 5
@@ -344,10 +340,10 @@ class StoreConformance(ForgettingConformance, JournalConformance):
             if alarm is None:
                 return
             try:
-                apply_one(store, make.open("watched", needs_approval=True))
+                apply_one(store, make.ask("watched"))
                 store.watch([make.ref("watched")])
                 alarm.drain()
-                assert race(self.factory(), move_and_tell, [(tenant,)]) == ["Moved"]
+                assert race(self.factory(), move_and_tell, [(tenant,)]) == ["Decided"]
                 until = time.monotonic() + PATIENCE
                 heard: set[str] | None = set()
                 while heard is not None and make.ref("watched").key[:16] not in heard:
@@ -543,7 +539,8 @@ class StoreConformance(ForgettingConformance, JournalConformance):
             doubtful = take_claim(store, make, "doubtful", effect_id="eff_1")
             apply_one(store, make.relinquish(doubtful, "in_doubt"))
             apply_one(store, make.finish(take_claim(store, make, "finished", effect_id="eff_0")))
-            apply_one(store, make.open("waiting", effect_id="eff_2", needs_approval=True))
+            question = asking(expires=LEASE / 2)
+            apply_one(store, make.ask("waiting", effect_id="eff_2", verdict=question))
             assert [effect.id for effect in store.abandoned(make.tenant, 10)] == ["eff_1"]
             clock.advance(LEASE)
             live = take_claim(store, make, "live", effect_id="eff_4")
@@ -603,105 +600,3 @@ class StoreConformance(ForgettingConformance, JournalConformance):
             store.close()
             with raises():
                 apply_one(store, make.open("after"))
-
-
-class _Comparison:
-    """Gives the same commands to a store and to the core, and sees that the store does what the core decides."""
-
-    def __init__(self, store: Store, clock: FakeClock, tenant: str, chance: random.Random) -> None:
-        self._store = store
-        self._clock = clock
-        self._make = Commands(tenant)
-        self._chance = chance
-        self._effects: dict[Ref, Effect | None] = {}
-        self._heads: dict[str, Head] = {}
-        self._claims: list[Claim] = []
-        self._noted: list[Recorded] = []
-        self._erased: set[tuple[str, int, str]] = set()
-        self._names = ["a", "b", "c"]
-
-    def run(self, steps: int) -> None:
-        """Sends batches of random commands."""
-        for _ in range(steps):
-            if self._chance.random() < 0.3:
-                self._clock.advance(self._chance.choice([timedelta(seconds=1), LEASE]))
-            self._send([self._command() for _ in range(self._chance.choice([1, 1, 1, 2, 5]))])
-        self._compare_what_is_kept()
-
-    def _send(self, commands: list[Command]) -> None:
-        known = [self._chance.choice([None, self._effects.get(command.ref)]) for command in commands]
-        for number, command in enumerate(commands):
-            if isinstance(command, Finish | Relinquish):
-                known[number] = command.claim.effect
-        batch = decide(commands, self._effects, self._heads, self._clock.now(), self._provenance())
-        answers = self._store.apply(self._make.tenant, commands, known)
-        assert answers == batch.answers
-        for effect in batch.changed():
-            self._effects[effect.ref] = effect
-        self._heads.update({run_id: head for run_id, (_, head) in batch.heads.items()})
-        self._claims += [answer.claim for answer in answers if isinstance(answer, Claimed)]
-        self._noted += [answer for answer in answers if isinstance(answer, Recorded)]
-        self._erased.update(batch.erased)
-
-    def _provenance(self) -> Provenance:
-        """Learns the writer's name from the store's own events, so that bodies can be compared byte by byte."""
-        events = self._store.events(self._make.tenant, "run-1", -1, 1) or self._first_event()
-        body = events[0].read()
-        return Provenance(log=body["log"], writer=body["writer"])
-
-    def _first_event(self) -> list[Event]:
-        self._store.apply(self._make.tenant, [self._make.open("first of all")], [None])
-        events = self._store.events(self._make.tenant, "run-1", -1, 1)
-        self._heads["run-1"] = Head(1, events[0].hash)
-        return events
-
-    def _command(self) -> Command:
-        make, chance = self._make, self._chance
-        ref = make.ref(chance.choice(self._names))
-        kinds: list[Callable[[], Command]] = [
-            self._opening,
-            self._opening,
-            lambda: recording(make, run_id=chance.choice(["run-1", "run-2"]), committed={"note": b'"secret"'}),
-            lambda: make.expire(ref),
-            lambda: make.settle(ref),
-            lambda: make.reopen(ref),
-            lambda: make.cancel(ref),
-            lambda: make.approve(ref, is_approval=chance.random() < 0.8, digest=chance.choice([DIGEST, "ee" * 32])),
-        ]
-        if self._claims:
-            kinds += [
-                lambda: make.finish(chance.choice(self._claims), chance.choice(["succeeded", "failed"])),
-                lambda: make.finish(self._claims[-1]),
-                lambda: make.relinquish(chance.choice(self._claims), chance.choice(["ready", "in_doubt"])),
-            ]
-        if self._noted:
-            kinds += [self._erasing]
-        return chance.choice(kinds)()
-
-    def _erasing(self) -> Record:
-        noted = self._chance.choice(self._noted)
-        return recording(self._make, run_id=noted.run_id, erased=((noted.seq, "note"),))
-
-    def _opening(self) -> Open:
-        chance = self._chance
-        name = chance.choice([*self._names, f"new-{chance.random()}"])
-        return self._make.open(
-            name,
-            needs_approval=chance.random() < 0.2,
-            on_crash=chance.choice(["hold", "retry"]),
-            run_id=chance.choice(["run-1", "run-2"]),
-            digest=chance.choice([DIGEST, DIGEST, DIGEST, "ee" * 32]),
-            has_key_fields=chance.random() < 0.5,
-            call_id=chance.choice([None, "c1", "c2"]),
-            dedupe=chance.choice(["args", "args", "ask"]),
-        )
-
-    def _compare_what_is_kept(self) -> None:
-        refs = list(self._effects)
-        assert self._store.look(refs).effects == [self._effects[ref] for ref in refs]
-        for run_id, head in self._heads.items():
-            events = check_chain(self._store, self._make.tenant, run_id)
-            assert (len(events), events[-1].hash) == head
-            kept = self._store.payloads(self._make.tenant, run_id, range(len(events)))
-            promised = {(run_id, event.seq, name) for event in events for name in event.read()["commits"]}
-            assert {(run_id, payload.seq, payload.field) for payload in kept} == promised - self._erased

@@ -60,7 +60,7 @@ class ForgettingConformance(Suite):
             apply_one(store, make.relinquish(claim, "in_doubt"), claim.effect)
             apply_one(store, make.relinquish(take_claim(store, make, "ready")))
             take_claim(store, make, "processing")
-            apply_one(store, make.open("asks", needs_approval=True))
+            apply_one(store, make.ask("asks"))
             assert store.forgetting.prunable(make.tenant, claim.effect.created_at + _FAR, "", 9) == []
 
     def test_holds_must_list_every_event_that_placed_or_lifted_a_hold(self) -> None:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from indelible.core.commands import Answer, Claimed
+from indelible.core.approval_sheets import read_approval
+from indelible.core.commands import Answer, Claimed, Decided, Kept
+from indelible.core.effects import Actor
 from indelible.core.ports import Store
+from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.verdicts import ALLOWED, Charge
 from indelible.testing.commands import Commands
 
 Factory = Callable[[], Store]
 PATIENCE = 60.0
+DAY = timedelta(days=1)
 
 
 def race(factory: Factory, body: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -73,9 +81,39 @@ def open_and_die(store: Store, tenant: str) -> None:
 
 
 def move_and_tell(store: Store, tenant: str) -> str:
-    """Moves an effect that somebody else watches."""
+    """Moves an effect that somebody else watches, by approving what is asked about it."""
+    (sheet,) = store.sheets(tenant, SheetFilter(kind="approval"))
+    return type(_one(store, tenant, Commands(tenant).approve(read_approval(sheet)))).__name__
+
+
+def vote_on_all(store: Store, tenant: str, voter: str) -> int:
+    """Approves everything that is asked; gives how many of its votes were counted."""
     make = Commands(tenant)
-    return type(_one(store, tenant, make.approve(make.ref("watched")))).__name__
+    sheets = store.sheets(tenant, SheetFilter(kind="approval", limit=1000))
+    votes = [make.approve(read_approval(sheet), Actor(voter)) for sheet in sheets]
+    return sum(isinstance(_one(store, tenant, vote), Decided) for vote in votes)
+
+
+def claim_all(store: Store, tenant: str, count: int) -> list[int]:
+    """Asks for effects that were approved, one after the other; gives which of them it was granted."""
+    make = Commands(tenant)
+    return [n for n in range(count) if isinstance(_one(store, tenant, make.ask(f"asked-{n}")), Claimed)]
+
+
+def spend_all(store: Store, tenant: str, racer: int, count: int) -> int:
+    """Opens effects of its own that are charged to one budget which all share; gives how many it was granted."""
+    make = Commands(tenant)
+    verdict = replace(ALLOWED, charges=(Charge(budget="shared", limit=Decimal(5), window=DAY, amount=Decimal(2)),))
+    opened = (make.open(f"paid-{racer}-{n}", verdict=verdict, run_id=f"run-{racer}") for n in range(count))
+    return sum(isinstance(_one(store, tenant, opening), Claimed) for opening in opened)
+
+
+def keep_all(store: Store, tenant: str, racer: int, version: int, count: int) -> list[int]:
+    """Gives the same sheets as every other racer their next version; gives of which of them it was the first."""
+    make = Commands(tenant)
+    body = b'{"by":%d}' % racer
+    sheets = [Sheet(kind="delivery", id=f"kept-{n}", version=version, status="due", body=body) for n in range(count)]
+    return [n for n, sheet in enumerate(sheets) if isinstance(_one(store, tenant, make.keep(sheet)), Kept)]
 
 
 def run_to_its_death(factory: Factory, tenant: str) -> int | None:

@@ -33,6 +33,7 @@ _EFFECT = re.compile(
     re.ASCII,
 )
 _ACTORS = re.compile(rf"\{{{_ACTOR},", re.ASCII)
+_WHO = re.compile(rf'\{{"actor":\{{"id":{_TEXT},"kind":"([a-z]+)","via":"([a-z_]+)"\}},', re.ASCII)
 _TIMES = re.compile(rf'\{{{_ACTOR},"at":{_AT},', re.ASCII)
 _INSTANT = re.compile(_AT, re.ASCII)
 _DIGITS = re.compile(r"[0-9a-f]+", re.ASCII)
@@ -122,6 +123,13 @@ def time_of(text: str) -> str | None:
     """Gives when an event happened, or None when this is no event."""
     match = _TIMES.match(text)
     return None if match is None else match[2]
+
+
+def actor_of(text: str) -> tuple[str, str, str]:
+    """Gives id, kind and via of who did what this event tells."""
+    match = _WHO.match(text)
+    assert match is not None, "only what is an event was read before"
+    return unquoted(match[1]), match[2], match[3]
 
 
 def commits_of(text: str) -> dict[str, str]:

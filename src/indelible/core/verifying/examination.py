@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from indelible.core.journal import JOURNAL_RUN
 from indelible.core.notes import TreeHead
 from indelible.core.receipts import Receipt
 from indelible.core.verifying.bodies import (
+    EffectBody,
     FactBody,
     commits_of,
     quoted,
@@ -23,8 +24,9 @@ from indelible.core.verifying.bodies import (
     unquoted,
 )
 from indelible.core.verifying.findings import Caught
-from indelible.core.verifying.lives import Lives, Watch, commitments
+from indelible.core.verifying.lives import Before, Lives, commitments
 from indelible.core.verifying.payloads import Disclosed, PayloadTally
+from indelible.core.verifying.permissions import Permissions
 from indelible.core.verifying.trees import TreeWalk, leaf_hashes
 from indelible.core.verifying.trust import JOURNAL_MEMBERS, KeyChain, SignedHead
 
@@ -51,12 +53,22 @@ class Claimed(NamedTuple):
     message: bytes
 
 
+Shown = Mapping[str, Disclosed]
+"""Holds the values of one event that were handed over, by field."""
+Watch = Callable[[EffectBody | FactBody, Shown], None]
+"""Is told every event that the rules allow, with the values that came with it."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """Says what to look at beyond the tree: rules and values, and signatures of writers."""
+    """Says what to look at beyond the tree: rules and values, and signatures of writers and voters.
+
+    `has_every_run` says that what runs tell about each other can be compared.
+    """
 
     has_semantics: bool = True
     is_deep: bool = False
+    has_every_run: bool = True
     watch: Watch | None = None
 
 
@@ -74,8 +86,10 @@ class Examination:
         """Holds signatures that are to be checked; whoever checks them empties it."""
         self._held_back: dict[str, list[tuple[int, str, bytes]]] = {}
         self._unsigned: dict[str, int] = {}
-        self.lives = Lives(quoted(newest.origin), is_whole=is_whole, watch=scope.watch)
+        self.lives = Lives(quoted(newest.origin), is_whole=is_whole)
+        self.permissions = Permissions(is_whole=is_whole and scope.has_every_run, is_deep=scope.is_deep)
         self._scope = scope
+        self._watch, self._is_deep = scope.watch, scope.is_deep
         self._has_values = has_values
         self._signed = newest.size
 
@@ -95,7 +109,7 @@ class Examination:
         self, index: int, body: bytes, hash_: str, shown: Mapping[str, Disclosed] | None, signature: bytes | None
     ) -> None:
         """Examines one entry."""
-        run, seq, at, commits, writer, fact = event = self.lives.follow(index, body, hash_)
+        run, seq, at, commits, writer, fact, values, before = event = self.lives.follow(index, body, hash_)
         if index < self._signed:
             self.newest_at = at
         if fact is not None:
@@ -108,8 +122,26 @@ class Examination:
                 raise _at(caught, index, run, seq) from None
         else:
             self.tally.count_absent(commits.count(":") if isinstance(commits, str) else len(commits))
-        if self._scope.is_deep:
+        if before is not None or fact is not None:
+            self._check_permission(index, body, fact or EffectBody(*values or ()), before, shown or {})
+        if self._watch is not None:
+            self._watch(fact or EffectBody(*values or ()), shown or {})
+        if self._is_deep:
             self._claim(index, writer, hash_, signature)
+
+    def _check_permission(
+        self, index: int, body: bytes, event: EffectBody | FactBody, before: Before | None, shown: Shown
+    ) -> None:
+        """Checks what an event says of a permission."""
+        values = {name: one.value for name, one in shown.items()}
+        try:
+            if isinstance(event, FactBody):
+                self.permissions.take_fact(index, event, values)
+            else:
+                assert before is not None
+                self.permissions.take(index, body.decode(), event, before, values)
+        except Caught as caught:
+            raise _at(caught, index, event.run, int(event.seq)) from None
 
     def _learn(self, index: int, fact: FactBody) -> None:
         try:

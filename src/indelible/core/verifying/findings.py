@@ -120,6 +120,10 @@ class Counts:
     """Counts events whose own signature was checked."""
     payloads: Payloads | None = None
     """Is None when commitments were not followed."""
+    approvals: int = 0
+    """Counts approvals that calls ran on, and whose votes were counted again."""
+    vote_signatures: int = 0
+    """Counts votes whose voter's own signature was checked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,6 +180,8 @@ class Report:
                 "unsealed": self.counts.unsealed,
                 "older_heads": self.counts.older_heads,
                 "signatures": self.counts.signatures,
+                "approvals": self.counts.approvals,
+                "vote_signatures": self.counts.vote_signatures,
                 "payloads": None
                 if payloads is None
                 else {name: getattr(payloads, name) for name in Payloads.__slots__},

@@ -1,64 +1,34 @@
 """The lives of effects as a journal tells them: every run dense and chained, every move one that the rules allow. Pure.
 
-`core.steps` decides which moves there are; a test derives the table here from it. State is kept for every run (its
-end), for every effect that can still move, and, as two small numbers, for every effect that ended.
+State is kept for every run (its end), for every effect that can still move, and, as three small numbers, for every
+effect that ended. How the question stands is kept for effects that were asked about, and for no others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from indelible.core.events import NO_EVENTS
-from indelible.core.verifying.bodies import EffectBody, FactBody, commits_of, read_effect_body, read_fact_body, unquoted
+from indelible.core.verifying.bodies import FactBody, commits_of, read_effect_body, read_fact_body, unquoted
 from indelible.core.verifying.ended import Ended
 from indelible.core.verifying.findings import Caught
+from indelible.core.verifying.moves import (
+    CHECKED,
+    EFFECT_TYPES,
+    LATE,
+    LATE_NAMES,
+    MOVES,
+    NOT_ASKED,
+    OPENINGS,
+    QUESTIONS,
+    UNKNOWN,
+    WORDS,
+    Names,
+    next_question,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Is a legal move: what the event commits to, how the attempt changes, and whether only `retry` allows it."""
-
-    commits: frozenset[tuple[str, ...]]
-    adds: int = 0
-    only_retry: bool = False
-
-
-_OPENING = frozenset({("args", "key"), ("args", "key", "subject")})
-_REASON = frozenset({("reason",)})
-_NOTHING: frozenset[tuple[str, ...]] = frozenset({()})
-_LATE = frozenset({("late_error",), ("late_result",)})
-_RESULT, _ERROR = ("result",), ("error",)
-_RESULT_SHOWN, _ERROR_SHOWN = ("evidence", "result"), ("error", "evidence")
-
-# (status before, type, status after). A late report leaves everything as it is and is treated apart.
-MOVES: dict[tuple[str, str, str], Move] = {
-    ("", "approval_requested", "requires_approval"): Move(_OPENING),
-    ("", "tool_call_started", "processing"): Move(_OPENING, adds=1),
-    ("requires_approval", "approval_received", "ready"): Move(_REASON),
-    ("requires_approval", "approval_denied", "denied"): Move(_REASON),
-    ("requires_approval", "tool_call_canceled", "canceled"): Move(_REASON),
-    ("ready", "tool_call_started", "processing"): Move(_NOTHING, adds=1),
-    ("ready", "tool_call_canceled", "canceled"): Move(_REASON),
-    ("processing", "tool_call_started", "processing"): Move(_NOTHING, adds=1, only_retry=True),
-    ("processing", "tool_call_finished", "succeeded"): Move(frozenset({_RESULT, _RESULT_SHOWN})),
-    ("processing", "tool_call_finished", "failed"): Move(frozenset({_ERROR, _ERROR_SHOWN})),
-    ("processing", "tool_call_released", "ready"): Move(_REASON),
-    ("processing", "tool_call_in_doubt", "in_doubt"): Move(_REASON),
-    ("in_doubt", "tool_call_started", "processing"): Move(_NOTHING, adds=1, only_retry=True),
-    ("in_doubt", "tool_call_finished", "succeeded"): Move(frozenset({_RESULT_SHOWN})),
-    ("in_doubt", "tool_call_finished", "failed"): Move(frozenset({_ERROR_SHOWN})),
-    ("in_doubt", "tool_call_released", "ready"): Move(_REASON),
-    ("failed", "tool_call_released", "ready"): Move(_REASON),
-}
-LATE = "tool_call_late"
-EFFECT_TYPES = frozenset({LATE, *(type_ for _, type_, _ in MOVES)})
-STATUSES = frozenset({status for _, _, status in MOVES})
-_WORDS = frozenset({*((type_, status) for _, type_, status in MOVES), *((LATE, status) for status in STATUSES)})
-# From these no move leads on; a late report may still come.
+# From these no move leads on; a late report may still come, and somebody may still look.
 _ENDS = {"succeeded": 0, "denied": 1, "canceled": 2}
-_UNKNOWN: tuple[int, str] = (-1, "")
-_MOST_ATTEMPTS = 2**30
+_UNKNOWN_END: tuple[int, str] = (-1, "")
+_MOST_ATTEMPTS = 2**29
 
 
 # Plain tuples, for there is one of each to an event, and names would cost more than all the rules.
@@ -67,11 +37,11 @@ End = tuple[int, str, int]
 Life = tuple[str, str, str, str, str, int, int]
 """Is what is known of an effect that can still move: run, tool, side effect, on_crash, status, attempt, and the run's
 gaps when it was last seen."""
-Followed = tuple[str, int, str, str | dict[str, str], str, FactBody | None]
-"""Is what else is needed of an event: run, number, time, commitments, writer, and its facts if it has any."""
-
-Watch = Callable[[EffectBody], None]
-"""Is told every legal move of an effect, with the event that told of it."""
+Before = tuple[str, str]
+"""Is how an effect stood before an event: its status, and how the question about it stood."""
+Followed = tuple[str, int, str, str | dict[str, str], str, FactBody | None, tuple[str, ...] | None, Before | None]
+"""Is what else is needed of an event: run, number, time, commitments, writer; its facts, or its values as in
+`EffectBody`; and, if it says something of a permission, how its effect stood before."""
 
 
 class Lives:
@@ -81,12 +51,12 @@ class Lives:
     lies on both sides of a gap is then not compared.
     """
 
-    def __init__(self, log: str, *, is_whole: bool = True, watch: Watch | None = None) -> None:
+    def __init__(self, log: str, *, is_whole: bool = True) -> None:
         self._log = log
         self._is_whole = is_whole
-        self._watch = watch
         self.runs: dict[str, End] = {}
         self._open: dict[str, Life] = {}
+        self._questions: dict[str, str] = {}
         # hash(id) stands for the id: one number instead of a text, for there may be very many.
         self._ended = Ended()
         self._words: dict[str, str] = {}
@@ -108,22 +78,24 @@ class Lives:
             life = self._open.get(effect) or self._ended_life(effect, gaps)
             if life is None:
                 life = (run, self._words.setdefault(tool, tool), side_effect, on_crash, "", 0, gaps)
-            if self._is_whole or (life[4] and life[6] == gaps) or names in _OPENING:
-                self._move(life, kind, status, attempt, names)
+            if self._is_whole or (life[4] and life[6] == gaps) or names in OPENINGS:
+                is_about_permission = self._move(life, kind, status, attempt, names)
             else:
-                self._check_words(kind, status)
+                is_about_permission = self._check_words(effect, kind, status, names)
+            before = None
+            if is_about_permission or effect in self._questions:
+                before = (life[4], self._ask(effect, kind, names, life[4]))
             if life[0] != run or life[1] != tool or life[2] != side_effect or life[3] != on_crash:
                 self._check_same(life, (run, tool, side_effect, on_crash))
         except Caught as caught:
             raise _placed(caught, index, run, number) from None
         if status in _ENDS and attempt < _MOST_ATTEMPTS:
             self._open.pop(effect, None)
-            self._ended.put(hash(effect), attempt * len(_ENDS) + _ENDS[status])
+            was_asked = before is not None and self._questions.pop(effect, NOT_ASKED) != NOT_ASKED
+            self._ended.put(hash(effect), (attempt * 2 + was_asked) * len(_ENDS) + _ENDS[status])
         else:
             self._open[effect] = (life[0], life[1], life[2], life[3], status, attempt, gaps)
-        if self._watch is not None:
-            self._watch(EffectBody(*values))
-        return (run, number, at, commits, writer, None)
+        return (run, number, at, commits, writer, None, values, before)
 
     def _follow_fact(self, index: int, text: str, hash_: str) -> Followed:
         fact = read_fact_body(text)
@@ -133,17 +105,17 @@ class Lives:
             )
         try:
             self._chain(fact.log, fact.run, fact.seq, fact.prev, hash_)
-            if fact.type in EFFECT_TYPES:
-                raise Caught(f"a {fact.type} names its effect, and this one does not")
+            if (fact.type in EFFECT_TYPES and fact.type != CHECKED) or "approval" in fact.commits:
+                raise Caught(f"{fact.type} names its effect, and this one does not")
         except Caught as caught:
             raise _placed(caught, index, fact.run, fact.seq) from None
-        return (fact.run, fact.seq, fact.at, fact.commits, fact.writer, fact)
+        return (fact.run, fact.seq, fact.at, fact.commits, fact.writer, fact, None, None)
 
     def _chain(self, log: str, run: str, seq: int, prev: str, hash_: str) -> int:
         """Appends an event to its run's chain; gives how many gaps the run has up to here."""
         end = self.runs.get(run)
         if end is None:
-            end = (NO_EVENTS if self._is_whole or seq == 0 else _UNKNOWN) + (0,)
+            end = (NO_EVENTS if self._is_whole or seq == 0 else _UNKNOWN_END) + (0,)
         gaps = end[2]
         if log != self._log:
             raise Caught("it belongs to another journal", expected=self._log, found=log)
@@ -160,41 +132,69 @@ class Lives:
         number = self._ended.get(hash(effect))
         if number is None:
             return None
-        attempt, place = divmod(number, len(_ENDS))
+        rest, place = divmod(number, len(_ENDS))
+        attempt, was_asked = divmod(rest, 2)
+        if was_asked:
+            self._questions[effect] = "over"
         return ("", "", "", "", tuple(_ENDS)[place], attempt, gaps)
 
-    def _move(self, life: Life, kind: str, status: str, attempt: int, names: tuple[str, ...]) -> None:
+    def _move(self, life: Life, kind: str, status: str, attempt: int, names: Names) -> bool:
+        """Raises unless the rules allow this move; says whether it says something of a permission."""
         move = MOVES.get((life[4], kind, status))
         if move is None:
-            self._check_late(life, kind, status, attempt, names)
-        elif names not in move.commits:
-            raise Caught(f"a {kind} does not commit to ({', '.join(names)})")
-        elif attempt != life[5] + move.adds:
+            return self._check_late(life, kind, status, attempt, names)
+        is_about_permission = move.commits.get(names)
+        if is_about_permission is None:
+            raise Caught(f"{kind} does not commit to ({', '.join(names)})")
+        if attempt != life[5] + move.adds:
             raise Caught("its attempt is wrong", expected=str(life[5] + move.adds), found=str(attempt))
-        elif move.only_retry and life[3] != "retry":
+        if move.only_retry and life[3] != "retry":
             raise Caught(f"the effect was entered again while {life[4]}, though its tool holds when in doubt")
+        return is_about_permission
 
-    def _check_late(self, life: Life, kind: str, status: str, attempt: int, names: tuple[str, ...]) -> None:
+    def _check_late(self, life: Life, kind: str, status: str, attempt: int, names: Names) -> bool:
         if kind != LATE or status != life[4]:
             raise Caught(f"no {kind} leads from {life[4] or 'nothing'} to {status}")
-        if names not in _LATE or attempt != life[5]:
+        if names not in LATE_NAMES or attempt != life[5]:
             raise Caught("a late report changes nothing and commits to what came late")
         # Only somebody whose attempt is over can be late.
         if attempt < (2 if status == "processing" else 1):
             raise Caught(f"no attempt of this effect can be late while it is {status} at attempt {attempt}")
+        return False
 
-    def _check_words(self, kind: str, status: str) -> None:
+    def _check_words(self, effect: str, kind: str, status: str, names: Names) -> bool:
         """Checks an event whose effect's state before it was not shown."""
-        if (kind, status) not in _WORDS:
-            raise Caught(f"no {kind} leads to {status}")
+        if (kind, status) not in WORDS or ("approval" in names and kind not in QUESTIONS):
+            raise Caught(f"no {kind} leads to {status}, or none that commits to ({', '.join(names)})")
+        self._questions[effect] = UNKNOWN
+        return True
+
+    def _ask(self, effect: str, kind: str, names: Names, status: str) -> str:
+        """Moves the question about an effect on, if somebody was asked; gives how it stood before."""
+        question = self._questions.get(effect, NOT_ASKED)
+        after = next_question(question, kind, names, status)
+        if after is None:
+            raise Caught(_why_not_asked(question, kind, names))
+        if after != NOT_ASKED:
+            self._questions[effect] = after
+        return question
 
     def _check_same(self, life: Life, found: tuple[str, ...]) -> None:
-        """Raises unless nothing is left to compare: an effect that ended keeps two numbers only."""
+        """Raises unless nothing is left to compare: an effect that ended keeps three numbers only."""
         expected = life[:4]
         if expected != ("", "", "", ""):
             raise Caught(
                 "its effect changed its run, tool, side effect or on_crash", expected=str(expected), found=str(found)
             )
+
+
+def _why_not_asked(question: str, kind: str, names: Names) -> str:
+    """Says in one sentence what is wrong between an event and the question about its effect."""
+    stands = {NOT_ASKED: "nobody was asked", "used": "it was used up", "covered": "it ended", "over": "it ended"}
+    how = stands.get(question, f"it is {question}")
+    if kind == "tool_call_started" and "approval" not in names:
+        return f"its effect was entered without the approval that was asked for: {how}"
+    return f"{kind} does not fit the approval of its effect: {how}"
 
 
 def _placed(caught: Caught, index: int, run: str, seq: int) -> Caught:

@@ -3,8 +3,20 @@
 const SENTENCES = {
   tool_call_started: "Handler entered",
   approval_requested: "Asked for approval",
+  approval_viewed: "Looked at what is asked",
+  approval_voted: "Approved; others have to as well",
   approval_received: "Approved",
   approval_denied: "Denied",
+  approval_edited: "Arguments changed by a person: asked anew about these",
+  approval_revoked: "Approval taken back",
+  approval_escalated: "More people asked",
+  approval_expired: "Nobody decided in time",
+  approval_stale: "Approval void: not what would run now",
+  policy_checked: "Refused by the policy",
+  policy_applied: "Policy put in force",
+  delegation_given: "Decisions delegated",
+  delegation_ended: "Delegation ended",
+  grant_ended: "Standing grant ended",
   tool_call_finished: "Outcome recorded",
   tool_call_released: "May be tried again",
   tool_call_in_doubt: "In doubt: it may have happened",
@@ -112,8 +124,9 @@ function effectCard(effect, isOpen) {
   card.append(summary);
   return folded(card, () => {
     const values = make("div", "values");
-    const opening = effect.events.flatMap((event) => event.payloads).find((one) => one.field === "args");
-    if (opening) values.append(valueBlock("Arguments", opening));
+    for (const event of effect.events) {
+      for (const one of event.payloads) if (one.field === "args") values.append(valueBlock(argsTitle(event), one));
+    }
     for (const event of effect.events) {
       const outcomes = event.payloads.filter((one) => OUTCOME_FIELDS.includes(one.field));
       for (const one of outcomes) values.append(valueBlock(titleOf(one.field, event), one));
@@ -125,7 +138,16 @@ function effectCard(effect, isOpen) {
   });
 }
 
+function argsTitle({ fields }) {
+  return fields.type === "approval_edited" ? "Arguments, as a person changed them" : "Arguments";
+}
+
 const REASONS = {
+  approval_voted: "Why approved",
+  approval_edited: "Why changed",
+  approval_revoked: "Why taken back",
+  approval_expired: "Why it ended",
+  approval_stale: "Why it ended",
   approval_received: "Why approved",
   approval_denied: "Why denied",
   tool_call_released: "Why it may be tried again",

@@ -18,8 +18,19 @@ from indelible.core.events import Provenance
 from indelible.core.identity import Ref
 from indelible.core.ports import Clock
 from indelible.errors import StoreUnavailable
+from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
-from indelible.stores.postgres.transitions import View, erase, has_event, lock, look, moved_keys, write
+from indelible.stores.postgres.transitions import (
+    Locked,
+    View,
+    erase,
+    give_up,
+    has_event,
+    lock,
+    look,
+    moved_keys,
+    write,
+)
 from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try, needs_new_connection
 from indelible.stores.postgres.work import Heads, Work
 
@@ -171,7 +182,8 @@ class Lane:
         for _ in range(_GUESSES):
             now = self._now()
             batch = decide(work.commands, work.assumed, self._heads.of(work.tenant, work.runs), now, work.by)
-            if not work.is_guarded(batch):
+            # What a sheet says of time has to be by the database's clock, and here it is by ours.
+            if batch.sheets or not is_guarded(batch, work.assumed):
                 return None
             instead = self._write(work, batch, now)
             if not isinstance(instead, View):
@@ -184,54 +196,80 @@ class Lane:
         return None
 
     def _answer_from(self, work: Work, seen: View) -> list[Answer] | None:
+        if sheets_for(work.commands, seen.effects):
+            return None
         batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by)
         return batch.answers if batch.is_empty else None
 
     def _on_a_look(self, work: Work) -> list[Answer] | None:
         """Decides on what is there now, without locking it: whoever only wants to know waits for nobody."""
-        seen = look(self._session(work), work.commands, self.test_time(), work.patience.until)
+        seen = self._look(work)
+        if seen is None:
+            return None
         self._note(work, seen.effects)
-        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by)
-        if not batch.is_empty and work.needs_lock(batch):
+        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, seen.sheets)
+        if not batch.is_empty and work.needs_lock(batch, seen.sheets):
             return None
         answers = self._write(work, batch, seen.now)
         return None if isinstance(answers, View) else answers
+
+    def _look(self, work: Work) -> View | None:
+        """Reads what commands rest on, all at one moment; which sheets these are shows when their effects are seen."""
+        for _ in range(2):
+            asked = work.sheets
+            seen = look(self._session(work), work.commands, self.test_time(), work.patience.until, asked)
+            work.sheets = sheets_for(work.commands, seen.effects)
+            if set(work.sheets) <= set(asked):
+                return seen
+        return None
 
     def _under_lock(self, work: Work) -> list[Answer] | None:
         """Decides on what nobody else can change until it is written."""
         session, until = self._session(work), work.patience.until
         session.command(BEGIN, until)
-        locked = lock(session, work.tenant, work.commands, until)
-        committed = self._find_sent(work, session, until)
+        locked = lock(session, work.tenant, work.commands, until, work.sheets)
+        committed = self._find_sent(work, session, locked, until)
         if committed is not None:
             return committed.answers
-        seen = look(session, work.commands, self.test_time(), until)
-        if not locked.covers(seen):
+        seen = look(session, work.commands, self.test_time(), until, work.sheets)
+        work.sheets = sheets_for(work.commands, seen.effects)
+        if not locked.covers(seen, work.sheets):
             session.command(ROLLBACK, until)
             return None
-        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by)
+        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, seen.sheets)
         if batch.is_empty:
-            session.command(ROLLBACK, until)
+            self._end_without_writing(work, session, locked, until)
             return batch.answers
         if write(session, work.tenant, batch, seen.now, self.test_time(), until) is not None:
             session.command(ROLLBACK, until)
             return None
         if batch.erased:
             erase(session, work.tenant, batch, until)
+        give_up(session, work.tenant, locked, batch, until)
         self._send(work, batch, lambda: session.command(COMMIT, until))
         self._settle(work, batch, session)
         return batch.answers
 
+    def _end_without_writing(self, work: Work, session: Session, locked: Locked, until: float) -> None:
+        """Ends a transaction that only read. If what it read may be our own write, the standbys are to have that."""
+        if not work.sent:
+            session.command(ROLLBACK, until)
+            return
+        give_up(session, work.tenant, locked, Batch(), until)
+        session.command(COMMIT, until)
+        if session.is_warned:
+            raise _Unsure
+
     def _was_committed(self, work: Work) -> bool:
         session, until = self._session(work), work.patience.until
         session.command(BEGIN, until)
-        lock(session, work.tenant, work.commands, until)
-        if self._find_sent(work, session, until) is not None:
+        locked = lock(session, work.tenant, work.commands, until)
+        if self._find_sent(work, session, locked, until) is not None:
             return True
         session.command(ROLLBACK, until)
         return False
 
-    def _find_sent(self, work: Work, session: Session, until: float) -> Batch | None:
+    def _find_sent(self, work: Work, session: Session, locked: Locked, until: float) -> Batch | None:
         """Finds the batch that was committed although we did not hear of it, and makes sure that it stays.
 
         That it is there does not say that the standbys have it. A later commit that came through without a warning
@@ -239,6 +277,7 @@ class Lane:
         """
         for batch in work.sent:
             if has_event(session, work.tenant, batch, until):
+                give_up(session, work.tenant, locked, Batch(), until)
                 session.command(COMMIT, until)
                 session.awaited = moved_keys(batch)  # whether anybody waits got lost with the answer
                 self._settle(work, batch, session)

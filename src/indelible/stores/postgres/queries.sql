@@ -4,12 +4,16 @@
 -- number of an event comes out null, which the table forbids: then all of the statement is undone. The parts of a
 -- statement run in an order of the server's choosing, so each of them asks the guard.
 --
--- Everybody takes the runs that are there first, then new runs, then effects, and of each kind one after the other in
--- their order: so no two wait for each other. Whoever moves an effect has its run, so nobody else can want it.
+-- Everybody takes sheets first, those that are there and new ones alike, then the runs that are there, new runs, and
+-- effects, and of each kind one after the other in their order: so no two wait for each other. Whoever moves an effect
+-- has its run, so nobody else can want it. A sheet that nobody else can know of yet may come later.
 --
 -- Plans are made once, when a table may still be empty, and kept. So lookups are written in a way that leaves the
 -- planner one choice, the primary key: by scalar subqueries, and by joins to what hides its constants (LATERAL,
 -- OFFSET 0).
+--
+-- Lines that begin with --+ belong to a second statement of the same text, whose name goes on with _with_sheets: calls
+-- that nobody was asked about and no budget limits are spared them.
 
 -- name: effect
 -- An effect `e` and its payloads as one value, put in where another statement says {effect}: less to set up.
@@ -18,6 +22,12 @@ ROW(e,
         AND field = 'args'),
     (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
         AND field = CASE e.status WHEN 'succeeded' THEN 'result' WHEN 'failed' THEN 'error' ELSE 'reason' END))
+
+-- name: sheet
+-- A sheet `s`, what its event commits to under the name of its kind, and how, put in where {sheet} stands.
+ROW(s, (SELECT ROW(p.value, p.salt, e.body) FROM indelible_payloads p
+    JOIN indelible_events e ON e.tenant = p.tenant AND e.run_id = p.run_id AND e.seq = p.seq
+    WHERE p.tenant = s.tenant AND p.run_id = s.run_id AND p.seq = s.seq AND p.field = s.kind))
 
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.
@@ -113,18 +123,25 @@ WITH headed AS (
     RETURNING 1
 ), opened AS (
     INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
-        attempt, version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at)
+        attempt, version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at
+        --+ , approval_id, charges
+        )
     SELECT %(tenant)s, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
         version, token_hash, coalesce(%(now)s::timestamptz, clock_timestamp()) + lease, opened_seq, detail_seq,
         created_at, updated_at
+        --+ , approval_id, charges
     FROM unnest(%(opened_scope)s::text[], %(opened_key)s::bytea[], %(opened_id)s::text[], %(opened_run_id)s::text[],
         %(opened_tool)s::text[], %(opened_side_effect)s::text[], %(opened_on_crash)s::text[],
         %(opened_call_id)s::text[], %(opened_digest)s::bytea[], %(opened_status)s::text[], %(opened_attempt)s::bigint[],
         %(opened_version)s::bigint[], %(opened_token)s::bytea[], %(opened_lease)s::interval[],
         %(opened_seq)s::bigint[], %(opened_detail_seq)s::bigint[], %(opened_created_at)s::timestamptz[],
-        %(opened_updated_at)s::timestamptz[])
+        %(opened_updated_at)s::timestamptz[]
+        --+ , %(opened_approval_id)s::text[], %(opened_charges)s::bytea[]
+        )
         AS o (scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt, version,
-            token_hash, lease, opened_seq, detail_seq, created_at, updated_at)
+            token_hash, lease, opened_seq, detail_seq, created_at, updated_at
+            --+ , approval_id, charges
+            )
     ON CONFLICT (tenant, scope, key) DO NOTHING
     RETURNING 1
 ), moved AS (
@@ -132,24 +149,50 @@ WITH headed AS (
     SET status = m.status, attempt = m.attempt, version = m.version, token_hash = m.token_hash,
         lease_until = coalesce(%(now)s, clock_timestamp()) + m.lease, detail_seq = m.detail_seq,
         updated_at = m.updated_at
+        --+ , digest = m.digest, opened_seq = m.opened_seq, approval_id = m.approval_id, charges = m.charges
     FROM (
         SELECT %(tenant)s AS tenant, m.*
         FROM unnest(%(moved_scope)s::text[], %(moved_key)s::bytea[], %(moved_was_version)s::bigint[],
             %(moved_was_token)s::bytea[], %(moved_status)s::text[], %(moved_attempt)s::bigint[],
             %(moved_version)s::bigint[], %(moved_token)s::bytea[], %(moved_lease)s::interval[],
-            %(moved_detail_seq)s::bigint[], %(moved_updated_at)s::timestamptz[])
+            %(moved_detail_seq)s::bigint[], %(moved_updated_at)s::timestamptz[]
+            --+ , %(moved_digest)s::bytea[], %(moved_opened_seq)s::bigint[], %(moved_approval_id)s::text[],
+            --+ %(moved_charges)s::bytea[]
+            )
             AS m (scope, key, was_version, was_token, status, attempt, version, token_hash, lease, detail_seq,
-                updated_at)
+                updated_at
+                --+ , digest, opened_seq, approval_id, charges
+                )
         OFFSET 0
     ) AS m
     WHERE e.tenant = m.tenant AND e.scope = m.scope AND e.key = m.key
         AND e.version = m.was_version AND e.token_hash = m.was_token
     RETURNING e.key, e.awaited
+--+ ), kept AS (
+--+     INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic, due_at, run_id, seq, body)
+--+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body
+--+     FROM unnest(%(kept_kind)s::text[], %(kept_id)s::text[], %(kept_was_version)s::bigint[],
+--+         %(kept_version)s::bigint[], %(kept_status)s::text[], %(kept_topic)s::text[], %(kept_due_at)s::timestamptz[],
+--+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[])
+--+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body)
+--+     -- One that was there and is gone does not come back.
+--+     WHERE k.was_version = 0 OR (
+--+         SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = k.kind AND id = k.id) IS NOT NULL
+--+     ON CONFLICT (tenant, kind, id) DO UPDATE SET version = excluded.version, status = excluded.status,
+--+         topic = excluded.topic, due_at = excluded.due_at, run_id = excluded.run_id, seq = excluded.seq,
+--+         body = excluded.body
+--+     WHERE s.version = (
+--+         SELECT was_version FROM unnest(%(kept_kind)s, %(kept_id)s, %(kept_was_version)s) AS w (kind, id, was_version)
+--+         WHERE w.kind = excluded.kind AND w.id = excluded.id)
+--+     RETURNING 1
 ), guard AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM headed) = cardinality(%(headed_hash)s)
+    SELECT
+        --+ (SELECT count(*) FROM kept) = cardinality(%(kept_id)s) AND
+        (SELECT count(*) FROM headed) = cardinality(%(headed_hash)s)
         AND (SELECT count(*) FROM started) = cardinality(%(started_hash)s)
         AND (SELECT count(*) FROM opened) = cardinality(%(opened_key)s)
-        AND (SELECT count(*) FROM moved) = cardinality(%(moved_key)s) AS holds
+        AND (SELECT count(*) FROM moved) = cardinality(%(moved_key)s)
+        AS holds
 ), appended AS (
     INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
     SELECT %(tenant)s, run_id, CASE WHEN guard.holds THEN seq END, effect_id, type, hash, body, signature
@@ -168,13 +211,22 @@ WITH headed AS (
     WHERE guard.holds
 )
 SELECT ARRAY(SELECT key FROM moved WHERE awaited) FROM guard WHERE holds
+--+ -- Where no event is written, this is what undoes the statement: a division by zero.
+--+ OR 1 / holds::integer = 1
 
 -- name: look
 -- For each place: the effect, or nulls where none is, the head of its run or else of the run given, and the time.
+-- With sheets: in the first row also the sheets that are there; all of it is of one moment.
 SELECT {effect},
     (SELECT ROW(count, head) FROM indelible_runs
         WHERE tenant = place.tenant AND run_id = coalesce(e.run_id, place.run_id)),
     coalesce(%(now)s::timestamptz, clock_timestamp())
+    --+ , CASE place.number WHEN 1 THEN ARRAY(
+    --+     SELECT {sheet} FROM unnest(%(sheet_kinds)s::text[], %(sheet_ids)s::text[]) AS wanted (kind, id)
+    --+     CROSS JOIN LATERAL (
+    --+         SELECT * FROM indelible_sheets
+    --+         WHERE tenant = place.tenant AND kind = wanted.kind AND id = wanted.id LIMIT 1
+    --+     ) AS s) END
 FROM unnest(%(tenants)s::text[], %(scopes)s::text[], %(keys)s::bytea[], %(run_ids)s::text[])
     WITH ORDINALITY AS place (tenant, scope, key, run_id, number)
 LEFT JOIN LATERAL (
@@ -211,6 +263,37 @@ SELECT (
     WHERE tenant = %(tenant)s::text AND scope = place.scope AND key = place.key FOR UPDATE
 )
 FROM unnest(%(scopes)s::text[], %(keys)s::bytea[]) AS place (scope, key)
+
+-- name: lock_sheets
+-- Locks sheets, in the order given; gives the version of each. Where none is, the place is held by version 0, so that
+-- others wait for us and we for nobody when it is written; what is not written is given up before the commit.
+INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic)
+SELECT %(tenant)s::text, wanted.kind, wanted.id, 0, '', ''
+FROM unnest(%(sheet_kinds)s::text[], %(sheet_ids)s::text[]) AS wanted (kind, id)
+ON CONFLICT (tenant, kind, id) DO UPDATE SET version = s.version
+RETURNING version
+
+-- name: give_up_sheets
+-- Gives places up that were held for sheets which were not written.
+DELETE FROM indelible_sheets s
+USING (
+    SELECT %(tenant)s::text AS tenant, w.*
+    FROM unnest(%(sheet_kinds)s::text[], %(sheet_ids)s::text[]) AS w (kind, id)
+    OFFSET 0
+) AS held
+WHERE s.tenant = held.tenant AND s.kind = held.kind AND s.id = held.id AND s.version = 0
+
+-- name: list_sheets
+-- Sheets that fit a filter, with what is on them; a null does not filter. {way} names the index to take, {order} how.
+SELECT {sheet}
+FROM indelible_sheets s
+WHERE {way} AND kind = %(kind)s::text
+    AND id > coalesce(%(after)s::text, '') AND (%(before)s::text IS NULL OR id < %(before)s)
+    AND (%(id)s::text IS NULL OR id = %(id)s)
+    AND (%(status)s::text IS NULL OR status = %(status)s)
+    AND (%(topic)s::text IS NULL OR topic = %(topic)s)
+    AND (%(due_by)s::timestamptz IS NULL OR due_at <= %(due_by)s)
+ORDER BY {order} LIMIT %(limit)s::bigint
 
 -- name: has_event
 -- Was this event written?
@@ -302,8 +385,12 @@ SELECT run_id, seq FROM indelible_payloads
 WHERE tenant = %(tenant)s::text AND field = 'subject' AND value = %(subject)s::bytea ORDER BY run_id, seq
 
 -- name: list_prunable
--- Effects that ended before a moment and whose arguments or detail are still there, oldest first.
-SELECT id, run_id, opened_seq FROM indelible_effects e
+-- Effects that ended before a moment and whose arguments or detail are still there, oldest first, and where what they
+-- committed to begins. Only if somebody was asked can it have begun before the arguments that are told now.
+SELECT id, run_id,
+    CASE WHEN approval_id IS NULL THEN opened_seq ELSE (SELECT min(v.seq) FROM indelible_events v
+        WHERE v.tenant = e.tenant AND v.run_id = e.run_id AND v.effect_id = e.id) END
+FROM indelible_effects e
 WHERE tenant = %(tenant)s::text AND id > %(after)s::text AND updated_at < %(before)s::timestamptz
     AND status IN ('succeeded', 'failed', 'denied', 'canceled')
     AND EXISTS (SELECT FROM indelible_payloads p

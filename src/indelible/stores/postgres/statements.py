@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from indelible.stores.named_sql import load_queries
@@ -11,7 +12,12 @@ from indelible.stores.named_sql import load_queries
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 # These are sent so often that the server keeps their plans.
-_KEPT = frozenset({"open_one", "move_one", "write_batch", "look", "heartbeat", "say_changed"})
+_KEPT = frozenset(
+    {"open_one", "move_one", "write_batch", "look", "heartbeat", "say_changed"}
+    | {"write_batch_with_sheets", "look_with_sheets"}
+)
+# A line that begins so belongs only to the statement that also reads or writes sheets.
+_ABOUT_SHEETS = re.compile(r"^( *)--\+ (.*\n?)", re.MULTILINE)
 
 
 class Statement(NamedTuple):
@@ -41,10 +47,26 @@ def _compile(name: str, sql: str) -> Statement:
     )
 
 
-def _load() -> dict[str, Statement]:
+def _load() -> dict[str, str]:
+    """Gives every text by its name, with the fragments that it names put in."""
     texts = load_queries(__package__)
-    effect = texts.pop("effect").partition("\n")[2]  # without its line of purpose
-    return {name: _compile(name, text.replace("{effect}", effect)) for name, text in texts.items()}
+    fragments = {name: texts.pop(name).partition("\n")[2] for name in ("effect", "sheet")}  # without line of purpose
+    texts |= {
+        f"{name}_with_sheets": _ABOUT_SHEETS.sub(r"\1\2", text)
+        for name, text in texts.items()
+        if _ABOUT_SHEETS.search(text)
+    }
+    texts = {name: _ABOUT_SHEETS.sub("", text) for name, text in texts.items()}
+    for fragment, sql in fragments.items():
+        texts = {name: text.replace(f"{{{fragment}}}", sql) for name, text in texts.items()}
+    return texts
 
 
-SQL = _load()
+_TEXTS = _load()
+SQL = {name: _compile(name, text) for name, text in _TEXTS.items()}
+
+
+@lru_cache
+def listing_sheets(way: str, order: str) -> Statement:
+    """Gives the statement that lists sheets by one way, in one order."""
+    return _compile("list_sheets", _TEXTS["list_sheets"].replace("{way}", way).replace("{order}", order))

@@ -7,7 +7,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from indelible.core.commands import Answer, Command
 from indelible.core.effects import Claim, Effect
@@ -15,6 +15,7 @@ from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
 from indelible.core.notes import log_name
 from indelible.core.ports import Alarm, Clock, Filter, Seen
+from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.address import Target
@@ -25,7 +26,8 @@ from indelible.stores.postgres.forgetting import PostgresForgetting
 from indelible.stores.postgres.journal import PostgresJournal
 from indelible.stores.postgres.lane import Lane
 from indelible.stores.postgres.schema import check_schema
-from indelible.stores.postgres.statements import SQL
+from indelible.stores.postgres.sheets import listing, sheets_from
+from indelible.stores.postgres.statements import SQL, Statement
 from indelible.stores.postgres.transaction import PostgresTransaction
 from indelible.stores.postgres.trouble import Patience, explained, patiently
 
@@ -138,9 +140,9 @@ class PostgresStore:
 
     def look(self, refs: Sequence[Ref]) -> Seen:
         """Reads the committed state of some effects, and the database's time."""
-        if not refs:
-            return Seen(datetime.now(UTC) if self._clock is None else self._clock.now(), [])
-        values = rows.place_values(refs, [None] * len(refs), self._moment())
+        # Also who asks for nothing gets the database's time: no effect has an empty key.
+        places = refs or [Ref("", "", "")]
+        values = rows.place_values(places, [None] * len(places), self._moment())
         found = self._run("look", values)
         return Seen(rows.time_from(found, 0), [rows.effect_from(found, row) for row in range(len(refs))])
 
@@ -197,10 +199,16 @@ class PostgresStore:
         place = _texts({"tenant": tenant, "run_id": run_id})
         return rows.payloads_from(self._run("list_payloads", place | {"seqs": wire.bigints(seqs)}))
 
+    def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
+        """Lists sheets of one kind with what is on them."""
+        return sheets_from(self._repeat(*listing(tenant, selected)))
+
     def _run(self, name: str, values: rows.Named) -> pq.abc.PGresult:
         """Carries out a statement that may be repeated, and repeats it while the server is away."""
+        return self._repeat(SQL[name], values)
+
+    def _repeat(self, statement: Statement, values: rows.Named) -> pq.abc.PGresult:
         self._check_open()
-        statement = SQL[name]
         ordered = statement.ordered(values)
         return patiently(self._reading, self._seconds, lambda session, until: session.run(statement, ordered, until))
 

@@ -8,14 +8,15 @@ import time
 from typing import Any
 
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Answer, Command, Moved
+from indelible.core.commands import Answer, Command, Finish, Moved, Relinquish
 from indelible.errors import BadCall
+from indelible.stores.assumptions import sheets_for
 from indelible.stores.postgres.address import Target
 from indelible.stores.postgres.connections import Lost, Rejected, Session
 from indelible.stores.postgres.driver import pq
 from indelible.stores.postgres.lane import COMMIT, ROLLBACK, Lane
 from indelible.stores.postgres.statements import SQL
-from indelible.stores.postgres.transitions import lock, look, write
+from indelible.stores.postgres.transitions import Locked, View, give_up, lock, look, write
 from indelible.stores.postgres.trouble import explained
 
 # The mark is gone when the transaction ends, so it tells whether the handler kept to this one.
@@ -85,13 +86,24 @@ class PostgresTransaction:
 
     def _decide_and_write(self, command: Command) -> Batch:
         session, until, commands = self._session, self._until(), [command]
-        lock(session, self._tenant, commands, until)
-        seen = look(session, commands, self._lane.test_time(), until)
-        batch = decide(commands, seen.effects, seen.heads, seen.now, self._lane.provenance(self._tenant))
+        locked, seen = self._look(command)
+        batch = decide(commands, seen.effects, seen.heads, seen.now, self._lane.provenance(self._tenant), seen.sheets)
         is_settlement = not batch.is_empty and isinstance(batch.answers[0], Moved)
         if is_settlement and write(session, self._tenant, batch, seen.now, self._lane.test_time(), until) is not None:
             raise Lost("the run's first event was written by another at the same moment", may_have_run=False)
+        give_up(session, self._tenant, locked, batch, until)
         return batch
+
+    def _look(self, command: Command) -> tuple[Locked, View]:
+        """Reads what the settlement rests on, under locks. The claim says what that is likely to be."""
+        session, until, clock = self._session, self._until(), self._lane.test_time()
+        claimed = command.claim.effect if isinstance(command, Finish | Relinquish) else None
+        sheets = sheets_for([command], {command.ref: claimed})
+        locked = lock(session, self._tenant, [command], until, sheets)
+        seen = look(session, [command], clock, until, sheets)
+        if not locked.covers(seen, sheets_for([command], seen.effects)):
+            raise Lost("what the effect rests on was written by another at the same moment", may_have_run=False)
+        return locked, seen
 
     def _commit(self, command: Command, batch: Batch) -> None:
         try:

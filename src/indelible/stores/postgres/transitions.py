@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from indelible.core.batch import Batch
-from indelible.core.commands import Command, Open, Record
+from indelible.core.commands import Command, is_about_effect, run_named_by
 from indelible.core.effects import Effect
 from indelible.core.events import Head
 from indelible.core.identity import Ref
+from indelible.core.sheets import NO_SHEETS, SheetRef, Sheets
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.connections import Rejected, Session
 from indelible.stores.postgres.driver import pq
+from indelible.stores.postgres.sheets import ref_values, sheet_values, sheets_in
 from indelible.stores.postgres.statements import SQL
 
-_GUARDS = {("23502", "indelible_events.seq"), ("23505", "indelible_effects_pkey")}
+_GUARDS = {("23502", "indelible_events.seq"), ("23505", "indelible_effects_pkey"), ("22012", ".")}
 _TRUE = b"\1"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Is what was found at one moment of the database's clock; a run that is not among `heads` has no events."""
+    """Is what was found at one moment of the database's clock; a run that is not among `heads` has no events.
+
+    `sheets` holds those that were asked for.
+    """
 
     now: datetime
     effects: dict[Ref, Effect | None]
     heads: dict[str, Head]
+    sheets: Sheets = field(default_factory=lambda: NO_SHEETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +42,20 @@ class Refusal:
     instead: View | None = None
 
 
-def look(session: Session, commands: Sequence[Command], clock: datetime | None, until: float) -> View:
-    """Reads the effects of commands and the heads of their runs, all at one moment."""
+def look(
+    session: Session,
+    commands: Sequence[Command],
+    clock: datetime | None,
+    until: float,
+    sheets: Sequence[SheetRef] = (),
+) -> View:
+    """Reads the effects of commands, the heads of their runs and some sheets, all at one moment."""
     # Two callers of two runs may ask for the same effect: the heads of both runs are wanted.
-    places = list(dict.fromkeys((c.ref, c.run_id if isinstance(c, Open | Record) else None) for c in commands))
+    places = list(dict.fromkeys((c.ref, run_named_by(c)) for c in commands))
     moment = None if clock is None else wire.timestamptz(clock)
     values = rows.place_values([ref for ref, _ in places], [run_id for _, run_id in places], moment)
-    found = session.run(SQL["look"], SQL["look"].ordered(values), until)
+    statement = SQL["look_with_sheets" if sheets else "look"]
+    found = session.run(statement, statement.ordered(values | ref_values(sheets) if sheets else values), until)
     effects: dict[Ref, Effect | None] = {}
     heads: dict[str, Head] = {}
     for row, (ref, wanted) in enumerate(places):
@@ -51,37 +64,62 @@ def look(session: Session, commands: Sequence[Command], clock: datetime | None, 
         run_id = wanted if effect is None else effect.run_id
         if head is not None and run_id is not None:
             heads[run_id] = head
-    return View(rows.time_from(found, 0), effects, heads)
+    return View(rows.time_from(found, 0), effects, heads, sheets_in(found, sheets) if sheets else NO_SHEETS)
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Is what was there to be locked."""
+    """Is what was there to be locked; of sheets also those that were not there, whose places are held instead."""
 
     runs: set[str]
     effects: set[Ref]
+    sheets: dict[SheetRef, bool]
 
-    def covers(self, seen: View) -> bool:
-        """Is everything locked that was seen afterwards? Something new may have come in between."""
-        return self.runs.issuperset(seen.heads) and all(
-            effect is None or ref in self.effects for ref, effect in seen.effects.items()
+    def covers(self, seen: View, needed: Sequence[SheetRef]) -> bool:
+        """Is everything locked that was seen afterwards and that is needed? Something new may have come in between."""
+        return (
+            self.runs.issuperset(seen.heads)
+            and all(effect is None or ref in self.effects for ref, effect in seen.effects.items())
+            and self.sheets.keys() >= set(needed)
         )
 
 
-def lock(session: Session, tenant: str, commands: Sequence[Command], until: float) -> Locked:
-    """Locks the runs of commands, then their effects, each in order; what is not there yet cannot be locked."""
-    refs = sorted({command.ref for command in commands if not isinstance(command, Record)})
+def lock(
+    session: Session, tenant: str, commands: Sequence[Command], until: float, sheets: Sequence[SheetRef] = ()
+) -> Locked:
+    """Locks sheets, the runs of commands, then their effects, each in order.
+
+    A run or an effect that is not there cannot be locked; the place of a sheet is held, and has to be given up.
+    """
+    refs = sorted({command.ref for command in commands if is_about_effect(command)})
     values = {
         "tenant": tenant.encode(),
-        "run_ids": wire.words([command.run_id for command in commands if isinstance(command, Open | Record)]),
+        "run_ids": wire.words([run_id for run_id in map(run_named_by, commands) if run_id is not None]),
         "scopes": wire.words([ref.scope for ref in refs]),
         "keys": wire.hexes([ref.key for ref in refs]),
     }
+    held = _lock_sheets(session, tenant, sheets, until) if sheets else {}
     runs, effects = (session.run(SQL[name], SQL[name].ordered(values), until) for name in ("lock_runs", "lock_effects"))
     return Locked(
         {(runs.get_value(row, 0) or b"").decode() for row in range(runs.ntuples)},
         {ref for row, ref in enumerate(refs) if effects.get_value(row, 0) == _TRUE},
+        held,
     )
+
+
+def _lock_sheets(session: Session, tenant: str, refs: Sequence[SheetRef], until: float) -> dict[SheetRef, bool]:
+    """Locks sheets in the order given; says for each whether it was there."""
+    values = ref_values(refs) | {"tenant": tenant.encode()}
+    found = session.run(SQL["lock_sheets"], SQL["lock_sheets"].ordered(values), until)
+    return {ref: wire.read_bigint(found.get_value(row, 0) or b"") > 0 for row, ref in enumerate(refs)}
+
+
+def give_up(session: Session, tenant: str, locked: Locked, batch: Batch, until: float) -> None:
+    """Gives the places up that were held for sheets which a batch does not write; to be done before any commit."""
+    unused = [ref for ref, was_there in locked.sheets.items() if not was_there and ref not in batch.sheets]
+    if unused:
+        values = ref_values(unused) | {"tenant": tenant.encode()}
+        session.run(SQL["give_up_sheets"], SQL["give_up_sheets"].ordered(values), until)
 
 
 def write(
@@ -89,6 +127,8 @@ def write(
 ) -> Refusal | None:
     """Writes a batch in one statement, all or nothing; `now` is the moment it was decided at."""
     moment = None if clock is None else wire.timestamptz(clock)
+    if batch.sheets:
+        return _write_with_sheets(session, batch, rows.batch_values(tenant, batch, now, moment), until)
     if len(batch.events) == 1:
         if batch.opened and len(batch.payloads) == 2:
             return _open_one(session, batch, rows.open_values(tenant, batch, now, moment), until)
@@ -98,7 +138,15 @@ def write(
                 return Refusal()
             session.awaited = moved_keys(batch) if found.get_value(0, 0) == _TRUE else []
             return None
-    found = _send(session, "write_batch", rows.batch_values(tenant, batch, now, moment), until)
+    return _write_all(session, "write_batch", rows.batch_values(tenant, batch, now, moment), until)
+
+
+def _write_with_sheets(session: Session, batch: Batch, values: rows.Named, until: float) -> Refusal | None:
+    return _write_all(session, "write_batch_with_sheets", values | sheet_values(batch), until)
+
+
+def _write_all(session: Session, name: str, values: rows.Named, until: float) -> Refusal | None:
+    found = _send(session, name, values, until)
     if found is None:
         return Refusal()
     session.awaited = [key.hex() for key in wire.read_array(found.get_value(0, 0) or b"")]
@@ -148,7 +196,12 @@ def _send(session: Session, name: str, values: rows.Named, until: float) -> pq.a
 
 
 def has_event(session: Session, tenant: str, batch: Batch, until: float) -> bool:
-    """Was this batch written? Its first event tells, for a batch is written whole."""
+    """Was this batch written? Its first event tells, for a batch is written whole.
+
+    A batch without events keeps sheets aside, and whoever decides it again knows its own write.
+    """
+    if not batch.events:
+        return False
     event = batch.events[0]
     values = {
         "tenant": tenant.encode(),

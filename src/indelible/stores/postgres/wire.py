@@ -100,9 +100,9 @@ def bigints(items: Iterable[int | None]) -> bytes:
     return _array(_BIGINT, [_NULL if item is None else _sized_number(item) for item in items])
 
 
-def timestamptzs(items: Iterable[datetime]) -> bytes:
+def timestamptzs(items: Iterable[datetime | None]) -> bytes:
     """Writes a timestamptz[]."""
-    return _array(_TIMESTAMPTZ, [_EIGHT + timestamptz(item) for item in items])
+    return _array(_TIMESTAMPTZ, [_NULL if item is None else _EIGHT + timestamptz(item) for item in items])
 
 
 def intervals(items: Iterable[timedelta | None]) -> bytes:

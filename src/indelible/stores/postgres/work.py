@@ -6,14 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from indelible.core.batch import Batch
-from indelible.core.commands import Command, Finish, Open, Record, Relinquish
+from indelible.core.commands import (
+    Command,
+    Finish,
+    Open,
+    OverBudget,
+    Record,
+    RefusedByPolicy,
+    Relinquish,
+    is_about_effect,
+    run_named_by,
+)
 from indelible.core.effects import Effect
 from indelible.core.events import Head, Provenance
 from indelible.core.identity import Ref
+from indelible.core.sheets import SheetRef, Sheets
+from indelible.core.steps import needed_sheets
+from indelible.stores.assumptions import sheets_for
 from indelible.stores.postgres.trouble import Patience
 
-# No move leads on from these, so what was once seen stays true.
-_FINAL = frozenset({"succeeded", "denied", "canceled"})
 _MOST_HEADS = 20_000
 
 
@@ -60,15 +71,21 @@ class Work:
     by: Provenance
     assumed: dict[Ref, Effect | None] = field(default_factory=dict)
     runs: set[str] = field(default_factory=set)
+    sheets: list[SheetRef] = field(default_factory=list)
+    """Are those that the commands need, as far as is known; in the order in which they are locked."""
     sent: list[Batch] = field(default_factory=list)
     is_guessable: bool = True
 
     def assume(self, known: Sequence[Effect | None]) -> None:
         """Notes what may be decided on unseen: an unknown key is free, and a claim's holder knows its effect."""
         for command, seen in zip(self.commands, known, strict=True):
-            if isinstance(command, Record):
-                self.runs.add(command.run_id)
-                continue  # it rests on no effect; the head of its run guards it
+            if not is_about_effect(command):
+                # It rests on no effect; the head of its run guards it, or the sheet does.
+                self.is_guessable = self.is_guessable and not needed_sheets(command, None)
+                run_id = run_named_by(command)
+                if run_id is not None:
+                    self.runs.add(run_id)
+                continue
             if isinstance(command, Open):
                 # Whether a lease ran out only the database's clock can say.
                 self.is_guessable &= seen is None or seen.status != "processing"
@@ -80,25 +97,29 @@ class Work:
                 self.is_guessable = False
             else:
                 self.runs.add(seen.run_id)
+            # What people said of an effect holds for the effect as it is recorded, so nothing is guessed there.
+            self.is_guessable = self.is_guessable and not needed_sheets(command, seen)
             self.assumed.setdefault(command.ref, seen)
+        if not self.is_guessable:
+            self.sheets = sheets_for(self.commands, self.assumed)
 
     @property
     def is_erasing(self) -> bool:
         """May payloads have to go? Then there is more to write than one statement does."""
         return any(isinstance(command, Record) and command.erased for command in self.commands)
 
-    def is_guarded(self, batch: Batch) -> bool:
-        """Will the write of this batch fail if any of its answers rests on a state that has changed?"""
-        opened, moved = batch.opened, batch.moved
-        return all(
-            ref in opened or ref in moved or (state is not None and state.status in _FINAL)
-            for ref, state in self.assumed.items()
-        )
+    def needs_lock(self, batch: Batch, sheets: Sheets) -> bool:
+        """Does a batch rest on what its guards do not cover?
 
-    def needs_lock(self, batch: Batch) -> bool:
-        """Does a batch hold what its guards do not cover: an event without a move, or a lease that may be renewed?"""
-        records = sum(isinstance(command, Record) for command in self.commands)
-        if len(batch.events) != len(batch.opened) + len(batch.moved) + records:
+        That is an event without a move, a call that is refused because it is new, a sheet that was read and is not
+        written, or a lease that may be renewed.
+        """
+        about_effects = sum(event.effect_id is not None for event in batch.events)
+        if about_effects != len(batch.opened) + len(batch.moved):
+            return True
+        if any(isinstance(answer, RefusedByPolicy | OverBudget) for answer in batch.answers):
+            return True
+        if not batch.sheets.keys() >= sheets.keys():
             return True
         taken = [ref for ref, (was, _) in batch.moved.items() if was.status == "processing"]
         if not taken:

@@ -15,7 +15,7 @@ import apsw
 
 # In queries.sql this comment stands before the group of placeholders that may be repeated.
 _ROW = re.compile(r"/\* rows \*/ (\([?, ]+\))")
-_MOST_ROWS = 32  # the widest row has 19 columns, and this keeps the statements few enough to stay prepared
+_MOST_ROWS = 32  # the widest row has 21 columns, and this keeps the statements few enough to stay prepared
 
 
 def execute_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:

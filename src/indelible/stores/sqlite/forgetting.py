@@ -12,7 +12,7 @@ import apsw
 from indelible.core.events import Event
 from indelible.core.forgetting import Prunable
 from indelible.stores.sqlite import rows
-from indelible.stores.sqlite.pen import SQL
+from indelible.stores.sqlite.statements import SQL
 
 _COPIES = (
     "the file was not rewritten: where pages were split, copies of what was erased may stay in it; erase with rewrite "

@@ -15,7 +15,7 @@ from indelible.core.notes import TreeHead
 from indelible.core.tiles import grow
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import execute_rows
-from indelible.stores.sqlite.pen import SQL
+from indelible.stores.sqlite.statements import SQL
 
 Result = TypeVar("Result")
 Use = Callable[[], AbstractContextManager[apsw.Connection]]

@@ -7,22 +7,25 @@ from collections.abc import Sequence
 import apsw
 
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Command, Open, Record
+from indelible.core.commands import Command, Open, Record, run_named_by
 from indelible.core.effects import Effect
 from indelible.core.events import Head, Provenance
 from indelible.core.identity import Ref
 from indelible.core.ports import Clock
-from indelible.stores.named_sql import load_queries
+from indelible.core.sheets import NO_SHEETS
+from indelible.core.steps import needed_sheets
+from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import execute_rows, select_rows
+from indelible.stores.sqlite.sheets import read_sheets, write_sheets
+from indelible.stores.sqlite.statements import SQL
 
-SQL = load_queries(__package__)
 _DETAIL_FIELDS = {"succeeded": "result", "failed": "error"}
 _MOST_HEADS = 10_000
 
 
 class Refused(Exception):
-    """An effect was not as it was thought to be; look, and decide again."""
+    """An effect was not as it was thought to be, or may not have been; look, and decide again."""
 
 
 class Pen:
@@ -35,12 +38,21 @@ class Pen:
         self._heads_version: object = None
 
     def write(
-        self, tenant: str, commands: Sequence[Command], effects: dict[Ref, Effect | None], by: Provenance
+        self,
+        tenant: str,
+        commands: Sequence[Command],
+        effects: dict[Ref, Effect | None],
+        by: Provenance,
+        *,
+        is_guess: bool = False,
     ) -> Batch:
         """Decides commands on these states and writes what follows; raises `Refused` when a state was another."""
         runs = {effect.run_id for effect in effects.values() if effect is not None}
-        runs.update(command.run_id for command in commands if isinstance(command, Open | Record))
-        batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by)
+        runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
+        sheets = NO_SHEETS if is_guess else read_sheets(self._connection, tenant, sheets_for(commands, effects))
+        batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
+        if is_guess and not is_guarded(batch, effects):
+            raise Refused
         if not batch.is_empty:
             self._write(tenant, batch)
         return batch
@@ -68,11 +80,15 @@ class Pen:
 
     def _write(self, tenant: str, batch: Batch) -> None:
         connection = self._connection
-        if batch.moved:
-            moves = [rows.move_row(before, after) for before, after in batch.moved.values()]
-            if execute_rows(connection, SQL["update_effects"], moves) != len(moves):
-                raise Refused
-        execute_rows(connection, SQL["insert_effects"], [rows.effect_row(effect) for effect in batch.opened.values()])
+        if batch.sheets:
+            self._write_with_sheets(tenant, batch)
+        else:
+            if batch.moved:
+                moves = [rows.move_row(before, after) for before, after in batch.moved.values()]
+                if execute_rows(connection, SQL["update_effects"], moves) != len(moves):
+                    raise Refused
+            opened = [rows.effect_row(effect) for effect in batch.opened.values()]
+            execute_rows(connection, SQL["insert_effects"], opened)
         heads = [(tenant, run, head.length, bytes.fromhex(head.hash)) for run, (_, head) in batch.heads.items()]
         execute_rows(connection, SQL["put_heads"], heads)
         events = [(event, bytes.fromhex(event.hash)) for event in batch.events]
@@ -92,15 +108,26 @@ class Pen:
             if name == "args":
                 connection.execute(SQL["erase_digest"], (tenant, tenant, run_id, seq, seq))
 
+    def _write_with_sheets(self, tenant: str, batch: Batch) -> None:
+        """Writes effects with what only those have that somebody was asked about, or that a budget limits."""
+        moves = [rows.move_row_with_sheets(before, after) for before, after in batch.moved.values()]
+        if execute_rows(self._connection, SQL["update_effects_with_sheets"], moves) != len(moves):
+            raise Refused
+        opened = [rows.effect_row_with_sheets(effect) for effect in batch.opened.values()]
+        execute_rows(self._connection, SQL["insert_effects_with_sheets"], opened)
+        if not write_sheets(self._connection, tenant, batch):
+            raise Refused
+
 
 def guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict[Ref, Effect | None]:
     """Gives the likely states: as their callers saw them last, and new where nobody has seen any.
 
-    The write checks it: a key that is taken and a state that has moved on are both refused.
+    The write checks it: a key that is taken and a state that has moved on are both refused. What people said of an
+    effect holds for the effect as it is recorded, so nothing is guessed where sheets are needed.
     """
     effects: dict[Ref, Effect | None] = {}
     for command, seen in zip(commands, known, strict=True):
-        if seen is None and not isinstance(command, Open | Record):
+        if (seen is None and not isinstance(command, Open | Record)) or needed_sheets(command, seen):
             raise Refused
         effects.setdefault(command.ref, seen)
     return effects

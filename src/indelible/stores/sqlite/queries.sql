@@ -5,6 +5,11 @@
 -- One effect by its place.
 SELECT * FROM indelible_effects WHERE tenant = ? AND scope = ? AND key = ?
 
+-- name: marks_at
+-- What shows whether effects have changed; those that nobody waits for any more may have been erased besides.
+SELECT tenant, scope, key, version, lease_until FROM indelible_effects
+WHERE (tenant, scope, key) IN (VALUES /* rows */ (?, ?, ?))
+
 -- name: payloads_of
 -- What the event that opened an effect commits to, and the event that told its detail.
 SELECT seq, field, value FROM indelible_payloads WHERE tenant = ? AND run_id = ? AND seq IN (?, ?)
@@ -19,12 +24,28 @@ INSERT OR ROLLBACK INTO indelible_effects (tenant, scope, key, id, run_id, tool,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at)
 VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: insert_effects_with_sheets
+-- New effects that somebody is asked about or that a budget limits; their keys must be free.
+INSERT OR ROLLBACK INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
+    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id, charges)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
 -- name: update_effects
 -- Moves of effects, each only from the state it was decided on.
 UPDATE OR ROLLBACK indelible_effects
 SET status = v.column6, attempt = v.column7, version = v.column8, token_hash = v.column9, lease_until = v.column10,
     detail_seq = v.column11, updated_at = v.column12
 FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.column2 AND indelible_effects.key = v.column3
+    AND indelible_effects.version = v.column4 AND indelible_effects.token_hash = v.column5
+
+-- name: update_effects_with_sheets
+-- Moves of effects that somebody is asked about or that a budget limits, each only from the state it was decided on.
+UPDATE OR ROLLBACK indelible_effects
+SET status = v.column6, attempt = v.column7, version = v.column8, token_hash = v.column9, lease_until = v.column10,
+    detail_seq = v.column11, updated_at = v.column12, digest = v.column13, opened_seq = v.column14,
+    approval_id = v.column15, charges = v.column16
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.column2 AND indelible_effects.key = v.column3
     AND indelible_effects.version = v.column4 AND indelible_effects.token_hash = v.column5
 
@@ -45,6 +66,47 @@ INSERT OR ROLLBACK INTO indelible_payloads (tenant, run_id, seq, field, salt, va
 -- name: insert_pending
 -- Events for the journal to take in.
 INSERT OR ROLLBACK INTO indelible_pending (tenant, run_id, seq, hash) VALUES /* rows */ (?, ?, ?, ?)
+
+-- name: sheets_at
+-- Sheets at some places, each followed by what its event commits to under the name of its kind, and how.
+SELECT s.*, p.value, p.salt, e.body
+FROM indelible_sheets s
+LEFT JOIN indelible_payloads p ON p.tenant = s.tenant AND p.run_id = s.run_id AND p.seq = s.seq AND p.field = s.kind
+LEFT JOIN indelible_events e ON e.tenant = s.tenant AND e.run_id = s.run_id AND e.seq = s.seq
+WHERE (s.tenant, s.kind, s.id) IN (VALUES /* rows */ (?, ?, ?))
+
+-- name: insert_sheets
+-- New sheets; their places must be free.
+INSERT OR ROLLBACK INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: update_sheets
+-- Changes of sheets that leave them where they are in every index, each only from the version it was decided on.
+UPDATE OR ROLLBACK indelible_sheets SET version = v.column5, run_id = v.column6, seq = v.column7, body = v.column8
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?)) AS v
+WHERE indelible_sheets.tenant = v.column1 AND indelible_sheets.kind = v.column2 AND indelible_sheets.id = v.column3
+    AND indelible_sheets.version = v.column4
+
+-- name: move_sheets
+-- Changes of sheets, each only from the version it was decided on.
+UPDATE OR ROLLBACK indelible_sheets SET version = v.column5, run_id = v.column6, seq = v.column7, body = v.column8,
+    status = v.column9, topic = v.column10, due_at = v.column11
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+WHERE indelible_sheets.tenant = v.column1 AND indelible_sheets.kind = v.column2 AND indelible_sheets.id = v.column3
+    AND indelible_sheets.version = v.column4
+
+-- name: list_sheets
+-- Sheets that fit a filter, with what is on them; a null does not filter. {index} and {way} say how to find them.
+SELECT s.*, p.value, p.salt, e.body
+FROM indelible_sheets s {index}
+LEFT JOIN indelible_payloads p ON p.tenant = s.tenant AND p.run_id = s.run_id AND p.seq = s.seq AND p.field = s.kind
+LEFT JOIN indelible_events e ON e.tenant = s.tenant AND e.run_id = s.run_id AND e.seq = s.seq
+WHERE s.tenant = :tenant AND s.kind = :kind AND {way} AND s.id > :after AND s.id < :before
+    AND (:id IS NULL OR s.id = :id)
+    AND (:status IS NULL OR s.status = :status)
+    AND (:topic IS NULL OR s.topic = :topic)
+    AND (:due_by IS NULL OR s.due_at <= :due_by)
+ORDER BY {order} LIMIT :limit
 
 -- name: data_version
 -- A number that changes when another connection has written.
@@ -108,8 +170,12 @@ WHERE tenant = ? AND id = (SELECT effect_id FROM indelible_events WHERE tenant =
 SELECT run_id, seq FROM indelible_payloads WHERE tenant = ? AND field = 'subject' AND value = ? ORDER BY run_id, seq
 
 -- name: list_prunable
--- Effects that ended before a moment and whose arguments or detail are still there, oldest first.
-SELECT id, run_id, opened_seq FROM indelible_effects e
+-- Effects that ended before a moment and whose arguments or detail are still there, oldest first, and where what they
+-- committed to begins. Only if somebody was asked can it have begun before the arguments that are told now.
+SELECT id, run_id,
+    CASE WHEN approval_id IS NULL THEN opened_seq ELSE (SELECT min(v.seq) FROM indelible_events v
+        WHERE v.tenant = e.tenant AND v.run_id = e.run_id AND v.effect_id = e.id) END
+FROM indelible_effects e
 WHERE tenant = :tenant AND id > :after AND updated_at < :before
     AND status IN ('succeeded', 'failed', 'denied', 'canceled')
     AND EXISTS (SELECT 1 FROM indelible_payloads p

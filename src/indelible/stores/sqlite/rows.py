@@ -52,8 +52,10 @@ def effect_from(row: Row) -> Effect:
         detail_seq=row[16],
         created_at=moment(row[17]),
         updated_at=moment(row[18]),
-        args_json=row[19],
-        detail_json=row[20],
+        args_json=row[21],
+        detail_json=row[22],
+        approval_id=row[19],
+        charges_json=row[20],
     )
 
 
@@ -82,6 +84,11 @@ def effect_row(effect: Effect) -> Row:
     )
 
 
+def effect_row_with_sheets(effect: Effect) -> Row:
+    """Gives the columns of a new effect, in the order of `insert_effects_with_sheets`."""
+    return (*effect_row(effect), effect.approval_id, effect.charges_json)
+
+
 def move_row(before: Effect, after: Effect) -> Row:
     """Gives the place and state an effect moves from and the columns it moves to, in the order of `update_effects`."""
     return (
@@ -98,6 +105,12 @@ def move_row(before: Effect, after: Effect) -> Row:
         after.detail_seq,
         micros(after.updated_at),
     )
+
+
+def move_row_with_sheets(before: Effect, after: Effect) -> Row:
+    """Gives the place and the columns an effect moves to, in the order of `update_effects_with_sheets`."""
+    added = (bytes.fromhex(after.digest), after.opened_seq, after.approval_id, after.charges_json)
+    return (*move_row(before, after), *added)
 
 
 def event_from(row: Row) -> Event:

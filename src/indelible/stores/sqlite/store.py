@@ -21,15 +21,19 @@ from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
 from indelible.core.notes import log_name
 from indelible.core.ports import Alarm, Clock, Filter, Seen
+from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
 from indelible.stores.sqlite.connections import Explained, connect, folder_of
 from indelible.stores.sqlite.forgetting import SqliteForgetting
 from indelible.stores.sqlite.journal import SqliteJournal
-from indelible.stores.sqlite.pen import SQL, Pen, Refused, guessed, read_effect, read_effects
+from indelible.stores.sqlite.pen import Pen, Refused, guessed, read_effect, read_effects
 from indelible.stores.sqlite.schema import is_current, migrate
+from indelible.stores.sqlite.sheets import list_sheets
+from indelible.stores.sqlite.statements import SQL
 from indelible.stores.sqlite.transaction import SqliteTransaction
+from indelible.stores.sqlite.watching import Watched
 from indelible.stores.sqlite.write_lock import WriteLock
 
 
@@ -77,6 +81,7 @@ class SqliteStore:
                     self.applied_migrations = migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
             self._pen = Pen(self._writer, self._clock)
             self._reader = self._connection()
+            self._watched = Watched()
             self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
             self._wake_file = self._open_wake_file() if self._wakeups else None
         self._writer_id = uuid.uuid4().hex
@@ -121,18 +126,18 @@ class SqliteStore:
         self._check_process()
         with self._explained, self._writing:
             try:
-                batch = self._transact(tenant, commands, lambda: guessed(commands, known))
+                batch = self._transact(tenant, commands, guessed(commands, known))
             except (Refused, apsw.ConstraintError):
-                batch = self._transact(tenant, commands, lambda: read_effects(self._writer, commands))
+                batch = self._transact(tenant, commands, None)
         self._ring(batch)
         return batch.answers
 
-    def _transact(
-        self, tenant: str, commands: Sequence[Command], effects: Callable[[], dict[Ref, Effect | None]]
-    ) -> Batch:
+    def _transact(self, tenant: str, commands: Sequence[Command], likely: dict[Ref, Effect | None] | None) -> Batch:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            batch = self._pen.write(tenant, commands, effects(), self._provenance(tenant))
+            effects = read_effects(self._writer, commands) if likely is None else likely
+            by = self._provenance(tenant)
+            batch = self._pen.write(tenant, commands, effects, by, is_guess=likely is not None)
             self._writer.execute("ROLLBACK" if batch.is_empty else "COMMIT")
         except BaseException:
             self._abandon()
@@ -199,7 +204,9 @@ class SqliteStore:
 
     def watch(self, refs: Sequence[Ref]) -> Seen:
         """Reads the committed state of some effects; every write rings here, so there is nothing to arrange."""
-        return self.look(refs)
+        self._check_process()
+        with self._explained, self._reading:
+            return Seen(self._clock.now(), self._watched.look(self._reader, refs))
 
     def look(self, refs: Sequence[Ref]) -> Seen:
         """Reads the committed state of some effects."""
@@ -266,6 +273,12 @@ class SqliteStore:
                 for seq in seqs
                 for row in self._reader.execute(SQL["list_payloads"], (tenant, run_id, seq))
             ]
+
+    def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
+        """Lists sheets of one kind with what is on them."""
+        self._check_process()
+        with self._explained, self._reading:
+            return list_sheets(self._reader, tenant, selected)
 
     # Waking
 

@@ -1,0 +1,110 @@
+"""Sheets: named pieces of state beside effects, that commands are decided on and that move in the same transaction.
+
+An approval, a grant, a budget, a message that waits to be sent: each is one sheet. Stores know nothing of what is on
+them. Most kinds are on the record: the event that tells of a change commits to the sheet as it is from then on, and the
+store keeps only where that event is. The others are aids that can be counted again, and carry no evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from indelible.core.canonical import decode, encode
+from indelible.core.events import commitment
+
+KEPT_ASIDE = frozenset({"budget", "delivery", "driver", "limit", "mark"})
+"""Names the kinds that no event commits to."""
+
+
+class SheetRef(NamedTuple):
+    """Locates a sheet within a tenant."""
+
+    kind: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """Is one piece of state: `version` counts its changes, and `due_at` says when somebody should look at it again.
+
+    `run_id` and `seq` name the event that commits to `body`; a sheet that is kept aside has none. A body that was
+    erased is None, and then nothing can be decided on it.
+    """
+
+    kind: str
+    id: str
+    version: int = 1
+    status: str
+    topic: str = ""
+    due_at: datetime | None = None
+    body: bytes | None = field(repr=False)
+    run_id: str | None = None
+    seq: int | None = None
+
+    @property
+    def ref(self) -> SheetRef:
+        """Locates this sheet."""
+        return SheetRef(self.kind, self.id)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Does an event commit to each of its states?"""
+        return self.kind not in KEPT_ASIDE
+
+    def read(self) -> dict[str, Any]:
+        """Gives what is on the sheet."""
+        assert self.body is not None, "nothing is decided on a sheet that was erased"
+        content = decode(self.body)
+        assert isinstance(content, dict)
+        return content
+
+    def after(self, *, status: str, body: bytes, due_at: datetime | None = None) -> Sheet:
+        """Gives this sheet one change later."""
+        return replace(self, version=self.version + 1, status=status, body=body, due_at=due_at, run_id=None, seq=None)
+
+    def told_by(self, run_id: str, seq: int) -> Sheet:
+        """Gives this sheet with the place of the event that commits to it."""
+        return replace(self, run_id=run_id, seq=seq)
+
+
+Sheets = Mapping[SheetRef, Sheet | None]
+"""Holds the sheets that a command is decided on; None where there is none."""
+
+NO_SHEETS: Sheets = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetFilter:
+    """Selects sheets of one kind; what is None does not matter. `after` and `before` are ids, and ids follow time.
+
+    `due_by` selects those that somebody should look at by then, the most urgent first; else the newest come first, or,
+    with `after`, the oldest.
+    """
+
+    kind: str
+    id: str | None = None
+    status: str | None = None
+    topic: str | None = None
+    after: str | None = None
+    before: str | None = None
+    due_by: datetime | None = None
+    limit: int = 100
+
+
+def attested_body(kind: str, value: bytes | None, salt: bytes | None, event_body: bytes | None) -> bytes | None:
+    """Gives what an event commits to under the name of a sheet's kind; None when it was erased or is something else.
+
+    So nobody who only edits what is on a sheet decides anything by it: nothing can be decided on what is not there.
+    """
+    if value is None or salt is None or event_body is None:
+        return None
+    event: Any = decode(event_body)
+    return value if event["commits"].get(kind) == commitment(salt, kind, value) else None
+
+
+def body_of(content: Mapping[str, Any]) -> bytes:
+    """Gives the canonical bytes of a sheet."""
+    return encode(content, root="sheet")

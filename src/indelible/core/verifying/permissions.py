@@ -1,0 +1,266 @@
+"""The permissions that calls ran on, as a journal tells them: verdicts, approvals, grants, delegations. Pure.
+
+What an event commits to may be shown or not. Where it is, everything is counted and computed again. Something is kept
+for effects that were asked about and can still move, for grants and for delegations; nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from indelible.core.approvals import Approval, same_person
+from indelible.core.encryption import holder_in
+from indelible.core.grants import Delegation, Grant, pinned_digest
+from indelible.core.verifying.approval_steps import (
+    Telling,
+    check_about,
+    check_args,
+    check_asked,
+    check_step,
+    check_votes,
+    recount,
+    telling_of,
+)
+from indelible.core.verifying.bodies import EffectBody, FactBody, unquoted
+from indelible.core.verifying.findings import Caught
+from indelible.core.verifying.moves import CHECKED, NOT_ASKED, UNKNOWN
+from indelible.core.verifying.sheet_bodies import (
+    approval_in,
+    check_charges,
+    delegation_in,
+    grant_in,
+    policy_version_in,
+    verdict_in,
+)
+
+_LAST = frozenset({"succeeded", "denied", "canceled"})
+_JUDGED = frozenset({"approval_requested", "approval_edited", "tool_call_started"})
+FACTS_OF_SHEETS = {
+    "delegation_given": "delegation",
+    "delegation_ended": "delegation",
+    "grant_ended": "grant",
+    "policy_applied": "policy",
+}
+"""Names the events about no effect that commit to a sheet, with its kind."""
+
+Place = tuple[int, str, int]
+"""Is where something was told: index, run and number."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Is what was shown last of the question about an effect."""
+
+    was_asked: bool
+    approval: Approval | None = None
+    args: bytes | None = None
+    args_seq: int | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _ByDelegation:
+    place: Place
+    approval_id: str
+    giver: str
+    by: str
+
+
+class Permissions:
+    """Takes in what a journal tells of permissions, and raises `Caught` at the first that does not hold."""
+
+    def __init__(self, *, is_whole: bool, is_deep: bool) -> None:
+        self._is_whole = is_whole
+        self._is_deep = is_deep
+        self._asked: dict[str, _Asked] = {}
+        self._grants: dict[str, dict[int, tuple[Grant, Place]]] = {}
+        self._delegations: list[Delegation] = []
+        self._by_delegation: list[_ByDelegation] = []
+        self._unshown: set[str] = set()
+        """Names the kinds of which something was not shown, so that nobody can say what was not there."""
+        self.used = 0
+        """Counts approvals that calls ran on, and whose votes were counted again."""
+        self.signatures = 0
+        """Counts votes whose signature was checked."""
+
+    def take(
+        self, index: int, text: str, body: EffectBody, before: tuple[str, str], shown: Mapping[str, bytes]
+    ) -> None:
+        """Takes in an event about an effect that says something of a permission."""
+        telling = telling_of(text, body)
+        verdict = verdict_in(shown["policy"]) if "policy" in shown else None
+        if verdict is not None:
+            _check_verdict(telling, before, verdict["decision"])
+        if "charges" in shown:
+            check_charges(shown["charges"])
+        policy = verdict["policy"] if verdict is not None else None if "policy" in telling.names else ""
+        known = self._known(telling, before, shown)
+        place = (index, telling.run_id, telling.seq)
+        if "approval" in telling.names:
+            self._take_approval(place, telling, known, policy, shown.get("approval"))
+        if "grant" in telling.names:
+            self._take_grant(place, telling, known, policy, shown.get("grant"))
+        if body.status in _LAST:
+            self._asked.pop(body.effect, None)
+
+    def _known(self, telling: Telling, before: tuple[str, str], shown: Mapping[str, bytes]) -> _Asked:
+        """Gives what is known of the question about an effect, its newest arguments included."""
+        known = self._asked.get(telling.effect_id)
+        if known is None or before[1] == UNKNOWN:  # something of it may have been told where nobody shows it
+            known = _Asked(was_asked=before[1] != NOT_ASKED)
+        if "key" in shown:
+            known.key = shown["key"].hex()
+        if "args" in telling.names:
+            known.args, known.args_seq = shown.get("args"), telling.seq
+        if "approval" in telling.names:
+            self._asked[telling.effect_id] = known
+        return known
+
+    def _take_approval(
+        self, place: Place, telling: Telling, known: _Asked, policy: str | None, shown: bytes | None
+    ) -> None:
+        before, known.approval = known.approval, None
+        was_asked, known.was_asked = known.was_asked, True
+        if shown is None:
+            return
+        found = known.approval = approval_in(shown)
+        check_about(telling, found, known.key)
+        if telling.type == "approval_requested":
+            unknown = found.replaces if was_asked else None
+            check_asked(telling, found, unknown if before is None else before.id)
+        elif before is not None:
+            check_step(telling, before, found, is_deep=self._is_deep)
+        else:
+            recount(telling, found, is_deep=self._is_deep)
+        if telling.type in ("approval_requested", "approval_edited"):
+            check_args(found, known.args, known.args_seq)
+        check_votes(found, is_deep=self._is_deep)
+        if telling.type in _JUDGED and policy not in (None, found.policy):
+            raise Caught("its approval is bound to another policy than judged it", expected=policy, found=found.policy)
+        self._note(place, telling, before, found)
+
+    def _note(self, place: Place, telling: Telling, before: Approval | None, found: Approval) -> None:
+        """Counts what was checked, and keeps what can only be checked when everything was seen."""
+        self.used += telling.type == "tool_call_started"
+        for vote in found.votes[0 if before is None else len(before.votes) :]:
+            self.signatures += self._is_deep and vote.signature is not None
+            if vote.on_behalf_of is not None:
+                self._by_delegation.append(_ByDelegation(place, found.id, vote.on_behalf_of, vote.by))
+
+    def _take_grant(
+        self, place: Place, telling: Telling, known: _Asked, policy: str | None, shown: bytes | None
+    ) -> None:
+        """Takes in a grant that was given with an approval, or that a call used."""
+        if shown is None:
+            self._unshown.add("grant")
+            return
+        grant = grant_in(shown)
+        if telling.type == "approval_received":
+            _check_given(telling, grant, known.approval)
+        elif policy not in (None, grant.policy):
+            raise Caught("its grant holds for another policy", expected=policy, found=grant.policy)
+        if grant.tool != telling.tool:
+            raise Caught("its grant is for another tool", expected=telling.tool, found=grant.tool)
+        _check_pinned(grant, known, telling)
+        self._keep_grant(grant, place)
+
+    def _keep_grant(self, grant: Grant, place: Place) -> None:
+        versions = self._grants.setdefault(grant.id, {})
+        if grant.version in versions:
+            raise Caught(f"{grant.id} has its version {grant.version} twice")
+        versions[grant.version] = (grant, place)
+
+    def take_fact(self, index: int, fact: FactBody, shown: Mapping[str, bytes]) -> None:
+        """Takes in an event about no effect, if it tells of a permission."""
+        if fact.type == CHECKED and "policy" in shown and verdict_in(shown["policy"])["decision"] != "refuse":
+            raise Caught("a call that never was an effect was refused, and its policy says otherwise")
+        if fact.type == "policy_applied" and "policy" in shown:
+            version, told = policy_version_in(shown["policy"]), fact.facts.get("version")
+            if version != told:
+                raise Caught("its policy has another version than it says", expected=str(told), found=version)
+        kind = FACTS_OF_SHEETS.get(fact.type)
+        if kind not in ("delegation", "grant"):
+            return
+        if kind not in shown:
+            self._unshown.add(kind)
+            return
+        found = delegation_in(shown[kind]) if kind == "delegation" else grant_in(shown[kind])
+        if found.id != fact.facts.get("id") or found.is_ended != fact.type.endswith("_ended"):
+            raise Caught(f"its {kind} is another than it says", expected=str(fact.facts.get("id")), found=found.id)
+        if isinstance(found, Grant):
+            self._keep_grant(found, (index, unquoted(fact.run), fact.seq))
+        else:
+            self._delegations.append(found)
+
+    def problems(self) -> dict[Place, str]:
+        """Gives what does not hold between runs, which tell side by side: uses of grants, and votes for others.
+
+        So this is asked when everything was seen.
+        """
+        found: dict[Place, str] = {}
+        for versions in self._grants.values():
+            found |= self._wrong_uses(versions)
+        if self._is_whole and "delegation" not in self._unshown:
+            for one in self._by_delegation:
+                if not any(same_person(d.giver, one.giver) and same_person(d.to, one.by) for d in self._delegations):
+                    found[one.place] = f"{one.approval_id}: {one.giver} never let {one.by} decide for them"
+        return found
+
+    def _wrong_uses(self, versions: Mapping[int, tuple[Grant, Place]]) -> dict[Place, str]:
+        """Compares every state of a grant with the one before it, where that is shown."""
+        found: dict[Place, str] = {}
+        for number, (grant, place) in versions.items():
+            earlier = versions.get(number - 1)
+            if earlier is not None:
+                before = replace(earlier[0], told_by=earlier[1][1:])
+                if grant not in (before.used(), before.withdrawn()) or _is_over(before):
+                    found[place] = f"{grant.id} does not follow from its state before"
+            elif self._is_whole and "grant" not in self._unshown and number != 1:
+                found[place] = f"{grant.id} was never given, or a state of it is missing"
+        return found
+
+    def close(self) -> None:
+        """Raises `Caught` when something does not hold between runs."""
+        for (index, run, seq), what in sorted(self.problems().items()):
+            raise Caught(what, index=index, run=run, seq=seq)
+
+
+def _is_over(grant: Grant) -> bool:
+    return grant.is_ended or grant.uses_left < 1
+
+
+def _check_verdict(telling: Telling, before: tuple[str, str], decision: str) -> None:
+    """Raises when something happened that the policy's own words do not allow."""
+    if (decision == "refuse") != (telling.type == CHECKED):
+        raise Caught(f"its policy says {decision}, and it is {telling.type}")
+    is_entered = telling.type == "tool_call_started" and not {"approval", "grant"} & telling.names
+    if is_entered and decision == "ask" and before[1] != UNKNOWN:
+        raise Caught("its policy asks, and its effect was entered without an approval or a grant")
+
+
+def _check_given(telling: Telling, grant: Grant, approval: Approval | None) -> None:
+    """Raises unless a grant is what came with the approval."""
+    is_new = grant.version == 1 and grant.before is None and not _is_over(grant)
+    if not is_new or grant.given_by != telling.actor.id:
+        raise Caught(f"{grant.id} is not new, or not given by {telling.actor.id}")
+    if approval is None:
+        return
+    question = approval.question
+    bound = (approval.grant, approval.id, approval.schema, approval.policy, question.rule)
+    if (grant.id, grant.approval_id, grant.schema, grant.policy, grant.rule) != bound:
+        raise Caught(f"{grant.id} is not the grant that came with {approval.id}")
+    if question.needs_signature or sum(need.count for need in question.needs) > 1:
+        raise Caught(f"{grant.id} was given by one, and {approval.id} takes more than one, or their signature")
+
+
+def _check_pinned(grant: Grant, known: _Asked, telling: Telling) -> None:
+    """Raises when the arguments, where they are shown in clear, are not those that the grant pins."""
+    if known.args is None or holder_in(known.args) is not None:
+        return
+    try:
+        pinned = pinned_digest(telling.tenant, telling.tool, grant.pin, known.args)
+    except ValueError as problem:
+        raise Caught(f"{grant.id} pins what is not there: {problem}") from problem
+    if pinned != grant.pinned:
+        raise Caught(f"{grant.id} pins other arguments", expected=pinned, found=grant.pinned)

@@ -1,0 +1,165 @@
+"""Reads what events commit to about permissions, exactly: approvals, grants, delegations, verdicts, charges. Pure.
+
+It comes from strangers. So every member is there and of its kind, and written again the value gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indelible.core.approval_sheets import approval_sheet, read_approval
+from indelible.core.approvals import APPROVAL_STATUSES, Approval
+from indelible.core.budgets import charges_json, read_charges
+from indelible.core.canonical import decode, encode
+from indelible.core.grants import Delegation, Grant, delegation_sheet, grant_sheet, read_delegation, read_grant
+from indelible.core.sheets import Sheet
+from indelible.core.verdicts import STRICTEST
+from indelible.core.verifying.findings import Caught
+
+_MAYBE = (str, None)
+_PEOPLE = [{"key": _MAYBE, "name": str, "roles": [str]}]
+_QUESTION = {
+    "escalations": [{"after": int, "notify": [str], "people": _PEOPLE}],
+    "expires": int,
+    "may_edit": bool,
+    "needs": [{"count": int, "role": _MAYBE}],
+    "needs_signature": bool,
+    "notify": [str],
+    "people": (_PEOPLE, None),
+    "rule": str,
+}
+_APPROVAL = {
+    "args_seq": int,
+    "asked_at": str,
+    "attempt": (int, None),
+    "digest": str,
+    "edited_by": _MAYBE,
+    "effect": str,
+    "escalated": int,
+    "expires_at": str,
+    "grant": _MAYBE,
+    "id": str,
+    "place": [str],
+    "policy": str,
+    "principal": _MAYBE,
+    "question": _QUESTION,
+    "replaces": _MAYBE,
+    "requester": {"id": str, "kind": str, "via": str},
+    "run": str,
+    "schema": str,
+    "side_effect": str,
+    "status": APPROVAL_STATUSES,
+    "tool": str,
+    "v": 1,
+    "version": int,
+    "votes": [
+        {"at": str, "by": str, "is_approval": bool, "on_behalf_of": _MAYBE, "signature": _MAYBE, "via": str},
+    ],
+}
+_GRANT = {
+    "approval": str,
+    "before": ([(str, int)], None),
+    "given_by": str,
+    "id": str,
+    "is_ended": bool,
+    "pin": ([str], None),
+    "pinned": str,
+    "policy": str,
+    "rule": str,
+    "schema": str,
+    "tool": str,
+    "until": str,
+    "uses_left": int,
+    "v": 1,
+    "version": int,
+}
+_DELEGATION = {"giver": str, "id": str, "is_ended": bool, "to": str, "until": str, "v": 1, "version": int}
+_VERDICT = {"decision": STRICTEST, "policy": str, "rule": str, "why": str}
+# What reading a stranger's value may raise; a call or question that cannot be is a ValueError too.
+_UNREADABLE = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
+
+
+def fits(value: Any, shape: Any) -> bool:
+    """Has a value this shape? A shape is a type, a value, or, made of shapes, a choice, a list or an object."""
+    if isinstance(shape, type):
+        return type(value) is shape
+    if isinstance(shape, tuple):
+        return any(fits(value, one) for one in shape)
+    if isinstance(shape, list):
+        return type(value) is list and all(fits(part, shape[0]) for part in value)
+    if isinstance(shape, dict):
+        return (
+            type(value) is dict
+            and value.keys() == shape.keys()
+            and all(fits(value[name], part) for name, part in shape.items())
+        )
+    return type(value) is type(shape) and bool(value == shape)
+
+
+def approval_in(value: bytes) -> Approval:
+    """Reads an approval; raises `Caught` for anything that is not exactly one."""
+    found: Approval = _read("approval", value, _APPROVAL, _read_approval, approval_sheet)
+    return found
+
+
+def _read_approval(sheet: Sheet) -> Approval:
+    found = read_approval(sheet)
+    _ = found.asked_at + found.question.expires  # an end that no calendar has is none
+    return found
+
+
+def grant_in(value: bytes) -> Grant:
+    """Reads a grant; raises `Caught` for anything that is not exactly one."""
+    found: Grant = _read("grant", value, _GRANT, read_grant, grant_sheet)
+    return found
+
+
+def delegation_in(value: bytes) -> Delegation:
+    """Reads a delegation; raises `Caught` for anything that is not exactly one."""
+    found: Delegation = _read("delegation", value, _DELEGATION, read_delegation, delegation_sheet)
+    return found
+
+
+def _read(kind: str, value: bytes, shape: Any, read: Any, write: Any) -> Any:
+    try:
+        content: Any = decode(value)
+        if fits(content, shape):
+            sheet = Sheet(kind=kind, id=content["id"], version=content["version"], status="", body=value)
+            found = read(sheet)
+            if write(found).body == value:
+                return found
+    except _UNREADABLE as problem:
+        raise Caught(f"its {kind} cannot be read: {problem}") from problem
+    raise Caught(f"its {kind} is none of version 1: a member is unknown, missing, or not written canonically")
+
+
+def verdict_in(value: bytes) -> dict[str, str]:
+    """Reads what a policy said; raises `Caught` for anything that is not exactly a verdict."""
+    try:
+        content: Any = decode(value)
+        if fits(content, _VERDICT) and encode(content) == value:
+            return dict(content)
+    except _UNREADABLE as problem:
+        raise Caught(f"its policy cannot be read: {problem}") from problem
+    raise Caught("its policy is no verdict: a member is unknown, missing, or not written canonically")
+
+
+def policy_version_in(value: bytes) -> str:
+    """Gives the version of a policy that was put in force; raises `Caught` for anything that is none."""
+    try:
+        content: Any = decode(value)
+    except _UNREADABLE as problem:
+        raise Caught(f"its policy cannot be read: {problem}") from problem
+    if not fits(content, {"content": dict, "version": str}):
+        raise Caught("its policy is none: it has a content and a version")
+    return str(content["version"])
+
+
+def check_charges(value: bytes) -> None:
+    """Raises `Caught` unless this is what a call takes from budgets."""
+    try:
+        is_same = charges_json(read_charges(value)) == value
+    except _UNREADABLE as problem:
+        raise Caught(f"its charges cannot be read: {problem}") from problem
+    if not is_same:
+        raise Caught("its charges are not written canonically")

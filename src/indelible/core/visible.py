@@ -1,0 +1,38 @@
+"""Text that may hold anything, shown so that nothing in it hides and no two texts look alike."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Characters that draw nothing though their category does not say so: joiners, fillers, selectors, blank braille.
+_DRAWS_NOTHING = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
+    map(chr, [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+)
+# Control, format (bidi, zero-width), surrogate, private, unassigned; separators of lines, paragraphs and words.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+_OPENS = "⟨"
+_CLOSES = "⟩"
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Shows a text with every unseen character as ⟨U+202E⟩; a space, and what is in `keep`, stays as it is.
+
+    The opening bracket of such a mark is marked itself where the text holds one, so that no text can imitate a mark.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c == " " or c in keep or not _needs_mark(c) else mark_of(c) for c in text)
+
+
+def mark_of(character: str) -> str:
+    """Writes one character as its number."""
+    return f"{_OPENS}U+{ord(character):04X}{_CLOSES}"
+
+
+def is_unseen(character: str) -> bool:
+    """Does a character draw nothing, move what is beside it, or look like a space without being one?"""
+    return unicodedata.category(character) in _UNSEEN or character in _DRAWS_NOTHING
+
+
+def _needs_mark(character: str) -> bool:
+    return character == _OPENS or is_unseen(character)

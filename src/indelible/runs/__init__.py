@@ -1,0 +1,1 @@
+"""Runs in the shells: kept, driven, resumed, forked, and carried to other ledgers."""

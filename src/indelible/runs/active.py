@@ -1,0 +1,418 @@
+"""A run in the hands of whoever drives it: tells, saves, delegates and ends it, and lets go of it on the way out."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from indelible.core.calls import ToolCall, check_name
+from indelible.core.canonical import encode
+from indelible.core.effects import Effect, hash_of
+from indelible.core.resuming import ResumeContext
+from indelible.core.run_commands import NewCheckpoint, SealCheckpoint, Told
+from indelible.core.runs import (
+    NOT_REPLAYABLE,
+    PROGRESS,
+    Checkpoint,
+    CheckpointReason,
+    Happening,
+    Run,
+    RunStatus,
+    check_type,
+)
+from indelible.core.walk import Prepared, Recall, Request, Submit, Walk
+from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver
+from indelible.running import _current_run
+from indelible.runs.keeping import RunKeeping, moved_or_raise, new_checkpoint
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from indelible.core.calls import SideEffect
+    from indelible.runs.desk import RunsDesk
+
+HandoffKind = Literal["approval", "delegation", "manual"]
+
+
+class ActiveRun:
+    """Is a run that this process drives. Calls inside its `with` block belong to it.
+
+    Leaving the block completes the run; an exception saves it and calls it failed, an interruption saves it and lets it
+    be resumed, and an approval that is awaited saves it as blocked. `context` is what a resumed run goes on with.
+    """
+
+    def __init__(
+        self,
+        desk: RunsDesk,
+        keeping: RunKeeping,
+        run: Run,
+        *,
+        token: str,
+        fence: int,
+        lease: timedelta,
+        since: float,
+        context: ResumeContext | None = None,
+        state: Callable[[], Any] | None = None,
+    ) -> None:
+        self._desk = desk
+        self._keeping = keeping
+        self._run = run
+        self.token = token
+        self.fence = fence
+        self.context = context
+        self._lease = lease
+        self._state = state
+        self._last_state: Any = None if context is None else context.state
+        # From before the lease was written, so that it never ends later here than where others look at it.
+        self._good_until = since + lease.total_seconds()
+        self._progress = 0
+        self._saved_at = time.monotonic()
+        self._turns = 0
+        self._entered: list[Token[str | None]] = []
+        self._is_over = False
+        self._is_lost = False
+
+    @property
+    def id(self) -> str:
+        """Names the run."""
+        return self._run.id
+
+    @property
+    def run(self) -> Run:
+        """Is how the run stood when this process last changed it."""
+        return self._run
+
+    @property
+    def is_over(self) -> bool:
+        """Was it ended or let go of here?"""
+        return self._is_over
+
+    # Telling
+
+    def record(
+        self,
+        event_type: str,
+        payload: Any = None,
+        *,
+        step: str | None = None,
+        side_effect: SideEffect = "none",
+        side_effect_key: str | None = None,
+        actor: str | None = None,
+    ) -> Told:
+        """Records an event, durable when this returns; a side effect whose key was recorded before is skipped."""
+        return self._tell([happening_of(event_type, payload, step, side_effect, side_effect_key, actor)])[0]
+
+    def record_all(self, events: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
+        """Records many events, all of them or none; each is a mapping of the words of `record`."""
+        return self._tell(happenings_of(events))
+
+    def _tell(self, happenings: Sequence[Happening]) -> tuple[Told, ...]:
+        self.check()
+        with self._noting_loss():
+            told = self._keeping.tell(self.id, self.token, happenings).told
+        self._note_progress(sum(one.type in PROGRESS and one.status == "recorded" for one in told))
+        return told
+
+    def artifact(
+        self,
+        uri: str,
+        *,
+        content: bytes | None = None,
+        content_hash: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        step: str | None = None,
+    ) -> Told:
+        """Records something the run made; give its content, of which only the hash is kept, or the hash itself."""
+        check_name("uri", uri)
+        if content is not None:
+            content_hash = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        payload = {"content_hash": content_hash, "metadata": dict(metadata or {}), "uri": uri}
+        return self.record("artifact_created", payload, step=step)
+
+    # Saving
+
+    def checkpoint(
+        self,
+        state: Any = None,
+        *,
+        reason: CheckpointReason = "manual",
+        suggested: str | None = None,
+        at: int | None = None,
+    ) -> Checkpoint:
+        """Seals the run as it is now, with the agent's own state; `at` names an earlier event instead."""
+        self.check()
+        new = self._saving(reason, state, suggested, at)
+        with self._noting_loss():
+            sealed = self._keeping.seal(self.id, self.token, new)
+        self._note_saved()
+        return sealed
+
+    def _saving(
+        self, reason: CheckpointReason, state: Any = None, suggested: str | None = None, at: int | None = None
+    ) -> NewCheckpoint:
+        """Gives what to save: what was given, else what the agent's own function gives, else what was saved last."""
+        if state is None and self._state is not None:
+            state = self._state()
+        if state is None:
+            state = self._last_state
+        new = new_checkpoint(self._desk.checkpoint_id(), reason, state, suggested, at)
+        self._last_state = state  # one that cannot be recorded is not kept for later either
+        return new
+
+    def _saving_in_trouble(self, reason: CheckpointReason, error: BaseException) -> NewCheckpoint:
+        """Gives what to save while an error is on its way: one in the agent's own function must not hide it."""
+        try:
+            return self._saving(reason)
+        except Exception as problem:
+            error.add_note(f"Indelible: run {self.id} is saved with an older state, for state() failed: {problem!r}")
+            return new_checkpoint(self._desk.checkpoint_id(), reason, self._last_state, None)
+
+    def _note_saved(self) -> None:
+        self._progress, self._saved_at = 0, time.monotonic()
+
+    def _note_progress(self, count: int) -> None:
+        self._progress += count
+        if self._is_save_due():
+            self.checkpoint(reason="periodic_safety")
+
+    def _is_save_due(self) -> bool:
+        rule = self._run.checkpointing
+        is_enough = rule.every_progress is not None and self._progress >= rule.every_progress
+        is_late = rule.every is not None and time.monotonic() - self._saved_at >= rule.every.total_seconds()
+        return is_enough or (is_late and self._progress > 0)
+
+    def around(self, steps: Walk, prepared: Prepared) -> Walk:
+        """Walks a call of this run: saves before what cannot be repeated, and after enough was done."""
+        self.check()
+        if self._run.checkpointing.before_risky and prepared.handling.side_effect in NOT_REPLAYABLE:
+            known: Effect | None = yield Recall(prepared.identity.ref)
+            if known is None or known.status == "ready":  # else it replays, or waits for somebody
+                yield from self._sealing("risky_boundary")
+        value = yield from steps
+        self._progress += 1
+        if self._is_save_due():
+            yield from self._sealing("periodic_safety")
+        return value
+
+    def _sealing(self, reason: CheckpointReason) -> Generator[Request, Any, None]:
+        command = SealCheckpoint(
+            tenant=self._desk.tenant,
+            run_id=self.id,
+            stamp=self._desk.stamp(2),
+            token=self.token,
+            checkpoint=self._keeping.to_be_sealed(self._saving(reason)),
+        )
+        answer = yield Submit(command)
+        with self._noting_loss():
+            moved_or_raise(command, answer)
+        self._note_saved()
+
+    # Driving
+
+    def check(self) -> None:
+        """Raises when this process may not work on the run any more."""
+        if self._is_over:
+            raise RunOver(f"run {self.id} has ended here; resume it to go on", code="over", run=self._run)
+        if self._is_lost or time.monotonic() > self._good_until:
+            self._is_lost = True
+            raise RunLost(
+                f"run {self.id}: the right to drive it ran out; somebody else may have taken it over. Stop, and resume "
+                "it to go on",
+                code="lost",
+                run=self._run,
+            )
+
+    @contextmanager
+    def _noting_loss(self) -> Iterator[None]:
+        """Remembers that the run is lost when the record says so: no tool is called for it from then on."""
+        try:
+            yield
+        except (RunLost, RunOver):
+            self._is_lost = True
+            raise
+
+    def abandon(self) -> None:
+        """Stops driving without a word, for nobody holds this run; it can be resumed when its lease is over."""
+        self._is_lost = True
+        self._desk.let_go(self)
+
+    def beat(self, lease: timedelta) -> bool:
+        """Extends the right to drive; says whether it is still ours."""
+        since = time.monotonic()
+        if self._keeping.keep_driving(self.id, hash_of(self.token), lease):
+            self._good_until = since + lease.total_seconds()
+            return True
+        self._is_lost = not self._is_over
+        return False
+
+    # Others
+
+    def delegate(
+        self, agent: str, intent: str = "", *, run_id: str | None = None, allowed_tools: Sequence[str] | None = None
+    ) -> ActiveRun:
+        """Starts a run for another agent, whose parent is this one; both name each other on the record."""
+        self.check()
+        child = run_id or self._desk.run_id()
+        told = self.record("delegation_started", {"agent": agent, "run": child}, side_effect="delegation")
+        event = self._keeping.event_id(self.id, told.seq)
+        return self._desk.start_run(
+            child, agent=agent, intent=intent, parent=self.id, parent_event=event, allowed_tools=allowed_tools
+        )
+
+    def finish_delegation(self, child: ActiveRun | str, result: Any = None) -> Told:
+        """Records that a delegated run has ended."""
+        name = child if isinstance(child, str) else child.id
+        payload = {"result": result, "run": name}
+        return self.record("delegation_finished", payload, side_effect="delegation")
+
+    def model_turn(self, model: str, request: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Any]) -> Any:
+        """Gives a model's answer, asked for once: a resumed run gets the recorded answer of each turn again.
+
+        Turns count from the first in this process, so a resumed run must take them in the same order.
+        """
+        return self._desk.drive_turn(self._turn(model, request), call)
+
+    def _turn(self, model: str, request: Mapping[str, Any]) -> ToolCall:
+        self._turns += 1
+        args = {"request": dict(request), "turn": self._turns}
+        return ToolCall(tool=f"model.{model}", args=args, run_id=self.id, key=["turn"])
+
+    # Ending
+
+    def complete(self, reason: str = "completed") -> Run:
+        """Ends the run: its work is done."""
+        return self._end("completed", reason)
+
+    def fail(self, reason: str, *, state: Any = None) -> Run:
+        """Saves the run and calls it failed; it can be resumed."""
+        return self._end("failed", reason, self._saving("failure", state))
+
+    def cancel(self, reason: str = "canceled") -> Run:
+        """Ends the run before its work is done."""
+        return self._end("canceled", reason)
+
+    def hand_off(
+        self, to: str, *, kind: HandoffKind = "manual", state: Any = None, suggested: str | None = None
+    ) -> Run:
+        """Saves the run and lets go of it, for somebody else to resume."""
+        if kind not in ("approval", "delegation", "manual"):
+            raise BadCall(f"kind={kind!r}: choose approval, delegation or manual")
+        reason: CheckpointReason = "approval_requested" if kind == "approval" else "explicit_handoff"
+        return self._end("blocked", f"handed to {to} ({kind})", self._saving(reason, state, suggested))
+
+    def release(self) -> None:
+        """Lets go of the run as it is: it stays active, and anybody can resume it at once."""
+        self.check()
+        self._is_over = True
+        self._desk.let_go(self)
+        self._keeping.let_go(self.id, hash_of(self.token))
+
+    def _end(self, status: RunStatus, reason: str, checkpoint: NewCheckpoint | None = None) -> Run:
+        self.check()
+        with self._noting_loss():
+            self._run = self._keeping.end(self.id, self.token, status, reason, checkpoint)
+        self._is_over = True
+        self._desk.let_go(self)
+        return self._run
+
+    def __enter__(self) -> ActiveRun:
+        self._entered.append(_current_run.set(self.id))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        _current_run.reset(self._entered.pop())
+        self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Ends the run by how its block was left; when even that cannot be written, the error says so."""
+        if self._is_over:
+            return
+        try:
+            if error is None:
+                self.complete()
+            elif isinstance(error, ApprovalPending):
+                saved = self._saving_in_trouble("approval_requested", error)
+                self._end("blocked", f"waits for {error.approval.id}", saved)
+            elif isinstance(error, Exception):
+                self._end("failed", type(error).__qualname__, self._saving_in_trouble("failure", error))
+            else:
+                self.record("interruption_detected", {"error": type(error).__qualname__})
+                self._end("blocked", type(error).__qualname__, self._saving_in_trouble("interruption", error))
+        except IndelibleError as problem:
+            if error is None:
+                raise
+            error.add_note(f"Indelible: run {self.id} could not be saved: {problem}")
+            self._desk.let_go(self)
+
+
+def happening_of(
+    event_type: str,
+    payload: Any = None,
+    step: str | None = None,
+    side_effect: SideEffect = "none",
+    side_effect_key: str | None = None,
+    actor: str | None = None,
+) -> Happening:
+    """Gives what somebody tells of a run, checked before anything is written."""
+    check_type(event_type)
+    return Happening(
+        type=event_type,
+        payload_json=None if payload is None else encode(payload, root="payload"),
+        step=step,
+        side_effect=side_effect,
+        side_effect_key=side_effect_key,
+        said_by=actor,
+    )
+
+
+def happenings_of(events: Sequence[Mapping[str, Any]]) -> list[Happening]:
+    """Gives many things that somebody tells of a run; a word that is not known is refused."""
+    words = {"event_type", "payload", "step", "side_effect", "side_effect_key", "actor"}
+    for number, event in enumerate(events):
+        unknown = set(event) - words
+        if unknown or "event_type" not in event:
+            raise BadCall(f"event {number}: use the words {', '.join(sorted(words))}; event_type is needed")
+    return [happening_of(**event) for event in events]
+
+
+def new_run(
+    run_id: str,
+    now: datetime,
+    *,
+    agent: str,
+    intent: str,
+    runtime: str,
+    parent: str | None,
+    parent_event: str | None,
+    allowed_tools: Sequence[str] | None,
+    permissions: Mapping[str, Any] | None,
+    checkpointing: Any,
+    fork: Any = None,
+) -> Run:
+    """Gives a run to be started; what it may do is taken from `permissions` too, where that names tools."""
+    check_name("agent", agent)
+    rest = dict(permissions or {})
+    named = rest.pop("allowed_tools", None)
+    allowed = named if allowed_tools is None else allowed_tools
+    if allowed is not None and (isinstance(allowed, str) or not all(isinstance(tool, str) for tool in allowed)):
+        raise BadCall("allowed_tools is a list of names of tools, for example ['crm.lookup', 'email.send']")
+    encode(rest, root="permissions")
+    return Run(
+        id=run_id,
+        agent=agent,
+        intent=intent,
+        runtime=runtime,
+        parent=parent,
+        parent_event=parent_event,
+        allowed_tools=None if allowed is None else tuple(allowed),
+        permissions=rest,
+        checkpointing=checkpointing,
+        fork=fork,
+        created_at=now,
+        updated_at=now,
+    )

@@ -1,0 +1,381 @@
+"""Turns what a caller says about runs into what is kept of them; both ledgers have one beside their desk."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indelible.core.calls import OptionWords, SideEffect, ToolCall, check_name
+from indelible.core.canonical import decode, encode
+from indelible.core.commands import Record
+from indelible.core.effects import Actor, Effect
+from indelible.core.events import facts_json
+from indelible.core.notes import parse_vkey
+from indelible.core.receipts import parse_receipt
+from indelible.core.resuming import Packet, packet_digest, read_packet
+from indelible.core.run_commands import Told
+from indelible.core.run_diff import RunDifference, compare
+from indelible.core.run_limits import COMPENSATION
+from indelible.core.runs import (
+    OVER,
+    RUN_STATUSES,
+    Checkpoint,
+    CheckpointReason,
+    CheckpointRule,
+    Fork,
+    Run,
+    RunStatus,
+)
+from indelible.core.stamps import Stamp
+from indelible.errors import BadCall, JournalError, RunOver, RunRefused
+from indelible.heartbeats import Heartbeats
+from indelible.journal.sealing import receipt_of
+from indelible.runs.active import ActiveRun, happening_of, happenings_of, new_run
+from indelible.runs.keeping import RunKeeping, new_checkpoint
+
+if TYPE_CHECKING:
+    from indelible.desk import Desk
+    from indelible.running import RunningEffect
+
+LEASE = timedelta(seconds=30)
+
+
+class RunsDesk:
+    """Knows the runs that this process drives, and prepares everything that is said about runs."""
+
+    def __init__(self, desk: Desk, actor: Actor) -> None:
+        self._desk = desk
+        self._engine = desk._engine
+        self.tenant = desk.tenant
+        self._actor = actor
+        self.keeping = RunKeeping(self._engine, desk.tenant, actor, desk._opened_run_value, desk._run_redactor)
+        self.driven: dict[str, ActiveRun] = {}
+        self._seats: Heartbeats[ActiveRun] = Heartbeats(lambda run, lease: run.beat(lease))
+
+    def stamp(self, values: int) -> Stamp:
+        """Gives the time now, by whoever this ledger acts as."""
+        return self._engine.mint.stamp(self._actor, values)
+
+    def checkpoint_id(self) -> str:
+        """Gives a new checkpoint its name."""
+        return self._name("ckpt")
+
+    def run_id(self) -> str:
+        """Gives a new run its name."""
+        return self._name("run")
+
+    def _name(self, kind: str) -> str:
+        return f"{kind}_{self._engine.mint.effect_id().removeprefix('eff_')}"
+
+    # Beginning
+
+    def start_run(
+        self,
+        run_id: str | None = None,
+        *,
+        agent: str,
+        intent: str = "",
+        runtime: str = "indelible",
+        parent: str | None = None,
+        parent_event: str | None = None,
+        allowed_tools: Sequence[str] | None = None,
+        permissions: Mapping[str, Any] | None = None,
+        checkpointing: CheckpointRule | None = None,
+        lease: timedelta = LEASE,
+        state: Callable[[], Any] | None = None,
+        fork: Fork | None = None,
+    ) -> ActiveRun:
+        """Begins a run and drives it."""
+        run = new_run(
+            run_id or self.run_id(),
+            self.stamp(0).at,
+            agent=agent,
+            intent=intent,
+            runtime=runtime,
+            parent=parent,
+            parent_event=parent_event,
+            allowed_tools=allowed_tools,
+            permissions=permissions,
+            checkpointing=checkpointing or CheckpointRule(),
+            fork=fork,
+        )
+        if parent is not None and parent_event is None:
+            self.keeping.find(parent)
+        token = self._engine.mint.token()
+        since = time.monotonic()
+        moved = self.keeping.start(run, token, lease)
+        assert moved.run is not None, "a run that was started is there"
+        return self._drive(moved.run, token, moved.fence, lease, since, state=state)
+
+    def resume_run(
+        self,
+        run_id: str,
+        *,
+        checkpoint: str | None = None,
+        lease: timedelta = LEASE,
+        force: bool = False,
+        state: Callable[[], Any] | None = None,
+    ) -> ActiveRun:
+        """Takes a run over that nobody drives."""
+        check_name("run_id", run_id)
+        token = self._engine.mint.token()
+        context, since = self.keeping.resume(run_id, token, lease, checkpoint, is_forced=force)
+        return self._drive(context.run, token, context.fence, lease, since, context=context, state=state)
+
+    def fork_run(
+        self, run_id: str, *, at: int | None = None, new_id: str | None = None, dry_run: bool = True
+    ) -> ActiveRun:
+        """Begins a run in which the effects of another one, up to one of its events, replay from the record."""
+        origin = self.keeping.find(run_id)
+        story = self.keeping.story(run_id)
+        last = story.head.length - 1
+        if at is not None and not 0 <= at <= last:
+            raise BadCall(f"run {run_id} has no event {at}; its last is {last}")
+        fork = Fork(run_id=run_id, at=last if at is None else at, is_dry=dry_run)
+        return self.start_run(
+            new_id,
+            agent=origin.agent,
+            intent=origin.intent,
+            runtime=origin.runtime,
+            allowed_tools=origin.allowed_tools,
+            permissions=origin.permissions,
+            fork=fork,
+        )
+
+    def _drive(self, run: Run, token: str, fence: int, lease: timedelta, since: float, **words: Any) -> ActiveRun:
+        if run.allowed_tools is not None or run.fork is not None:
+            self._engine.judging.forget()  # it may have looked before the run had limits
+        active = ActiveRun(self, self.keeping, run, token=token, fence=fence, lease=lease, since=since, **words)
+        self.driven[run.id] = active
+        self._seats.keep(active, lease)
+        return active
+
+    def let_go(self, run: ActiveRun) -> None:
+        """Forgets a run that this process drives no longer."""
+        self._seats.drop(run)
+        if self.driven.get(run.id) is run:
+            del self.driven[run.id]
+
+    def close(self) -> None:
+        """Stops keeping runs alive; those that were not ended can be resumed when their leases are over."""
+        self._seats.close()
+
+    # By hand, whoever drives
+
+    def record(
+        self,
+        run_id: str,
+        event_type: str,
+        payload: Any,
+        step: str | None,
+        side_effect: SideEffect,
+        side_effect_key: str | None,
+        actor: str | None,
+    ) -> Told:
+        """Records an event of a run."""
+        happening = happening_of(event_type, payload, step, side_effect, side_effect_key, actor)
+        return self.keeping.tell(run_id, None, [happening]).told[0]
+
+    def record_all(self, run_id: str, events: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
+        """Records many events of a run, all of them or none."""
+        return self.keeping.tell(run_id, None, happenings_of(events)).told
+
+    def checkpoint(
+        self, run_id: str, state: Any, reason: CheckpointReason, suggested: str | None, at: int | None
+    ) -> Checkpoint:
+        """Seals a run."""
+        return self.keeping.seal(run_id, None, new_checkpoint(self.checkpoint_id(), reason, state, suggested, at))
+
+    def end_run(self, run_id: str, status: RunStatus, by: Actor, reason: str) -> Run:
+        """Ends a run or sets it aside."""
+        if status not in RUN_STATUSES or status == "active":
+            raise BadCall(f"status={status!r}: choose one of {', '.join(RUN_STATUSES[1:])}")
+        return self.keeping.end(run_id, None, status, reason, by=by)
+
+    # Model turns
+
+    def drive_turn(self, call: ToolCall, ask: Callable[[Mapping[str, Any]], Any]) -> Any:
+        """Asks a model once."""
+        words: OptionWords = {"side_effect": "read", "on_crash": "retry"}
+        handler = _asking(ask)
+        return self._engine.drive(self._desk._running(call, handler, words), handler)
+
+    async def drive_turn_async(self, call: ToolCall, ask: Callable[[Mapping[str, Any]], Any]) -> Any:
+        """Asks a model once, from a task."""
+        words: OptionWords = {"side_effect": "read", "on_crash": "retry"}
+        handler = _asking(ask)
+        return await self._engine.drive_async(self._desk._running(call, handler, words), handler)
+
+    # Making good
+
+    def compensations(self, run_id: str) -> list[tuple[Effect, ToolCall, Callable[[RunningEffect], Any], OptionWords]]:
+        """Lists what would make a run's effects good, the newest first."""
+        found = []
+        for effect in self.keeping.effects_of(run_id):
+            tool = self._desk._tools.get(effect.tool)
+            compensate = None if tool is None else tool.options.compensate
+            if effect.status != "succeeded" or compensate is None or effect.tool.endswith(COMPENSATION):
+                continue
+            call = ToolCall(
+                tool=effect.tool + COMPENSATION,
+                args={"args": effect.args, "effect": effect.id, "result": effect.detail},
+                run_id=run_id,
+                key=["effect"],
+            )
+            words: OptionWords = {"side_effect": effect.side_effect}
+            found.append((effect, call, _compensating(compensate, effect), words))
+        return found
+
+    # Comparing
+
+    def diff(self, left: str, right: str) -> list[RunDifference]:
+        """Compares the tool calls of two runs; those that a fork replays from another run are its own too."""
+        self.keeping.story(left)
+        self.keeping.story(right)
+        return compare(self._calls_of(left), self._calls_of(right))
+
+    def _calls_of(self, run_id: str, up_to: int | None = None) -> list[Effect]:
+        run = self.keeping.get(run_id)
+        fork = None if run is None else run.fork
+        before = [] if fork is None else self._calls_of(fork.run_id, fork.at)
+        own = [one for one in self.keeping.effects_of(run_id) if up_to is None or one.opened_seq <= up_to]
+        return before + own[::-1]
+
+    # Packets
+
+    def export_packet(self, run_id: str, path: str | Path | None) -> dict[str, Any]:
+        """Gives the packet of a run with the proof that this ledger made it; writes it to a file if one is named."""
+        packet = self.keeping.packet(run_id)
+        command = Record(
+            tenant=self.tenant,
+            run_id=run_id,
+            stamp=self.stamp(0),
+            event_type="packet_exported",
+            facts=facts_json({"packet": packet.digest}),
+        )
+        recorded = self._engine.write_alone(command)
+        seq: int = recorded.seq  # type: ignore[union-attr]  # a Record without a sheet is always recorded
+        self._desk._await_sealed(run_id, seq)
+        event = self._engine.store.events(self.tenant, run_id, seq - 1, 1)[0]
+        signed = {
+            "event": b64encode(event.body).decode("ascii"),
+            "packet": dict(packet.content),
+            "receipt": str(receipt_of(self._engine.recorded, self.tenant, run_id, seq)),
+        }
+        written = encode(signed, root="packet")
+        if path is not None:
+            _write_new(Path(path), written + b"\n")
+        content: dict[str, Any] = json.loads(written)  # as others read it: what JSON cannot say is tagged
+        return content
+
+    def import_packet(self, named: Mapping[str, Any] | str | Path, key: str | None, *, trust: bool) -> Run:
+        """Takes a run over from another ledger: its effects replay here, and it can be resumed."""
+        signed = _opened_packet(named)
+        content = signed.get("packet")
+        if not isinstance(content, dict):
+            raise BadCall("this is no resume packet; export one: indelible runs packet RUN")
+        if key is not None:
+            check_packet(signed, key)
+        elif not trust:
+            raise BadCall("name the key of the ledger the packet comes from, or say that you trust it as it is")
+        packet = read_packet(content, self.stamp(0).at)
+        return self._adopt(packet)
+
+    def _adopt(self, packet: Packet) -> Run:
+        content = packet.content
+        told, run_id = content["run"], content["runId"]
+        self._refuse_import(run_id, told["status"])
+        origin = {"head": content["head"], "ledger": content["ledgerId"], "packet": packet.digest, "run": run_id}
+        self.keeping.adopt(packet, origin)
+        active = self.start_run(
+            run_id,
+            agent=told["agentId"],
+            intent=told["intentSummary"],
+            runtime=told["runtime"],
+            permissions=dict(told["permissions"], packet=packet.digest),
+        )
+        imported = {"event_type": "indelible.packet_imported", "payload": origin, "step": content["currentStep"]}
+        active.record_all([*_told_again(packet), imported])
+        return active.hand_off("whoever resumes it", state=content["state"], suggested=content["suggestedNextAction"])
+
+    def _refuse_import(self, run_id: str, status: str) -> None:
+        there = self.keeping.get(run_id)
+        if there is not None:
+            raise RunRefused(f"run {run_id} is here already and {there.status}; resume it", code="exists", run=there)
+        if status in OVER:
+            raise RunOver(f"run {run_id} is {status}; there is nothing to go on with", code="over")
+
+
+def _told_again(packet: Packet) -> Iterator[dict[str, Any]]:
+    """Gives what a packet tells of work done, and the side effects that no effect of it stands for."""
+    for receipt in packet.content["receipts"]:
+        yield {
+            "actor": receipt["actorId"] or None,
+            "event_type": receipt["eventType"],
+            "payload": receipt["payload"],
+            "side_effect": receipt["sideEffectClass"],
+            "step": receipt["stepName"],
+        }
+    adopted = {effect.key for effect in packet.effects}
+    for key in packet.content["blockedSideEffectKeys"]:
+        if key not in adopted:
+            known = {"event_type": "indelible.side_effect_known", "side_effect": "external_mutation"}
+            yield {**known, "side_effect_key": key}
+
+
+def check_packet(signed: Mapping[str, Any], key: str) -> None:
+    """Raises unless the ledger with this key made the packet: an event in its journal tells of its hash."""
+    try:
+        body, receipt = b64decode(signed["event"], validate=True), parse_receipt(signed["receipt"])
+        event: Any = decode(body)
+        is_told = event["type"] == "packet_exported" and event["facts"]["packet"] == packet_digest(signed["packet"])
+        is_proven = is_told and receipt.head.signed_by(parse_vkey(key)) and receipt.covers(body)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise JournalError(f"the packet does not prove where it comes from: {problem}") from problem
+    if not is_proven:
+        raise JournalError("the packet was altered, or is of another ledger than the key you gave")
+
+
+def _opened_packet(named: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
+    """Reads a packet from its file, or as it was read from JSON."""
+    try:
+        written = json.dumps(named, ensure_ascii=False).encode() if isinstance(named, Mapping) else _bytes_of(named)
+        content = decode(written.strip())
+    except (OSError, TypeError, ValueError) as problem:
+        raise BadCall(f"this cannot be read as a packet: {problem}") from problem
+    if not isinstance(content, dict):
+        raise BadCall("this is no resume packet; export one: indelible runs packet RUN")
+    return content
+
+
+def _bytes_of(path: str | Path) -> bytes:
+    return Path(path).read_bytes()
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Writes a file that only its owner can read, for it holds arguments and results."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+
+
+def _asking(ask: Callable[[Mapping[str, Any]], Any]) -> Callable[[RunningEffect], Any]:
+    import inspect
+
+    if inspect.iscoroutinefunction(ask):
+
+        async def asked(effect: RunningEffect) -> Any:
+            return await ask(effect.args["request"])
+
+        return asked
+
+    return lambda effect: ask(effect.args["request"])
+
+
+def _compensating(compensate: Callable[[Effect], Any], effect: Effect) -> Callable[[RunningEffect], Any]:
+    return lambda _: compensate(effect)

@@ -1,0 +1,53 @@
+"""Knows which runs limit their calls, whichever process started them."""
+
+from __future__ import annotations
+
+from indelible.core.ports import Store
+from indelible.core.run_limits import limit_on, origin_of
+from indelible.core.runs import Run, read_run
+from indelible.core.sheets import SheetFilter
+from indelible.core.verdicts import Verdict
+from indelible.core.walk import Origin, Prepared
+
+_MOST_REMEMBERED = 10_000
+_MOST_FORKS = 20
+
+
+class RunLimits:
+    """Looks up the limits of runs, where there are any; most ledgers have none, and then nobody looks."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self._store = store
+        self._tenant = tenant
+        self.are_any = False
+        self._known: dict[str, Run | None] = {}
+
+    def refresh(self) -> None:
+        """Looks whether any run has limits, and forgets what was known."""
+        self.are_any = bool(self._store.sheets(self._tenant, SheetFilter(kind="limit", limit=1)))
+        self._known = {}
+
+    def verdict_on(self, prepared: Prepared) -> Verdict | None:
+        """Gives the refusal of a call that its run does not let happen."""
+        run = self._run(prepared.call.run_id)
+        return None if run is None else limit_on(run, prepared.call.tool, prepared.handling.side_effect)
+
+    def origins_of(self, prepared: Prepared) -> tuple[Origin, ...]:
+        """Gives where the call may stand already: in the run its own was forked from, and in that one's, and so on."""
+        origins: list[Origin] = []
+        run = self._run(prepared.call.run_id)
+        while run is not None and run.fork is not None and len(origins) < _MOST_FORKS:
+            origin = origin_of(run, prepared.call, self._tenant, prepared.identity.args_json)
+            if origin is None:
+                break
+            origins.append(origin)
+            run = self._run(run.fork.run_id)
+        return tuple(origins)
+
+    def _run(self, run_id: str) -> Run | None:
+        if run_id not in self._known:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known = {}
+            found = self._store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
+            self._known[run_id] = read_run(found[0]) if found and found[0].body is not None else None
+        return self._known[run_id]

@@ -1,0 +1,55 @@
+"""What a store may decide on without having looked, and what it has to read first. The same for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from indelible.core.batch import Batch
+from indelible.core.commands import Command
+from indelible.core.effects import Effect
+from indelible.core.identity import Ref
+from indelible.core.sheets import SheetFilter, SheetRef
+from indelible.core.steps import needed_sheets
+
+# No move leads on from these, so what was once seen stays true.
+FINAL = frozenset({"succeeded", "denied", "canceled"})
+
+Effects = Mapping[Ref, Effect | None]
+
+
+def sheets_for(commands: Sequence[Command], effects: Effects) -> list[SheetRef]:
+    """Names the sheets that commands about these effects are decided on, in the order in which they are locked.
+
+    What an earlier command of the same batch brings is not among them: whoever decides has it at hand.
+    """
+    needed: set[SheetRef] = set()
+    for command in commands:
+        needed.update(needed_sheets(command, effects.get(command.ref)))
+    return sorted(needed) if needed else []
+
+
+def is_guarded(batch: Batch, assumed: Effects) -> bool:
+    """Will the write of this batch fail if any of its answers rests on a state that has changed?"""
+    opened, moved = batch.opened, batch.moved
+    return len(opened) + len(moved) == len(assumed) or all(
+        ref in opened or ref in moved or (state is not None and state.status in FINAL) or not ref.key
+        for ref, state in assumed.items()
+    )
+
+
+def way_to(selected: SheetFilter) -> str:
+    """Names what leads to the sheets of a filter by the shortest way; stores have an index for each."""
+    if selected.id is not None:
+        return "id"
+    if selected.due_by is not None:
+        return "due"
+    if selected.topic is not None:
+        return "topic"
+    return "kind" if selected.status is None else "status"
+
+
+def order_of(selected: SheetFilter) -> str:
+    """Gives the order in which a filter wants its sheets."""
+    if selected.due_by is not None:
+        return "s.due_at, s.id"
+    return "s.id DESC" if selected.after is None else "s.id"

@@ -1,0 +1,114 @@
+"""Sheets as PostgreSQL has them: rows both ways, and the statement that lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from indelible.core.batch import Batch
+from indelible.core.sheets import KEPT_ASIDE, Sheet, SheetFilter, SheetRef, attested_body
+from indelible.stores.assumptions import order_of, way_to
+from indelible.stores.postgres import wire
+from indelible.stores.postgres.driver import pq
+from indelible.stores.postgres.rows import Named
+from indelible.stores.postgres.statements import Statement, listing_sheets
+
+# Each leaves the planner one index to take: what a filter says besides is hidden from it.
+_ELSEWHERE = 'tenant COLLATE "POSIX" = %(tenant)s::text'
+_WAYS = {
+    "id": "tenant = %(tenant)s::text AND id = %(id)s",
+    "due": f"{_ELSEWHERE} AND due_at <= %(due_by)s",
+    "topic": f"{_ELSEWHERE} AND topic = %(topic)s",
+    "status": f"{_ELSEWHERE} AND status = %(status)s",
+    "kind": "tenant = %(tenant)s::text",
+}
+
+
+def sheet_from(raw: bytes) -> Sheet:
+    """Reads the fragment `sheet`."""
+    columns, told = wire.read_record(raw)
+    assert columns is not None
+    at: list[Any] = wire.read_record(columns)
+    kind = at[1].decode()
+    return Sheet(
+        kind=kind,
+        id=at[2].decode(),
+        version=wire.read_bigint(at[3]),
+        status=at[4].decode(),
+        topic=at[5].decode(),
+        due_at=None if at[6] is None else wire.read_timestamptz(at[6]),
+        body=at[9] if kind in KEPT_ASIDE else _attested(kind, told),
+        run_id=None if at[7] is None else at[7].decode(),
+        seq=None if at[8] is None else wire.read_bigint(at[8]),
+    )
+
+
+def _attested(kind: str, told: bytes | None) -> bytes | None:
+    return None if told is None else attested_body(kind, *wire.read_record(told))
+
+
+def sheets_in(result: pq.abc.PGresult, refs: Sequence[SheetRef]) -> dict[SheetRef, Sheet | None]:
+    """Reads the sheets that `look_with_sheets` found, None where there is none or only a place that is held."""
+    sheets: dict[SheetRef, Sheet | None] = dict.fromkeys(refs)
+    for raw in wire.read_array(result.get_value(0, 3) or b""):
+        sheet = sheet_from(raw)
+        sheets[sheet.ref] = sheet if sheet.version else None
+    return sheets
+
+
+def ref_values(refs: Sequence[SheetRef]) -> Named:
+    """Gives the parameters that locate sheets."""
+    return {"sheet_kinds": wire.words([kind for kind, _ in refs]), "sheet_ids": wire.texts(id_ for _, id_ in refs)}
+
+
+def sheet_values(batch: Batch) -> Named:
+    """Gives the parameters of `write_batch_with_sheets` that `write_batch` has not, in the order of locks."""
+    opened = [batch.opened[ref] for ref in sorted(batch.opened)]
+    moved = [batch.moved[ref][1] for ref in sorted(batch.moved)]
+    pairs = [batch.sheets[ref] for ref in sorted(batch.sheets)]
+    values: Named = {
+        "opened_approval_id": wire.texts(effect.approval_id for effect in opened),
+        "opened_charges": wire.byteas(effect.charges_json for effect in opened),
+        "moved_digest": wire.hexes([effect.digest for effect in moved]),
+        "moved_opened_seq": wire.bigints(effect.opened_seq for effect in moved),
+        "moved_approval_id": wire.texts(effect.approval_id for effect in moved),
+        "moved_charges": wire.byteas(effect.charges_json for effect in moved),
+        "kept_was_version": wire.bigints(0 if before is None else before.version for before, _ in pairs),
+    }
+    _put_kept(values, [after for _, after in pairs])
+    return values
+
+
+def _put_kept(values: Named, sheets: list[Sheet]) -> None:
+    values["kept_kind"] = wire.words([sheet.kind for sheet in sheets])
+    values["kept_id"] = wire.texts(sheet.id for sheet in sheets)
+    values["kept_version"] = wire.bigints(sheet.version for sheet in sheets)
+    values["kept_status"] = wire.words([sheet.status for sheet in sheets])
+    values["kept_topic"] = wire.texts(sheet.topic for sheet in sheets)
+    values["kept_due_at"] = wire.timestamptzs(sheet.due_at for sheet in sheets)
+    values["kept_run_id"] = wire.texts(sheet.run_id for sheet in sheets)
+    values["kept_seq"] = wire.bigints(sheet.seq for sheet in sheets)
+    # What is on the record is kept with the event that commits to it.
+    values["kept_body"] = wire.byteas(None if sheet.is_recorded else sheet.body for sheet in sheets)
+
+
+def listing(tenant: str, selected: SheetFilter) -> tuple[Statement, Named]:
+    """Gives the statement that lists the sheets of a filter, and its parameters."""
+    words = {
+        "tenant": tenant,
+        "kind": selected.kind,
+        "id": selected.id,
+        "status": selected.status,
+        "topic": selected.topic,
+        "after": selected.after,
+        "before": selected.before,
+    }
+    values: Named = {name: None if word is None else word.encode() for name, word in words.items()}
+    values["due_by"] = None if selected.due_by is None else wire.timestamptz(selected.due_by)
+    values["limit"] = wire.bigint(selected.limit)
+    return listing_sheets(_WAYS[way_to(selected)], order_of(selected)), values
+
+
+def sheets_from(result: pq.abc.PGresult) -> list[Sheet]:
+    """Reads rows of `list_sheets`."""
+    return [sheet_from(result.get_value(row, 0) or b"") for row in range(result.ntuples)]

@@ -1,0 +1,107 @@
+"""Sheets on a SQLite connection: reads those that commands need, writes them guarded, and lists them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import apsw
+
+from indelible.core.batch import Batch
+from indelible.core.sheets import KEPT_ASIDE, NO_SHEETS, Sheet, SheetFilter, SheetRef, Sheets, attested_body
+from indelible.stores.assumptions import order_of, way_to
+from indelible.stores.sqlite.bulk import execute_rows, select_rows
+from indelible.stores.sqlite.rows import Row, micros, moment
+from indelible.stores.sqlite.statements import SQL
+
+# The index for each way, and what it is searched by: left alone, SQLite takes the primary key and reads every sheet.
+_WAYS = {
+    "id": ("", "s.id = :id"),
+    "due": ("INDEXED BY indelible_sheets_by_due", "s.due_at <= :due_by"),
+    "topic": ("INDEXED BY indelible_sheets_by_topic", "s.topic = :topic"),
+    "status": ("INDEXED BY indelible_sheets_by_status", "s.status = :status"),
+    "kind": ("", "true"),
+}
+
+
+def read_sheets(connection: apsw.Connection, tenant: str, refs: Sequence[SheetRef]) -> Sheets:
+    """Gives the sheets at these places, None where there is none."""
+    if not refs:
+        return NO_SHEETS
+    sheets: dict[SheetRef, Sheet | None] = dict.fromkeys(refs)
+    for row in select_rows(connection, SQL["sheets_at"], [(tenant, *ref) for ref in refs]):
+        sheet = sheet_from(row)
+        sheets[sheet.ref] = sheet
+    return sheets
+
+
+def write_sheets(connection: apsw.Connection, tenant: str, batch: Batch) -> bool:
+    """Writes the sheets of a batch, new ones and those that nobody changed since; says whether that was all of them."""
+    new = [_row(tenant, after) for before, after in batch.sheets.values() if before is None]
+    execute_rows(connection, SQL["insert_sheets"], new)
+    changed = [(before, after) for before, after in batch.sheets.values() if before is not None]
+    kept = [_kept_row(tenant, before, after) for before, after in changed if _stays_in_place(before, after)]
+    moved = [_moved_row(tenant, before, after) for before, after in changed if not _stays_in_place(before, after)]
+    written = execute_rows(connection, SQL["update_sheets"], kept) + execute_rows(connection, SQL["move_sheets"], moved)
+    return written == len(changed)
+
+
+def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter) -> list[Sheet]:
+    """Lists the sheets that fit a filter."""
+    index, way = _WAYS[way_to(selected)]
+    words = {"{index}": index, "{way}": way, "{order}": order_of(selected)}
+    sql = functools.reduce(lambda text, word: text.replace(word, words[word]), words, SQL["list_sheets"])
+    values = {
+        "tenant": tenant,
+        "kind": selected.kind,
+        "id": selected.id,
+        "status": selected.status,
+        "topic": selected.topic,
+        "after": selected.after or "",
+        "before": selected.before or "\U0010ffff",
+        "due_by": None if selected.due_by is None else micros(selected.due_by),
+        "limit": selected.limit,
+    }
+    return [sheet_from(row) for row in connection.execute(sql, values)]
+
+
+def sheet_from(row: Row) -> Sheet:
+    """Reads a row of `sheets` followed by the payload that its event commits to, the salt of that, and the event."""
+    _, kind, id_, version, status, topic, due_at, run_id, seq, body, *told = row
+    return Sheet(
+        kind=kind,
+        id=id_,
+        version=version,
+        status=status,
+        topic=topic,
+        due_at=None if due_at is None else moment(due_at),
+        body=body if kind in KEPT_ASIDE else attested_body(kind, *told),
+        run_id=run_id,
+        seq=seq,
+    )
+
+
+def _stays_in_place(before: Sheet, after: Sheet) -> bool:
+    """Does a sheet stay where it is in every index? SQLite writes an index anew when it is told to, changed or not."""
+    return (before.status, before.topic, before.due_at) == (after.status, after.topic, after.due_at)
+
+
+def _row(tenant: str, sheet: Sheet) -> Row:
+    due_at = None if sheet.due_at is None else micros(sheet.due_at)
+    place = (tenant, sheet.kind, sheet.id)
+    return (*place, sheet.version, sheet.status, sheet.topic, due_at, sheet.run_id, sheet.seq, _body(sheet))
+
+
+def _kept_row(tenant: str, before: Sheet, after: Sheet) -> Row:
+    place = (tenant, after.kind, after.id)
+    return (*place, before.version, after.version, after.run_id, after.seq, _body(after))
+
+
+def _moved_row(tenant: str, before: Sheet, after: Sheet) -> Row:
+    due_at = None if after.due_at is None else micros(after.due_at)
+    return (*_kept_row(tenant, before, after), after.status, after.topic, due_at)
+
+
+def _body(sheet: Sheet) -> bytes | None:
+    """Gives what is kept on the sheet itself; what is on the record is kept with the event that commits to it."""
+    return None if sheet.is_recorded else sheet.body

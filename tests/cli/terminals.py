@@ -1,0 +1,98 @@
+"""A command at a real terminal: a pseudo-terminal whose other end types and looks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PATIENCE = 60.0
+_COMMANDS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """Runs `indelible …`, types keys, and sees what is on the screen."""
+
+    def __init__(self, words: list[str], columns: int = 100, lines: int = 40) -> None:
+        self.end, inner = pty.openpty()
+        self.resize(columns, lines)
+        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "indelible.cli", *words],
+            stdin=inner,
+            stdout=inner,
+            stderr=subprocess.PIPE,
+            env={**environment, "TERM": "xterm"},
+            start_new_session=True,
+        )
+        self._inner = inner  # kept open, so that what was written last can be read after the process has ended
+        self.written = ""
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    @property
+    def screen(self) -> str:
+        """Is the newest whole drawing."""
+        return _COMMANDS.sub("", self.written.rpartition("\x1b[H")[2])
+
+    def type(self, keys: str) -> None:
+        os.write(self.end, keys.encode())
+
+    def see(self, *words: str) -> str:
+        """Waits until all of these stand on the screen."""
+        return self._read_until(lambda: all(word in self.screen for word in words), f"{words} to be seen")
+
+    def see_no(self, word: str) -> str:
+        """Waits until this does not stand on the screen any more."""
+        return self._read_until(lambda: word not in self.screen, f"{word!r} to go")
+
+    def _read_until(self, is_there: object, what: str) -> str:
+        assert callable(is_there)
+        until = time.monotonic() + PATIENCE
+        while not is_there():
+            left = until - time.monotonic()
+            assert left > 0, f"waited for {what}; the screen:\n{self.screen}"
+            if select.select([self.end], [], [], left)[0]:
+                self.written += os.read(self.end, 65536).decode("utf-8", "replace")
+        return self.screen
+
+    def ended(self) -> int:
+        """Waits for the end of the command, and gives its exit code."""
+        code = self.process.wait(PATIENCE)
+        while select.select([self.end], [], [], 0)[0]:
+            self.written += os.read(self.end, 65536).decode("utf-8", "replace")
+        return code
+
+    def attributes(self) -> list[object]:
+        """Gives how the terminal is set up."""
+        return list(termios.tcgetattr(self._inner))
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+        os.close(self.end)
+        os.close(self._inner)
+
+
+@contextmanager
+def terminal(*words: str, columns: int = 100, lines: int = 40) -> Iterator[Terminal]:
+    """Gives a terminal in which a command runs; whatever happens, it ends."""
+    one = Terminal(list(words), columns, lines)
+    try:
+        yield one
+    finally:
+        one.close()

@@ -1,0 +1,290 @@
+"""`indelible runs`: the documented pages, line by line, on every store; what is not valid is named and exits with 1."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from indelible import Ledger
+from indelible.core.runs import side_effect_key
+from indelible.errors import ApprovalPending
+from tests.cli.conftest import SLY, Cli
+
+
+@pytest.fixture
+def run_id(ledger_url: str) -> str:
+    """A run that planned, paid, told of a mail, made a file, was saved, and waits for a person."""
+    with Ledger.open(ledger_url, seal=True) as ledger:
+
+        @ledger.tool(side_effect="payment")
+        def pay(amount: int) -> dict[str, int]:
+            return {"paid": amount}
+
+        @ledger.tool("sync", side_effect="external_mutation", approval="required", wait=False)
+        def sync(batch: str) -> None:
+            raise AssertionError("nobody approved this")
+
+        def work() -> None:
+            words = {"agent": "lead-enrichment-agent", "intent": "Enrich leads", "runtime": "own"}
+            with ledger.start_run("order-123", **words) as run:
+                run.record("plan_locked", step="plan")
+                pay(5)
+                key = side_effect_key("mail", "ana", "00")
+                mailed = {"side_effect": "notification", "side_effect_key": key, "actor": "mailer"}
+                run.record_all([{"event_type": "execution_succeeded", "payload": {"to": "ana"}, **mailed}] * 2)
+                run.artifact("leads.csv", content=b"x", step="review")
+                run.checkpoint({"step": "sync"}, suggested="sync then mail")
+                sync("batch-1")
+
+        with pytest.raises(ApprovalPending):
+            work()
+    return "order-123"
+
+
+@contextmanager
+def sealing(url: str) -> Iterator[None]:
+    """Lets somebody with the key seal, as a worker does, until the block is left."""
+    is_over = threading.Event()
+
+    def seal() -> None:
+        with Ledger.open(url, seal=True) as ledger:
+            while not is_over.wait(0.05):
+                ledger.seal()
+
+    sealer = threading.Thread(target=seal)
+    sealer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        sealer.join()
+
+
+def shape(text: str) -> str:
+    """Gives a page with what differs from one time to the next taken out."""
+    text = re.sub(r"ckpt_[0-9a-f]+", "ckpt_X", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "HASH", re.sub(r"evt_[0-9a-f]{64}", "evt_X", text))
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME", text)
+
+
+RULE = "─" * 44
+
+
+def test_inspect_prints_the_documented_page(cli: Cli, run_id: str) -> None:
+    assert (
+        shape(cli("runs", "inspect", run_id).out)
+        == f"""\
+Run: order-123
+{RULE}
+Status:              blocked
+Intent:              Enrich leads
+Current Step:        review
+Agent:               lead-enrichment-agent
+Runtime:             own
+
+Events:              11
+Checkpoints:         2
+Artifacts:           1
+Unresolved Approvals: 1
+Blocked Side Effects: 2
+
+Last Safe Event:     evt_X
+Latest Checkpoint:   ckpt_X
+Resumable:           Yes
+Lineage Valid:       Yes
+
+Created:             TIME
+Updated:             TIME
+"""
+    )
+
+
+def test_events_prints_the_documented_table(cli: Cli, run_id: str) -> None:
+    wide = "─" * 84
+    assert (
+        cli("runs", "events", run_id).out
+        == f"""\
+Events for run: order-123
+{wide}
+Seq  Event Type                   Actor                    Status      Side Effect
+{wide}
+  0  run_started                  agent                    recorded    none
+  1  plan_locked                  agent                    recorded    none
+  2  tool_call_started            agent                    recorded    payment
+  3  tool_call_finished           indelible                recorded    payment
+  4  execution_succeeded          mailer                   recorded    notification
+  5  execution_succeeded          mailer                   skipped     notification
+  6  artifact_created             agent                    recorded    none
+  7  checkpoint_sealed            agent                    recorded    none
+  8  approval_requested           agent                    recorded    external_mutation
+  9  checkpoint_sealed            agent                    recorded    none
+ 10  run_blocked                  agent                    recorded    none
+"""
+    )
+
+
+def test_checkpoint_prints_the_documented_lines(cli: Cli, run_id: str) -> None:
+    said = cli("runs", "checkpoint", run_id, "--suggested", "go on").out
+    assert (
+        shape(said)
+        == "Checkpoint created: ckpt_X\nSealed Hash:        HASH\nResumable:          Yes\nReason:             manual\n"
+    )
+    sealed = cli("runs", "inspect", run_id, "--json").json["checkpoints"][0]
+    assert sealed["sealedHash"] in said
+    assert sealed["suggestedNextAction"] == "go on"
+
+
+def test_resume_prints_the_documented_page_and_leaves_the_run_to_an_agent(
+    cli: Cli, run_id: str, ledger_url: str
+) -> None:
+    cli("runs", "checkpoint", run_id)
+    assert (
+        shape(cli("runs", "resume", run_id).out)
+        == f"""\
+Resumed run: order-123
+{RULE}
+Checkpoint:          ckpt_X
+Current Step:        review
+Receipts:            4
+Artifacts:           1
+Unresolved Approvals: 1
+Blocked Side Effects: 2
+Suggested Next:      await_approval_then_execute
+"""
+    )
+    with Ledger.open(ledger_url) as ledger:
+        active = ledger.resume_run(run_id)
+        assert active.context is not None
+        assert active.context.state == {"step": "sync"}, "a checkpoint without a state does not lose the agent's"
+        assert "driven by" in cli("runs", "resume", run_id, code=1).err
+        active.cancel()
+
+
+def test_verify_prints_the_documented_page(cli: Cli, run_id: str) -> None:
+    assert cli("runs", "verify", run_id).out.startswith(f"""\
+Verification for run: order-123
+{RULE}
+Ledger Integrity:     Valid
+Checkpoint Integrity: Valid
+Lineage Continuity:   Valid
+
+Total Checkpoints:    2
+Valid Checkpoints:    2
+""")
+
+
+def test_json_has_the_documented_names(cli: Cli, run_id: str) -> None:
+    page = cli("runs", "inspect", run_id, "--json").json
+    assert {"run", "events", "checkpoints", "artifacts", "resumableCheckpoints"} <= set(page)
+    assert {
+        "runId", "ledgerId", "agentId", "intentSummary", "status", "currentStep", "lastSafeEventId", "createdAt",
+        "updatedAt",
+    } <= set(page["run"])  # fmt: skip
+    assert {"eventId", "seq", "eventType", "status", "createdAt"} <= set(page["events"][0])
+    assert page["resumableCheckpoints"] == [one["checkpointId"] for one in page["checkpoints"]]
+    report = cli("runs", "verify", run_id, "--json").json
+    assert report["ledgerIntegrity"].keys() >= {"valid", "hash"}
+    assert report["checkpointIntegrity"]["checkpoints"][0].keys() >= {"checkpointId", "valid"}
+    assert report["lineageContinuity"] == {"valid": True, "parentRunId": None, "why": None}
+    sealed = cli("runs", "checkpoint", run_id, "--json").json
+    assert set(sealed) >= {"checkpointId", "sealedHash", "isResumable", "createdAt"}
+    context = cli("runs", "resume", run_id, "--json").json
+    assert isinstance(context["blockedSideEffectKeys"], list)
+    assert len(context["blockedSideEffectKeys"]) == 2
+    assert context["unresolvedApprovals"][0]["tool"] == "sync"
+    lines = cli("runs", "events", run_id, "--json").out.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == list(range(len(lines)))
+
+
+def test_a_list_says_what_was_filtered_and_goes_on(cli: Cli, run_id: str, ledger_url: str) -> None:
+    with Ledger.open(ledger_url) as ledger:
+        for number in range(3):
+            ledger.start_run(f"r{number}", agent=SLY).complete()
+    said = cli("runs", "list", "--status", "completed", "--limit", "2").out
+    assert "Shown: 2 runs. Filter: status completed." in said
+    assert "--before r1" in said
+    rest = cli("runs", "list", "--status", "completed", "--before", "r1", "--json").json
+    assert [run["runId"] for run in rest["runs"]] == ["r0"]
+    assert "\x1b" not in said
+    assert (
+        "all 1 run. Filter: agent lead-enrichment-agent." in cli("runs", "list", "--agent", "lead-enrichment-agent").out
+    )
+
+
+def test_an_empty_ledger_says_how_to_start_a_run(cli: Cli, ledger_url: str) -> None:
+    assert "ledger.start_run" in cli("runs", "list").out
+
+
+@pytest.mark.parametrize("verb", ["inspect", "events", "verify", "resume", "checkpoint", "timeline", "fork"])
+def test_a_run_that_is_not_there_is_said_to_be(cli: Cli, ledger_url: str, verb: str) -> None:
+    assert "nope" in cli("runs", verb, "nope", code=2).err
+
+
+def test_events_are_followed_until_the_run_is_over(cli: Cli, ledger_url: str) -> None:
+    with Ledger.open(ledger_url) as ledger:
+        active = ledger.start_run("live", agent="a")
+        said: list[str] = []
+        follower = threading.Thread(target=lambda: said.append(cli("runs", "events", "live", "-f").out))
+        follower.start()
+        active.record("plan_locked")
+        active.complete()
+        follower.join()
+    assert [line.split()[1] for line in said[0].splitlines()[4:]] == ["run_started", "plan_locked", "run_completed"]
+
+
+def test_a_timeline_draws_what_waited_and_what_was_done(cli: Cli, run_id: str) -> None:
+    for width in ("80", "200"):
+        drawn = cli("runs", "timeline", run_id, "--width", width).out
+        assert all(len(line) <= int(width) for line in drawn.splitlines()), width
+        pay, sync = (next(line for line in drawn.splitlines() if line.startswith(tool)) for tool in ("pay", "sync"))
+        assert "#" in pay
+        assert "." in sync.partition("|")[2]
+    assert "*" in next(line for line in drawn.splitlines() if line.startswith("checkpoints"))
+    facts = cli("runs", "timeline", run_id, "--json").json
+    assert [effect["stretches"][0]["kind"] for effect in facts["effects"]] == ["executing", "waiting"]
+    assert len(facts["checkpoints"]) == 2
+
+
+def test_a_fork_is_compared_with_the_run_it_comes_from(cli: Cli, run_id: str, ledger_url: str) -> None:
+    forked = cli("runs", "fork", run_id, "--at", "3", "--name", "f1").out
+    assert "A dry run" in forked
+    same = cli("runs", "diff", run_id, "f1", code=1).out
+    assert "  pay  succeeded" in same
+    assert "- sync  requires_approval" in same
+    assert "2 calls compared, 1 of them differ." in same
+    found = cli("runs", "diff", run_id, run_id, "--json").json
+    assert {one["kind"] for one in found["differences"]} == {"same"}
+    assert cli("runs", "fork", run_id, "--for-real", "--json").json["isDryRun"] is False
+    assert "no event 99" in cli("runs", "fork", run_id, "--at", "99", code=2).err
+
+
+def test_a_run_is_canceled_with_a_reason(cli: Cli, run_id: str) -> None:
+    cli("runs", "cancel", run_id, code=2)
+    assert cli("runs", "cancel", run_id, "-m", "no longer wanted", "--json").json["status"] == "canceled"
+    assert "is canceled" in cli("runs", "resume", run_id, code=1).err
+
+
+def test_a_packet_is_written_once_and_taken_over_with_its_key(
+    cli: Cli, run_id: str, ledger_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.packet"
+    with sealing(ledger_url):
+        said = cli("runs", "packet", run_id, "--out", str(file)).out
+    assert "1 effect" in said
+    assert "there already" in cli("runs", "packet", run_id, "--out", str(file), code=2).err
+    target = f"sqlite:///{tmp_path / 'other.db'}"
+    Ledger.open(target).close()
+    assert "name the key" in cli("runs", "import", str(file), "--url", target, code=2).err
+    key = cli("keys", "export-public").out.strip()
+    assert "Imported run: order-123" in cli("runs", "import", str(file), "--key", key, "--url", target).out
+    context = cli("runs", "resume", run_id, "--url", target, "--json").json
+    assert context["state"] == {"step": "sync"}
+    altered = file.read_text().replace('"amount":5', '"amount":6').replace("Enrich leads", "Enrich ledas")
+    (tmp_path / "altered").write_text(altered)
+    assert "altered" in cli("runs", "import", str(tmp_path / "altered"), "--key", key, "--url", target, code=1).err

@@ -1,0 +1,264 @@
+"""What whoever goes on with a run is told, in the documented form, and the packet that carries it elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from indelible.core.canonical import decode, encode
+from indelible.core.commands import Adopt, AwaitingApproval, Claimed, Finish, Illegal, Moved, Replayed
+from indelible.core.effects import Effect
+from indelible.core.identity import Ref
+from indelible.core.resuming import (
+    PACKET_KIND,
+    Packet,
+    ResumeContext,
+    context_content,
+    context_of,
+    millis,
+    packet_digest,
+    packet_of,
+    read_packet,
+)
+from indelible.core.runs import Happening, read_checkpoint, read_run, run_ref
+from indelible.errors import BadCall
+from tests.core.making import DIGEST, KEY, NOON, asks, effect, open_command
+from tests.core.run_world import World
+
+
+def worked() -> tuple[World, Any]:
+    """A run that planned, paid, made a file, asked for something and delegated."""
+    world = World()
+    world.start(intent="pay", allowed_tools=("pay",), permissions={"spend": 5})
+    world.tell(Happening(type="plan_locked", step="plan"))
+    paid = world.one(open_command(ref=Ref("default", "r", KEY), run_id="r", stamp=world.stamp(), effect_id="eff_1"))
+    assert isinstance(paid, Claimed)
+    world.one(Finish(claim=paid.claim, stamp=world.stamp(), status="succeeded", detail_json=b'{"id":"ch_1"}'))
+    world.tell(Happening(type="artifact_created", payload_json=b'{"uri":"x.pdf"}', step="review"))
+    asked = world.one(
+        open_command(
+            ref=Ref("default", "r", "12" * 32), run_id="r", stamp=world.stamp(), effect_id="eff_2", verdict=asks()
+        )
+    )
+    assert isinstance(asked, AwaitingApproval)
+    return world, asked
+
+
+def context(world: World, **words: Any) -> ResumeContext:
+    story, events = world.story()
+    told: dict[str, Any] = {"approvals": [], "checkpoint": None, "state": None, **words}
+    return context_of(
+        read_run(world.sheets[run_ref("r")]),
+        story,
+        [event for event in events if event.is_progress],
+        told["approvals"],
+        told["checkpoint"],
+        told["state"],
+        ledger_id="ledger-test/default",
+        fence=2,
+        now=NOON,
+    )
+
+
+def test_the_context_is_the_documented_object() -> None:
+    world, asked = worked()
+    checkpoint = world.seal(state_json=b"1", suggested="mail").checkpoint
+    found = context_content(context(world, approvals=[asked.approval], checkpoint=checkpoint, state={"n": 1}))
+    assert {
+        "runId": "r",
+        "ledgerId": "ledger-test/default",
+        "checkpointId": "ckpt_1",
+        "currentStep": "review",
+        "remainingPermissions": {"spend": 5, "allowed_tools": ["pay"]},
+        "blockedSideEffectKeys": [KEY],
+        "suggestedNextAction": "await_approval_then_execute",
+        "resumedAt": "2030-01-02T12:00:00.000Z",
+        "schemaVersion": 1,
+        "state": {"n": 1},
+        "effectsInDoubt": [],
+        "openDelegations": [],
+    }.items() <= found.items()
+    assert [receipt["eventType"] for receipt in found["receipts"]] == [
+        "plan_locked", "tool_call_finished", "artifact_created",
+    ]  # fmt: skip
+    assert found["receipts"][1] == {
+        "eventId": f"evt_{world.events['r'][3].hash}",
+        "seq": 3,
+        "eventType": "tool_call_finished",
+        "actorId": "indelible",
+        "stepName": None,
+        "status": "recorded",
+        "sideEffectClass": "payment",
+        "tool": "pay",
+        "effectId": "eff_1",
+        "payload": {"id": "ch_1"},
+        "createdAt": "2030-01-02T12:00:00.000Z",
+    }
+    assert found["artifacts"] == [{"uri": "x.pdf", "contentHash": None, "metadata": {}, "seq": 4}]
+    assert found["unresolvedApprovals"][0]["intentId"] == asked.approval.id
+    json.dumps(found)
+
+
+def test_what_is_open_is_suggested_first() -> None:
+    world, asked = worked()
+    checkpoint = world.seal(suggested="mail").checkpoint
+    assert context(world, approvals=[asked.approval]).suggested_next_action == "await_approval_then_execute"
+    assert context(world, checkpoint=checkpoint).suggested_next_action == "mail"
+    assert context(world).suggested_next_action == "continue"
+    assert context(world, checkpoint=replace(checkpoint, suggested=None)).suggested_next_action == "continue"
+    world.tell(Happening(type="delegation_started", payload_json=b'{"run":"child"}'))
+    assert context(world, checkpoint=checkpoint).suggested_next_action == "await_delegation"
+    world.one(open_command(ref=Ref("default", "r", "34" * 32), run_id="r", stamp=world.stamp(), effect_id="eff_3"))
+    found = context(world, approvals=[asked.approval])
+    assert found.suggested_next_action == "settle_effects_in_doubt"
+    assert context_content(found)["effectsInDoubt"][0]["status"] == "processing"
+
+
+def test_a_run_without_limits_keeps_its_permissions() -> None:
+    world = World()
+    world.start(permissions={"spend": 5})
+    assert context(world).remaining_permissions == {"spend": 5}
+
+
+def test_moments_have_three_decimals() -> None:
+    assert millis(NOON) == "2030-01-02T12:00:00.000Z"
+
+
+EFFECTS = [
+    effect("succeeded", id="eff_1"),
+    effect("failed", id="eff_2", key="12" * 32),
+    effect("processing", id="eff_3", key="34" * 32),
+    effect("in_doubt", id="eff_4", key="56" * 32),
+    effect("ready", id="eff_5", key="78" * 32),
+    effect("requires_approval", id="eff_6", key="9a" * 32),
+]
+
+
+def packet() -> Packet:
+    world, _ = worked()
+    return packet_of(context(world), "default", EFFECTS, "evt_1")
+
+
+def test_a_packet_is_one_json_object_that_comes_back() -> None:
+    made = packet()
+    content: Any = decode(encode(made.content))
+    back = read_packet(content, NOON)
+    assert back.digest == made.digest
+    assert [(one.id, one.status) for one in back.effects] == [
+        ("eff_1", "succeeded"), ("eff_2", "failed"), ("eff_3", "in_doubt"), ("eff_4", "in_doubt"),
+    ], "what may be repeated is asked for again, and what was under way is in doubt"  # fmt: skip
+    assert content["nonReplayableSideEffects"] == [KEY]
+    assert content["run"]["agentId"] == "billing"
+    assert back.effects[0].args == EFFECTS[0].args
+    assert back.effects[0].outcome == EFFECTS[0].outcome
+
+
+def test_any_change_of_a_packet_changes_its_digest() -> None:
+    content: Any = decode(encode(packet().content))
+    digests = {packet_digest(content)}
+    leaves = list(_leaves(content))
+    for path in leaves:
+        changed = copy.deepcopy(content)
+        place = changed
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = "other" if place[path[-1]] != "other" else "another"
+        digests.add(packet_digest(changed))
+    assert len(digests) == len(leaves) + 1
+
+
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Any:
+    if isinstance(value, dict | list) and value:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, part in items:
+            yield from _leaves(part, (*path, step))
+    else:
+        yield path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "something"},
+        {"schemaVersion": 2},
+        {"effects": [{"id": "eff_1"}]},
+        {"effects": 7},
+        {"effects": [{**dict.fromkeys(("id", "scope", "key", "tool", "args", "detail"), ""), "status": "ready"}]},
+    ],
+)
+def test_what_is_no_packet_is_refused(change: dict[str, Any]) -> None:
+    content: Any = {**packet().content, **change}
+    with pytest.raises(BadCall, match="packet"):
+        read_packet(content, NOON)
+
+
+def test_a_packet_whose_values_cannot_be_read_is_refused() -> None:
+    content: Any = decode(encode(packet().content))
+    content["effects"][0]["args"] = "bm8ganNvbg=="
+    with pytest.raises(BadCall, match="cannot be read"):
+        read_packet(content, NOON)
+
+
+# Taking effects over
+
+
+def adopted(world: World, one: Effect) -> Any:
+    return world.one(Adopt(effect=one, stamp=world.stamp(), origin_json=b'{"ledger":"other"}'))
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed", "in_doubt", "denied", "canceled"])
+def test_an_effect_is_taken_over_as_it_is(status: str) -> None:
+    world = World()
+    answer = adopted(world, effect(status, detail_seq=99, opened_seq=98, version=7))
+    assert isinstance(answer, Moved)
+    assert (answer.effect.status, answer.effect.version, answer.effect.opened_seq) == (status, 1, 0)
+    detail = {"succeeded": "result", "failed": "error"}.get(status, "reason")
+    assert {payload.field for payload in world.payloads} == {"args", "key", "origin", detail}
+    assert world.types("run-1") == ["tool_call_adopted"]
+    assert adopted(world, effect(status)).effect == answer.effect, "taken over before"
+    assert len(world.types("run-1")) == 1
+
+
+def test_what_was_taken_over_is_not_done_again() -> None:
+    world = World()
+    adopted(world, effect("succeeded", digest=DIGEST))
+    answer = world.one(open_command(stamp=world.stamp()))
+    assert isinstance(answer, Replayed)
+    assert answer.value == {"ok": True}
+
+
+def test_another_effect_at_its_place_stays() -> None:
+    world = World()
+    world.one(open_command(stamp=world.stamp()))
+    answer = adopted(world, effect("succeeded"))
+    assert isinstance(answer, Illegal)
+    assert "cannot be taken over" in answer.why
+
+
+def test_erased_values_are_not_made_up() -> None:
+    world = World()
+    answer = adopted(world, effect("succeeded", args_json=None, detail_json=None))
+    assert (answer.effect.args_json, answer.effect.detail_seq) == (None, None)
+    assert {payload.field for payload in world.payloads} == {"key", "origin"}
+
+
+def test_the_packet_is_marked_as_one() -> None:
+    assert packet().content["kind"] == PACKET_KIND
+
+
+def test_the_checkpoint_of_a_context_is_the_one_given() -> None:
+    world, _ = worked()
+    world.seal()
+    sheet = next(sheet for ref, sheet in world.sheets.items() if ref.kind == "checkpoint")
+    assert context(world, checkpoint=read_checkpoint(sheet)).checkpoint == read_checkpoint(sheet)
+
+
+def test_erased_values_stay_out_of_a_packet() -> None:
+    world, _ = worked()
+    made = packet_of(context(world), "default", [effect("succeeded", args_json=None, detail_json=None)], None)
+    (back,) = read_packet(made.content, NOON).effects
+    assert (back.args_json, back.detail_json) == (None, None)

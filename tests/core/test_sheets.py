@@ -1,0 +1,79 @@
+"""Promises of indelible.core.sheets: one piece of state, its versions, and the event that commits to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from indelible.core.sheets import KEPT_ASIDE, NO_SHEETS, Sheet, SheetFilter, SheetRef, body_of
+from indelible.errors import NotRecordable
+from tests.core.making import HOUR, NOON
+
+SHEET = Sheet(
+    kind="approval",
+    id="apr_1",
+    version=4,
+    status="pending",
+    topic="run-1",
+    due_at=NOON,
+    body=b'{"a":1}',
+    run_id="r",
+    seq=7,
+)
+
+
+def test_a_sheet_knows_its_place() -> None:
+    assert SHEET.ref == SheetRef("approval", "apr_1") == ("approval", "apr_1")
+    assert SHEET.read() == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_recorded"),
+    [
+        ("approval", True),
+        ("grant", True),
+        ("delegation", True),
+        ("policy", True),
+        ("budget", False),
+        ("delivery", False),
+    ],
+)
+def test_whatever_allows_something_is_on_the_record(kind: str, is_recorded: bool) -> None:
+    assert replace(SHEET, kind=kind).is_recorded is is_recorded
+    assert (kind in KEPT_ASIDE) is not is_recorded
+
+
+def test_the_next_state_is_one_version_later_and_no_event_commits_to_it_yet() -> None:
+    later = SHEET.after(status="denied", body=b"{}", due_at=NOON + HOUR)
+    assert (later.version, later.status, later.body, later.due_at) == (5, "denied", b"{}", NOON + HOUR)
+    assert (later.run_id, later.seq) == (None, None)
+    assert (later.kind, later.id, later.topic) == (SHEET.kind, SHEET.id, SHEET.topic)
+    assert SHEET.after(status="denied", body=b"{}").due_at is None, "what nobody says again is not due"
+    assert later.told_by("run-9", 3) == replace(later, run_id="run-9", seq=3)
+
+
+def test_nothing_is_read_from_a_sheet_that_was_erased() -> None:
+    with pytest.raises(AssertionError, match="erased"):
+        replace(SHEET, body=None).read()
+    with pytest.raises(AssertionError):
+        replace(SHEET, body=b"[]").read()
+
+
+def test_a_sheet_does_not_show_what_is_on_it() -> None:
+    assert "CANARY" not in repr(replace(SHEET, body=b'"CANARY"'))
+
+
+def test_a_body_is_canonical() -> None:
+    assert body_of({"b": 1, "a": ["x", None]}) == b'{"a":["x",null],"b":1}'
+    with pytest.raises(NotRecordable, match="sheet"):
+        body_of({"a": object()})
+
+
+def test_a_filter_selects_everything_of_a_kind_unless_told_otherwise() -> None:
+    plain = SheetFilter(kind="approval")
+    words: Any = [plain.id, plain.status, plain.topic, plain.after, plain.before, plain.due_by]
+    assert words == [None] * 6
+    assert plain.limit == 100
+    assert not NO_SHEETS

@@ -1,0 +1,292 @@
+"""What was done is not done again: in forks it replays, model turns replay, and compensation happens once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from indelible import MayHaveHappened
+from indelible.core.resuming import context_content
+from indelible.errors import BadCall, EffectFailed, EffectInDoubt, PolicyRefused, UnknownRun
+from tests.scenarios.hands import begun, inside, resumed, started, told
+from tests.scenarios.shells import Count, Driver, Shell, charge
+
+
+def forked(driver: Driver, run_id: str = "r1", **words: Any) -> Any:
+    return begun(driver, "fork_run", run_id, **{"new_id": "f1", **words})
+
+
+def pay(driver: Driver, run_id: str, number: int, handler: Any) -> Any:
+    return driver.run(charge(run_id=run_id, args={"n": number}), handler, side_effect="payment")
+
+
+def model(driver: Driver, answer: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """Gives a stand-in for a model, and the requests it got."""
+    seen: list[Any] = []
+
+    def ask(request: Any) -> Any:
+        seen.append(request)
+        return answer
+
+    async def ask_async(request: Any) -> Any:
+        return ask(request)
+
+    return (ask if driver.kind == "blocking" else ask_async), seen
+
+
+# Forking
+
+
+def test_in_a_dry_run_what_is_on_the_record_replays_and_nothing_else_runs(ledger: Driver, shell: Shell) -> None:
+    run = started(ledger)
+    ask, asked = model(ledger, "pay both")
+    assert run.model_turn("gpt", {"prompt": "what now?"}, ask) == "pay both"
+    pay(ledger, "r1", 1, Count("one"))
+    at = len(told(ledger)) - 1
+    pay(ledger, "r1", 2, Count("two"))
+    other = shell.open()
+    fork = forked(other, at=at)
+    handler = Count("never")
+    assert fork.model_turn("gpt", {"prompt": "what now, really?"}, ask) == "pay both"
+    assert len(asked) == 1
+    assert pay(other, "f1", 1, handler) == "one"
+    for number in (2, 3):
+        with pytest.raises(PolicyRefused, match="dry run of a fork"):
+            pay(other, "f1", number, handler)
+    assert handler.entries == 0
+    assert other.run(charge(run_id="f1", tool="look"), Count("seen"), side_effect="read") == "seen", (
+        "reading is harmless"
+    )
+    assert ledger.effects(run_id="f1", side_effect="payment") == []
+    found = ledger.get_run("f1")
+    assert (found.fork.run_id, found.fork.at, found.fork.is_dry) == ("r1", at, True)
+
+
+def test_a_fork_is_of_the_whole_run_if_nothing_else_is_said(ledger: Driver) -> None:
+    started(ledger)
+    pay(ledger, "r1", 1, Count("one"))
+    forked(ledger)
+    assert pay(ledger, "f1", 1, Count("never")) == "one"
+
+
+def test_a_fork_of_a_fork_replays_what_both_replay(ledger: Driver) -> None:
+    started(ledger)
+    pay(ledger, "r1", 1, Count("one"))
+    forked(ledger, dry_run=False)
+    pay(ledger, "f1", 2, Count("two"))
+    forked(ledger, "f1", new_id="f2")
+    handler = Count("never")
+    assert [pay(ledger, "f2", number, handler) for number in (1, 2)] == ["one", "two"]
+    assert handler.entries == 0
+
+
+def test_a_fork_that_is_not_dry_replays_what_was_done_and_does_the_rest(ledger: Driver) -> None:
+    started(ledger)
+    pay(ledger, "r1", 1, Count("one"))
+    forked(ledger, dry_run=False)
+    handler = Count("new")
+    assert pay(ledger, "f1", 1, handler) == "one"
+    assert pay(ledger, "f1", 2, handler) == "new"
+    assert pay(ledger, "f1", 2, handler) == "new"
+    assert handler.entries == 1
+
+
+def test_what_failed_or_is_in_doubt_in_the_origin_is_so_in_the_fork(ledger: Driver) -> None:
+    started(ledger)
+    with pytest.raises(ZeroDivisionError):
+        pay(ledger, "r1", 1, Count(ZeroDivisionError("no")))
+    with pytest.raises(MayHaveHappened):
+        pay(ledger, "r1", 2, Count(MayHaveHappened("line cut")))
+    handler = Count()
+    for name, is_dry in (("dry", True), ("wet", False)):
+        forked(ledger, new_id=name, dry_run=is_dry)
+        with pytest.raises(EffectFailed):
+            pay(ledger, name, 1, handler)
+        with pytest.raises(EffectInDoubt):
+            pay(ledger, name, 2, handler)
+    assert handler.entries == 0
+
+
+def test_a_fork_may_do_no_more_than_its_origin(ledger: Driver) -> None:
+    started(ledger, allowed_tools=["fetch"])
+    forked(ledger, dry_run=False)
+    with pytest.raises(PolicyRefused, match="allowed tools"):
+        pay(ledger, "f1", 1, Count())
+
+
+def test_a_fork_at_no_event_is_refused(ledger: Driver) -> None:
+    started(ledger)
+    for nowhere in (-1, 1):
+        with pytest.raises(BadCall, match="no event"):
+            forked(ledger, at=nowhere)
+    with pytest.raises(UnknownRun):
+        forked(ledger, "r9")
+
+
+def test_a_fork_as_a_block_belongs_to_itself(ledger: Driver) -> None:
+    started(ledger)
+    pay(ledger, "r1", 1, Count("one"))
+    assert inside(ledger, lambda run: pay(ledger, run.id, 1, Count()), "fork_run", new_id="f1") == "one"
+    assert ledger.get_run("f1").status == "completed"
+    assert ledger.get_run("r1").status == "active"
+
+
+# Comparing
+
+
+def test_two_runs_are_compared_call_by_call(ledger: Driver) -> None:
+    started(ledger)
+    started(ledger, "r2")
+    for run_id, amounts in (("r1", (1, 2, 3)), ("r2", (1, 9, 3, 4))):
+        for place, amount in enumerate(amounts):
+            ledger.run(charge(run_id=run_id, tool=f"t{place}", args={"amount": amount}), Count(amount))
+    found = ledger.diff_runs("r1", "r2")
+    assert [one.kind for one in found] == ["same", "changed", "same", "only_right"]
+    changed = {field.path: (field.before, field.after) for field in found[1].fields} if found[1].fields else {}
+    assert changed, "it says in what they differ"
+    with pytest.raises(UnknownRun):
+        ledger.diff_runs("r1", "r9")
+
+
+def test_a_fork_is_compared_with_what_it_replays(ledger: Driver) -> None:
+    started(ledger)
+    pay(ledger, "r1", 1, Count("one"))
+    at = len(told(ledger)) - 1
+    pay(ledger, "r1", 2, Count("two"))
+    forked(ledger, at=at, dry_run=False)
+    pay(ledger, "f1", 1, Count())
+    pay(ledger, "f1", 3, Count("three"))
+    assert [one.kind for one in ledger.diff_runs("r1", "f1")] == ["same", "changed"]
+
+
+# Model turns
+
+
+def test_a_resumed_run_gets_the_answers_of_its_turns_however_it_asks(ledger: Driver, shell: Shell) -> None:
+    run = started(ledger)
+    first, _ = model(ledger, {"plan": ["a", "b"]})
+    run.model_turn("gpt", {"prompt": "make a plan"}, first)
+    run.model_turn("gpt", {"prompt": "go on"}, model(ledger, "done")[0])
+    run.hand_off("ben")
+    other = shell.open()
+    again = resumed(other)
+    ask, asked = model(other, "something else")
+    assert again.model_turn("gpt", {"prompt": "please make a plan", "seed": 7}, ask) == {"plan": ["a", "b"]}
+    assert again.model_turn("gpt", {"prompt": "continue"}, ask) == "done"
+    assert asked == []
+    assert again.model_turn("gpt", {"prompt": "next"}, ask) == "something else"
+    assert asked == [{"prompt": "next"}]
+
+
+def test_a_model_that_failed_says_so_again(ledger: Driver) -> None:
+    run = started(ledger)
+
+    def broken(request: Any) -> Any:
+        raise ConnectionError("no model")
+
+    with pytest.raises(ConnectionError):
+        run.model_turn("gpt", {}, broken)
+    run.hand_off("ben")
+    with pytest.raises(EffectFailed):
+        resumed(ledger).model_turn("gpt", {}, broken)
+
+
+# Making good
+
+
+def test_what_a_run_did_is_made_good_in_reverse_and_once(ledger: Driver) -> None:
+    made_good: list[Any] = []
+
+    def refund(effect: Any) -> str:
+        made_good.append((effect.args["n"], effect.detail))
+        return f"re_{effect.args['n']}"
+
+    @ledger.tool(side_effect="payment", compensate=refund)
+    def buy(n: int) -> str:
+        if n == 2:
+            raise ZeroDivisionError("declined")
+        return f"ch_{n}"
+
+    @ledger.tool(side_effect="read")
+    def look(n: int) -> int:
+        return n
+
+    def body(run: Any) -> None:
+        for number in (1, 3):
+            ledger.call(buy, number)
+        ledger.call(look, 1)
+        with pytest.raises(ZeroDivisionError):
+            ledger.call(buy, 2)
+
+    inside(ledger, body)
+    done = ledger.compensate("r1")
+    assert [(one.effect.args["n"], one.value) for one in done] == [(3, "re_3"), (1, "re_1")]
+    assert [one.value for one in ledger.compensate("r1")] == ["re_3", "re_1"]
+    assert made_good == [(3, "ch_3"), (1, "ch_1")], "each once, the newest first, and only what succeeded"
+    kinds = {(effect.tool, effect.side_effect) for effect in ledger.effects(run_id="r1")}
+    assert ("buy.compensate", "payment") in kinds, "each is an effect of its own"
+
+
+def test_a_compensation_that_fails_stops_the_rest_and_is_not_tried_again(ledger: Driver) -> None:
+    entered: list[int] = []
+
+    def refund(effect: Any) -> str:
+        entered.append(effect.args["n"])
+        if effect.args["n"] == 2:
+            raise ConnectionError("no answer")
+        return "refunded"
+
+    @ledger.tool(side_effect="payment", compensate=refund)
+    def buy(n: int) -> int:
+        return n
+
+    def body(run: Any) -> None:
+        for number in (1, 2, 3):
+            ledger.call(buy, number)
+
+    inside(ledger, body)
+    with pytest.raises(ConnectionError):
+        ledger.compensate("r1")
+    with pytest.raises(EffectFailed):
+        ledger.compensate("r1")
+    assert entered == [3, 2], "what is older stays until somebody has seen to it"
+    (failed,) = ledger.effects(run_id="r1", status="failed")
+    assert failed.tool == "buy.compensate"
+    ledger.retry(failed.id, by="ada", reason="the provider is back")
+    with pytest.raises(ConnectionError):
+        ledger.compensate("r1")
+    assert entered == [3, 2, 2]
+
+
+def test_a_run_with_few_tools_may_make_good_what_they_did(ledger: Driver) -> None:
+    started(ledger, allowed_tools=["buy"])
+
+    @ledger.tool(side_effect="payment", compensate=lambda effect: "refunded")
+    def buy(n: int) -> int:
+        return n
+
+    with ledger.in_run("r1"):
+        ledger.call(buy, 1)
+    assert [one.value for one in ledger.compensate("r1")] == ["refunded"]
+
+
+def test_a_run_told_by_json_has_receipts_of_replayed_work(ledger: Driver) -> None:
+    run = started(ledger)
+    pay(ledger, "r1", 1, Count({"id": "ch_1"}))
+    run.hand_off("ben")
+    content = context_content(resumed(ledger).context)
+    assert [receipt["payload"] for receipt in content["receipts"]] == [{"id": "ch_1"}]
+
+
+def test_an_asynchronous_compensation_is_awaited(ledger: Driver) -> None:
+    async def refund(effect: Any) -> str:
+        return "refunded"
+
+    @ledger.tool(side_effect="payment", compensate=refund)
+    def buy(n: int) -> int:
+        return n
+
+    inside(ledger, lambda run: ledger.call(buy, 1))
+    assert [one.value for one in ledger.compensate("r1")] == ["refunded"]

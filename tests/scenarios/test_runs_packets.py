@@ -1,0 +1,290 @@
+"""A run is carried from one ledger to another, with nothing repeated and nothing taken on trust."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indelible import MayHaveHappened
+from indelible.core.runs import side_effect_key
+from indelible.errors import BadCall, EffectInDoubt, IndelibleError, JournalError, PolicyRefused, RunOver, RunRefused
+from tests.journal.exported import key_of
+from tests.scenarios.hands import resumed, started, told
+from tests.scenarios.shells import Count, Driver, Shell, charge, prepare_store
+
+MAIL = side_effect_key("mail", "ada@example.com", "00")
+STATE = {"cursor": 2, "price": Decimal("1.10"), "since": datetime(2026, 1, 2, tzinfo=UTC)}
+
+
+@pytest.fixture(params=["blocking", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=["sqlite to postgres", "postgres to sqlite"])
+def places(
+    request: pytest.FixtureRequest, kind: str, sqlite_url: str, postgres_url: str, tmp_path: Path
+) -> Iterator[tuple[Driver, Driver]]:
+    """Two ledgers of the same tenant on two stores of two kinds, each with a key of its own."""
+    urls = [prepare_store(sqlite_url), prepare_store(postgres_url)]
+    if request.param.startswith("postgres"):
+        urls.reverse()
+    shells = [Shell(kind, url) for url in urls]
+    first, second = (
+        shell.open(tenant="acme", keys=tmp_path / f"keys{number}", seal=True) for number, shell in enumerate(shells)
+    )
+    yield first, second
+    for shell in shells:
+        shell.close()
+
+
+def ask(driver: Driver, answer: Any, asked: list[Any]) -> Any:
+    async def awaited(request: Any) -> Any:
+        asked.append(request)
+        return answer
+
+    def blocking(request: Any) -> Any:
+        asked.append(request)
+        return answer
+
+    return blocking if driver.kind == "blocking" else awaited
+
+
+def work(ledger: Driver) -> None:
+    """Does half of what is to be done, of every kind there is, and hands it off."""
+    run = started(ledger, allowed_tools=["fetch", "charge", "mail", "model.*"], intent="Enrich leads")
+    run.model_turn("gpt", {"prompt": "plan"}, ask(ledger, "fetch, then charge", []))
+    ledger.run(charge(run_id="r1", tool="fetch", args={}), Count({"leads": 3}), side_effect="read")
+    ledger.run(charge(run_id="r1"), Count({"id": "ch_1", "fee": Decimal("0.30")}), side_effect="payment")
+    with pytest.raises(MayHaveHappened):
+        ledger.run(charge(run_id="r1", tool="mail"), Count(MayHaveHappened("line cut")), side_effect="notification")
+    with pytest.raises(ZeroDivisionError):
+        ledger.run(charge(run_id="r1", args={"amount": 0}), Count(ZeroDivisionError("no")), side_effect="payment")
+    run.record("execution_succeeded", {"n": 1}, side_effect="notification", side_effect_key=MAIL, step="mail")
+    run.artifact("s3://leads.csv", content=b"a,b", metadata={"rows": 3})
+    run.hand_off("another ledger", state=STATE, suggested="charge_the_rest")
+
+
+def test_a_run_goes_on_in_another_ledger_with_nothing_repeated(places: tuple[Driver, Driver], tmp_path: Path) -> None:
+    here, there = places
+    work(here)
+    before = resumed(here).context
+    path = tmp_path / "run.packet"
+    here.export_packet("r1", path)
+    assert path.stat().st_mode & 0o077 == 0, "it holds arguments and results"
+    run = there.import_packet(path, key=key_of(here.ledger))
+    assert (run.status, run.agent, run.intent) == ("blocked", "scout", "Enrich leads")
+    again = resumed(there)
+    context = again.context
+    assert context.state == STATE
+    assert context.current_step == "mail"
+    assert context.blocked_side_effect_keys == before.blocked_side_effect_keys
+    assert [line.tool for line in context.in_doubt] == ["mail"]
+    assert [one.uri for one in context.artifacts] == ["s3://leads.csv"]
+    assert [one.metadata for one in context.artifacts] == [{"rows": 3}]
+    assert context.remaining_permissions["allowed_tools"] == ["fetch", "charge", "mail", "model.*"]
+    assert [(one.type, one.payload) for one in context.receipts] == [(one.type, one.payload) for one in before.receipts]
+    handler, asked = Count("again"), []
+    assert again.model_turn("gpt", {"prompt": "make a plan"}, ask(there, "no", asked)) == "fetch, then charge"
+    assert there.run(charge(run_id="r1", tool="fetch", args={}), handler, side_effect="read") == {"leads": 3}
+    paid = there.run(charge(run_id="r1"), handler, side_effect="payment")
+    assert paid == {"id": "ch_1", "fee": Decimal("0.30")}
+    with pytest.raises(EffectInDoubt):
+        there.run(charge(run_id="r1", tool="mail"), handler, side_effect="notification")
+    with pytest.raises(PolicyRefused):
+        there.run(charge(run_id="r1", tool="other"), handler)
+    assert (handler.entries, asked) == (0, [])
+    words = {"side_effect": "notification", "side_effect_key": MAIL}
+    assert again.record("execution_succeeded", **words).status == "skipped"
+    assert there.run(charge(run_id="r1", args={"amount": 6}), handler, side_effect="payment") == "again", "new is new"
+    assert there.verify_run("r1").is_valid
+    assert told(here)[-1] == "packet_exported"
+
+
+def test_a_packet_of_a_packet_is_as_good(places: tuple[Driver, Driver], tmp_path: Path) -> None:
+    """There and on to a third ledger, of the first kind again."""
+    here, there = places
+    work(here)
+    there.import_packet(here.export_packet("r1"), key=key_of(here.ledger))
+    third_shell = Shell(here.kind, f"sqlite:///{tmp_path / 'third.db'}")
+    try:
+        third = third_shell.open(tenant="acme", keys=tmp_path / "keys3", seal=True)
+        third.import_packet(there.export_packet("r1"), key=key_of(there.ledger))
+        context = resumed(third).context
+        assert (context.state, context.current_step) == (STATE, "mail")
+        assert [one.uri for one in context.artifacts] == ["s3://leads.csv"]
+        handler = Count()
+        assert third.run(charge(run_id="r1"), handler, side_effect="payment")["id"] == "ch_1"
+        assert handler.entries == 0
+    finally:
+        third_shell.close()
+
+
+def test_a_packet_adds_nothing_to_another_run_of_its_name(ledger: Driver, exported: dict[str, Any]) -> None:
+    before = told(ledger)
+    with pytest.raises(RunRefused, match="here already"):
+        ledger.import_packet(exported, trust=True)
+    assert told(ledger) == before
+
+
+def test_a_run_that_is_over_is_not_gone_on_with_elsewhere(shell: Shell, elsewhere: Driver) -> None:
+    ledger = shell.open(seal=True)
+    started(ledger).complete()
+    with pytest.raises(RunOver):
+        elsewhere.import_packet(ledger.export_packet("r1"), key=key_of(ledger.ledger))
+
+
+def test_a_packet_is_not_taken_over_a_run_that_is_there(places: tuple[Driver, Driver]) -> None:
+    here, there = places
+    work(here)
+    packet = here.export_packet("r1")
+    there.import_packet(packet, key=key_of(here.ledger))
+    for ledger in (there, here):
+        before = told(ledger)
+        with pytest.raises((RunRefused, IndelibleError)):
+            ledger.import_packet(packet, key=key_of(here.ledger))
+        assert told(ledger) == before, "nothing was added to it"
+
+
+# One store is enough for what is refused before anything is written.
+
+
+@pytest.fixture
+def exported(ledger: Driver, shell: Shell) -> dict[str, Any]:
+    """A packet as it is read from its file by others."""
+    sealing = shell.open(seal=True)
+    run = started(sealing)
+    sealing.run(charge(run_id="r1"), Count({"id": "ch_1"}), side_effect="payment")
+    run.hand_off("another", state={"cursor": 2})
+    packet: dict[str, Any] = json.loads(json.dumps(sealing.export_packet("r1")))
+    packet["key"] = key_of(sealing.ledger)
+    return packet
+
+
+@pytest.fixture
+def elsewhere(shell: Shell, tmp_path: Path) -> Iterator[Driver]:
+    """Another ledger of the same tenant."""
+    other = Shell(shell.kind, f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    yield other.open(tenant=shell.tenant)
+    other.close()
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Names every place in a packet where something stands."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, (*path, name))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from leaves(inner, (*path, place))
+    else:
+        yield path
+
+
+def changed(value: Any) -> Any:
+    """Gives something else of the same kind, where there is such a thing."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case str():
+            return f"{value}x" if not value.endswith("x") else value[:-1]
+        case _:
+            return "x"
+
+
+def test_a_packet_that_was_altered_anywhere_is_refused(exported: dict[str, Any], elsewhere: Driver) -> None:
+    key = exported.pop("key")
+    places = list(leaves(exported))
+    assert len(places) > 40
+    for path in places:
+        forged = json.loads(json.dumps(exported))
+        at = forged
+        for name in path[:-1]:
+            at = at[name]
+        at[path[-1]] = changed(at[path[-1]])
+        with pytest.raises(IndelibleError):
+            elsewhere.import_packet(forged, key=key)
+    assert elsewhere.get_run("r1") is None
+    assert elsewhere.effects() == []
+    assert elsewhere.import_packet(exported, key=key).status == "blocked", "and as it is it is taken"
+
+
+def test_a_packet_from_which_something_was_taken_is_refused(exported: dict[str, Any], elsewhere: Driver) -> None:
+    key = exported.pop("key")
+    for where, names in ((exported, list(exported)), (exported["packet"], list(exported["packet"]))):
+        for name in names:
+            kept = where.pop(name)
+            with pytest.raises(IndelibleError):
+                elsewhere.import_packet(exported, key=key)
+            where[name] = kept
+    exported["packet"]["effects"].clear()
+    with pytest.raises(JournalError):
+        elsewhere.import_packet(exported, key=key)
+    assert elsewhere.effects() == []
+
+
+def test_a_packet_is_not_proven_by_another_key(exported: dict[str, Any], elsewhere: Driver) -> None:
+    with pytest.raises(JournalError, match="altered, or is of another ledger"):
+        elsewhere.import_packet(exported, key=key_of(elsewhere.ledger))
+    with pytest.raises(IndelibleError):
+        elsewhere.import_packet(exported, key="no key at all")
+    with pytest.raises(BadCall, match="name the key"):
+        elsewhere.import_packet(exported)
+    assert elsewhere.effects() == []
+    assert elsewhere.import_packet(exported, trust=True).status == "blocked", "unless somebody says so"
+
+
+def test_a_packet_of_another_tenant_is_refused(exported: dict[str, Any], shell: Shell, tmp_path: Path) -> None:
+    other = Shell(shell.kind, f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    try:
+        stranger = other.open(tenant="stranger")
+        with pytest.raises(BadCall, match="tenant"):
+            stranger.import_packet(exported, key=exported["key"])
+        assert stranger.effects() == []
+        assert stranger.runs() == []
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"packet": 1}', '{"packet": {"kind": "other"}}', "\x00"])
+def test_what_is_no_packet_is_refused(ledger: Driver, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "packet"
+    path.write_text(content)
+    for named in (path, str(path), tmp_path / "missing"):
+        with pytest.raises(BadCall):
+            ledger.import_packet(named, trust=True)
+
+
+def test_a_packet_of_a_later_version_is_refused(exported: dict[str, Any], elsewhere: Driver) -> None:
+    exported["packet"]["schemaVersion"] = 2
+    with pytest.raises(BadCall, match="version 1"):
+        elsewhere.import_packet(exported, trust=True)
+
+
+def test_the_packet_has_the_documented_fields(exported: dict[str, Any]) -> None:
+    documented = {
+        "runId", "ledgerId", "checkpointEventId", "currentStep", "receipts", "artifacts", "unresolvedApprovals",
+        "nonReplayableSideEffects", "suggestedNextAction", "schemaVersion",
+    }  # fmt: skip
+    assert documented <= set(exported["packet"])
+
+
+def test_an_effect_under_way_is_in_doubt_in_the_packet(shell: Shell, elsewhere: Driver) -> None:
+    ledger = shell.open(seal=True)
+    run = started(ledger)
+    ledger.begin(charge(run_id="r1"), side_effect="payment")
+    run.hand_off("another")
+    elsewhere.import_packet(ledger.export_packet("r1"), key=key_of(ledger.ledger))
+    handler = Count()
+    with pytest.raises(EffectInDoubt):
+        elsewhere.run(charge(run_id="r1"), handler, side_effect="payment")
+    assert handler.entries == 0

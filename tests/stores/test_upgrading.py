@@ -1,0 +1,127 @@
+"""A ledger that is in use is upgraded in place: what it holds stays as it was, and goes on from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import indelible
+from indelible.core.commands import AwaitingApproval, Claimed, Decided, InDoubt, Moved, Recorded, Replayed
+from indelible.core.effects import Effect
+from indelible.core.ports import Store
+from indelible.core.sheets import SheetFilter
+from indelible.stores import open_store
+from indelible.stores.postgres import schema as postgres_schema
+from indelible.stores.sqlite import schema as sqlite_schema
+from indelible.testing.clock import FakeClock
+from indelible.testing.commands import LEASE, Commands
+from indelible.testing.journal_conformance import EVERYTHING, check_journal, recording
+from indelible.testing.suite import apply_one, check_chain, take_claim
+from tests.stores.database import Database
+
+TENANT = "default"
+BEFORE_APPROVALS = 3
+
+
+@pytest.fixture
+def older_url(store_url: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A ledger as the version before approvals left it: filled, with effects in every state it knew."""
+    newer = f"sqlite:///{tmp_path / 'newer.db'}"
+    if not store_url.startswith("sqlite"):
+        newer = request.getfixturevalue("another_postgres_url")
+    indelible.migrate(newer)
+    fill(newer)
+    with monkeypatch.context() as patch:
+        for module in (sqlite_schema, postgres_schema):
+            patch.setattr(module, "MIGRATIONS", module.MIGRATIONS[:BEFORE_APPROVALS])
+        indelible.migrate(store_url)
+    with Database(newer) as source, Database(store_url) as copy:
+        copy.run("DELETE FROM indelible_ledger")
+        for table, columns in copy.tables().items():
+            if table != "indelible_migrations":
+                named, places = ", ".join(columns), ", ".join("?" * len(columns))
+                for row in source.run(f"SELECT {named} FROM {table}"):
+                    copy.run(f"INSERT INTO {table} ({named}) VALUES ({places})", row)
+        # At that time, a question was the status of an effect and nothing else.
+        copy.run("UPDATE indelible_effects SET status = 'requires_approval', attempt = 0 WHERE status = 'ready'")
+    return store_url
+
+
+@pytest.fixture
+def another_postgres_url(request: pytest.FixtureRequest) -> Any:
+    from tests.postgres import fresh_database
+
+    with fresh_database(request.getfixturevalue("postgres_server").url) as url:
+        yield url
+
+
+def fill(url: str) -> None:
+    make, clock = Commands(TENANT), FakeClock()
+    store = open_store(url, clock=clock)
+    done, doubtful, asked = (take_claim(store, make, name) for name in ("done", "doubtful", "asked"))
+    take_claim(store, make, "running", lease=LEASE * 2)
+    apply_one(store, make.finish(done))
+    apply_one(store, make.relinquish(doubtful, "in_doubt"))
+    apply_one(store, make.relinquish(asked))
+    store.journal.integrate(TENANT, 4)
+    apply_one(store, recording(make, run_id="run-2", committed={"note": b'"kept"'}))
+    store.close()
+
+
+def everything(store: Store) -> tuple[Any, ...]:
+    make = Commands(TENANT)
+    effects = store.look([make.ref(name) for name in ("done", "doubtful", "asked", "running")]).effects
+    runs = [check_chain(store, TENANT, run_id) for run_id in ("run-1", "run-2")]
+    payloads = [store.payloads(TENANT, events[0].run_id, range(len(events))) for events in runs]
+    return effects, runs, payloads, store.journal.tree(TENANT), store.ledger_name
+
+
+def test_a_filled_ledger_of_the_version_before_keeps_everything(older_url: str) -> None:
+    with Database(older_url) as older:
+        before = {table: sorted(map(repr, rows_of(older, table))) for table in older.tables()}
+        assert all(before[table] for table in ("indelible_effects", "indelible_events", "indelible_leaves"))
+        assert "indelible_sheets" not in before
+    assert indelible.migrate(older_url) == ["0004_approvals"]
+    with Database(older_url) as newer:
+        for table in set(before) - {"indelible_migrations"}:
+            columns = len(newer.tables()[table])
+            added = 2 if table == "indelible_effects" else 0
+            rows = [row[: columns - added] for row in rows_of(newer, table)]
+            assert sorted(map(repr, rows)) == before[table], table
+        assert newer.run("SELECT DISTINCT approval_id, charges FROM indelible_effects") == [(None, None)]
+        assert newer.run("SELECT count(*) FROM indelible_sheets") == [(0,)]
+
+
+def rows_of(database: Database, table: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in database.run(f"SELECT * FROM {table}")]
+
+
+def test_a_ledger_goes_on_from_where_the_version_before_left_it(older_url: str) -> None:
+    indelible.migrate(older_url)
+    make, clock = Commands(TENANT), FakeClock()
+    store = open_store(older_url, clock=clock)
+    effects, runs, _, tree, _ = everything(store)
+    assert [effect.status for effect in effects] == ["succeeded", "in_doubt", "requires_approval", "processing"]
+    assert (len(runs[0]), tree.size) == (7, 4)
+    assert isinstance(apply_one(store, make.open("done")), Replayed)
+    assert isinstance(apply_one(store, make.open("doubtful")), InDoubt)
+    assert isinstance(apply_one(store, make.settle(make.ref("doubtful"))), Moved)
+    clock.advance(LEASE * 2)
+    assert isinstance(apply_one(store, make.open("running")), InDoubt)
+    assert isinstance(apply_one(store, recording(make)), Recorded)
+    decide_what_was_asked(store, make, effects[2])
+    store.journal.integrate(TENANT, EVERYTHING)
+    check_journal(store, TENANT)
+    store.close()
+
+
+def decide_what_was_asked(store: Store, make: Commands, waiting: Effect) -> None:
+    """An old question bound nothing that could be checked, so somebody is asked anew, whoever says it may run."""
+    asked = apply_one(store, make.open("asked"), waiting)
+    assert isinstance(asked, AwaitingApproval)
+    assert isinstance(apply_one(store, make.approve(asked.approval)), Decided)
+    assert isinstance(apply_one(store, make.open("asked")), Claimed)
+    (sheet,) = store.sheets(TENANT, SheetFilter(kind="approval"))
+    assert (sheet.status, sheet.version) == ("consumed", 3)
