@@ -11,7 +11,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -162,13 +162,14 @@ def _writing_raw(batch: int) -> Callable[[str, str, int], dict[str, Any]]:
     """The same rows, durable: the event, its value with a salt, the run's head, and that it waits to be sealed."""
 
     def write(url: str, run_id: str, number: int) -> dict[str, Any]:
-        transaction, execute, close = _raw_sqlite(url) if url.startswith("sqlite") else _raw_postgres(url)
+        transaction, execute_many, close = _raw_sqlite(url) if url.startswith("sqlite") else _raw_postgres(url)
         begun = time.perf_counter()
         for first in range(0, number, batch):
+            rows = [_raw_rows(run_id, seq) for seq in range(first, first + batch)]
             with transaction():
-                for seq in range(first, first + batch):
-                    _write_raw_event(execute, run_id, seq)
-                execute(RAW_HEAD, (run_id, first + batch, b"h" * 32))
+                for statement, of_table in zip(RAW_ROWS, zip(*rows, strict=True), strict=True):
+                    execute_many(statement, of_table)
+                execute_many(RAW_HEAD, [(run_id, first + batch, b"h" * 32)])
         taken = time.perf_counter() - begun
         close()
         return {"events_per_s": number / taken}
@@ -176,29 +177,33 @@ def _writing_raw(batch: int) -> Callable[[str, str, int], dict[str, Any]]:
     return write
 
 
-def _write_raw_event(execute: Callable[..., Any], run_id: str, seq: int) -> None:
+def _raw_rows(run_id: str, seq: int) -> tuple[tuple[Any, ...], ...]:
     value = json.dumps(PAYLOAD | {"number": seq}).encode()
     body = json.dumps({"run": run_id, "seq": seq, "type": "acme.noted", "prev": "0" * 64, "commits": "0" * 64}).encode()
-    execute(RAW_ROWS[0], (run_id, seq, hashlib.sha256(body).digest(), body))
-    execute(RAW_ROWS[1], (run_id, seq, os.urandom(16), value))
-    execute(RAW_ROWS[2], (run_id, seq))
+    event = (run_id, seq, hashlib.sha256(body).digest(), body)
+    return event, (run_id, seq, os.urandom(16), value), (run_id, seq)
 
 
-def _raw_sqlite(url: str) -> tuple[Callable[[], Any], Callable[..., Any], Callable[[], None]]:
+Raw = tuple[Callable[[], Any], Callable[..., Any], Callable[[], None]]
+"""Is how raw rows are written: begin a transaction, write rows of one table, close."""
+
+
+def _raw_sqlite(url: str) -> Raw:
     file = apsw.Connection(url.removeprefix("sqlite:///"))
     file.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
     file.execute(RAW_SCHEMA.format(blob="BLOB"))
-    return lambda: file, file.execute, file.close
+    return lambda: file, file.executemany, file.close
 
 
-def _raw_postgres(url: str) -> tuple[Callable[[], Any], Callable[..., Any], Callable[[], None]]:
+def _raw_postgres(url: str) -> Raw:
     server = psycopg.connect(url, autocommit=True)
     server.execute(RAW_SCHEMA.format(blob="BYTEA"))
+    cursor = server.cursor()
 
-    def execute(statement: str, values: tuple[Any, ...]) -> None:
-        server.execute(statement.replace("?", "%s"), values, prepare=True)
+    def execute_many(statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        cursor.executemany(statement.replace("?", "%s"), rows)  # which sends all rows before it waits
 
-    return server.transaction, execute, server.close
+    return server.transaction, execute_many, server.close
 
 
 _MEASURES: dict[str, Callable[[str, str, int], dict[str, Any]]] = {

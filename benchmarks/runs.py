@@ -54,8 +54,8 @@ def _measure_readings(url: str, store: str, pace: Pace, results: Results) -> Non
     """A short run is read many times in each round, so that a round of both takes about as long."""
     for reading in READINGS:
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for _ in range(1 if pace is QUICK else 3):
-            found[str(SHORT)].append(_meter(reading, url, _name(SHORT), 30))
+        for _ in range(min(pace.rounds, 3)):
+            found[str(SHORT)].append(_meter(reading, url, _name(SHORT), 10))
             found[str(LONG)].append(_meter(reading, url, _name(LONG), 1))
         for what, unit, name in (
             ("us", "µs/event", f"run_{reading}_{store}"),

@@ -73,3 +73,20 @@ def store_url(request: pytest.FixtureRequest) -> str:
     """An empty store of each kind: a test that takes this runs whole on both."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+# Each scenario goes through both shells and on both stores; all four pairs of them take twice as long.
+_LEFT_OUT = ("[blocking-postgres", "[async-sqlite")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out every other pair of shell and store of the scenarios, unless INDELIBLE_MATRIX=full asks for all."""
+    if os.environ.get("INDELIBLE_MATRIX") == "full":
+        return
+    left_out = [
+        item for item in items if "tests/scenarios/" in item.nodeid and any(pair in item.nodeid for pair in _LEFT_OUT)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]

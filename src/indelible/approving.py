@@ -103,8 +103,8 @@ class Approving:
 
     def find(self, name: str | Approval) -> Approval:
         """Finds an approval by its id, or by the id of its effect; raises when there is none."""
-        if isinstance(name, Approval):
-            return self._own(name)
+        if isinstance(name, Approval):  # it says which one is meant; how that stands, only the store knows
+            name = name.id
         if not isinstance(name, str):
             raise BadCall(f"name an approval by its id or by its effect's id, not by {type(name).__name__}")
         found = self._of_effect(name) if name.startswith("eff_") else self.get(name)
@@ -113,11 +113,6 @@ class Approving:
                 f"no approval of tenant {self._tenant!r} has the id {name}; see: indelible approvals list"
             )
         return found
-
-    def _own(self, approval: Approval) -> Approval:
-        if approval.ref.tenant != self._tenant:
-            raise UnknownApproval(f"no approval of tenant {self._tenant!r} has the id {approval.id}")
-        return approval
 
     def _of_effect(self, effect_id: str) -> Approval | None:
         effect = self._engine.store.get_effect(self._tenant, effect_id)

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from indelible.core.effects import Effect
 from indelible.core.identity import Ref
-from indelible.core.ports import Alarm, Store
+from indelible.core.ports import Alarm, Seen, Store
 from indelible.errors import StoreError
 from indelible.forks import after_fork
 
@@ -112,9 +112,14 @@ class Waiting:
             rung = self._sleep(alarm)
             with self._lock:
                 refs = self._refs_to_look_at(rung, alarm)
+                # What rang has most likely moved, and then nobody waits for its next move yet: a look is enough. To
+                # watch it would be a durable write on some stores, which whoever is to be woken would wait for.
+                rang = [ref for ref in refs if rung and ref.key[:16] in rung and ref not in self._unseen]
                 self._unseen.clear()
-            if refs:
-                self._look(refs)
+            self._look(self._store.look, rang)
+            with self._lock:
+                refs = [ref for ref in refs if ref in self._wakers]
+            self._look(self._store.watch, refs)
         if alarm is not None:
             alarm.close()
 
@@ -167,10 +172,12 @@ class Waiting:
             pause = LOOK_EVERY_CHEAPLY if self._store.is_cheap_to_read else LOOK_EVERY_REMOTELY
         return max(pause, min(LOOK_LESS_OFTEN_BY * len(self._wakers), LOOK_AT_THE_LATEST_AFTER))
 
-    def _look(self, refs: Sequence[Ref]) -> None:
+    def _look(self, look: Callable[[Sequence[Ref]], Seen], refs: Sequence[Ref]) -> None:
         """Looks at effects, tells those who wait for them, and notes when to look at them again."""
+        if not refs:
+            return
         try:
-            seen = self._store.watch(refs)
+            seen = look(refs)
         except StoreError:  # it is down: whoever waits does so until its own time is up
             self._next_look = time.monotonic() + LOOK_AT_LEAST_EVERY.total_seconds()
             return

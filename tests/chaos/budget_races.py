@@ -171,6 +171,7 @@ class Spender:
     def __init__(self, office: Office) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_DSYNC | os.O_CLOEXEC
         self._office = office
+        self._has_spent: set[str] = set()
         self._spent = os.open(office.world.path / SPENT, flags, 0o600)
         self._calls = os.open(office.world.path / CALLS, flags, 0o600)
 
@@ -196,8 +197,8 @@ class Spender:
         if answer.kind == "pending":
             self._end(petition, ending)
             answer = office.call(petition, wait=0, inside=lambda effect: self._act(petition, fate))
-        if fate in ("doubt before", "doubt after"):
-            settle(office, petition, has_spent=fate == "doubt after")
+        if answer.kind in ("foreign", "in_doubt", "lease_lost"):
+            settle(office, petition, has_spent=petition.name in self._has_spent)
         return answer.kind
 
     def _end(self, petition: Petition, ending: Ending) -> None:
@@ -215,6 +216,7 @@ class Spender:
             raise MayHaveHappened(petition.name)
         if fate == "spend slowly":
             threading.Event().wait(0.08)
+        self._has_spent.add(petition.name)
         os.write(self._spent, f"{time.time():.6f} {petition.name} {petition.amount}\n".encode())
         if fate == "doubt after":
             raise MayHaveHappened(petition.name)
@@ -222,8 +224,8 @@ class Spender:
 
 def settle(office: Office, petition: Petition, *, has_spent: bool) -> None:
     """Says what became of a call of one's own that is in doubt."""
-    for effect in office.ledger.effects(run_id=petition.run_id, status="in_doubt"):
-        if effect.args["call"] == petition.name:
+    for effect in office.ledger.effects(run_id=petition.run_id, limit=3):
+        if effect.args["call"] == petition.name and effect.status in ("in_doubt", "processing"):
             _settle(office, effect, has_spent=has_spent)
 
 

@@ -250,3 +250,27 @@ def _looks(world: World, story: RunStory, begin: int, end: int) -> int:
     for event in events:
         story.follow(event, found[event.seq])
     return Counted.looks
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body.replace(b'"facts"', b'"fects"'),
+        lambda body: body.replace(b'"checkpoint":"ckpt_1"', b'"checkpaint":"ckpt_1"'),
+        lambda body: body.replace(b'"commits"', b'"commats"'),
+        lambda body: b"no json",
+        lambda body: b"[]",
+    ],
+)
+def test_after_an_event_that_was_altered_nothing_more_is_believed(change: Any) -> None:
+    world = World()
+    world.start()
+    world.seal("ckpt_1")
+    world.tell(happening("plan_locked", step="later"))
+    event = world.events["r"][1]
+    world.events["r"][1] = replace(event, body=change(event.body))
+    story, events = world.story()
+    assert story.broken is not None
+    assert story.broken.startswith("event 1")
+    assert (story.checkpoints, story.step, story.progress, story.head.length) == ({}, None, 0, 3)
+    assert [event.status for event in events] == ["recorded", "unread", "unread"]

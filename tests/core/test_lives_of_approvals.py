@@ -169,6 +169,23 @@ class Approving(RuleBasedStateMachine):
             self.last[ref] = replace(self.last[about.ref], ref=ref, grants=dict.fromkeys(self.granted, PIN))
             self.call_again(ref)
 
+    @rule(ref=st.sampled_from(REFS), is_handed_back=st.booleans())
+    def it_fails_and_a_person_retries_it_and_the_policy_lets_it_pass(self, ref: Ref, is_handed_back: bool) -> None:
+        """And then that attempt comes to nothing, and the policy asks again."""
+        if not self.claims[ref]:
+            return
+        asking = self.last[ref]
+        self.send(finish(self.claims[ref][-1], "failed", at=self.shelf.now))
+        self.send(reopen(ref, self.shelf.now))
+        self.last[ref] = replace(asking, verdict=allows())
+        self.call_again(ref)
+        if is_handed_back:
+            self.send(relinquish(self.claims[ref][-1], "ready", at=self.shelf.now))
+        else:
+            self.shelf.now += LEASE
+        self.last[ref] = asking
+        self.call_again(ref)
+
     @rule(ref=st.sampled_from(REFS))
     def its_worker_dies_and_it_is_called_again(self, ref: Ref) -> None:
         if self.claims[ref]:
@@ -414,7 +431,7 @@ TestApproving.settings = settings(max_examples=50, stateful_step_count=50, deadl
 def a_step(life: Approving, chance: Random) -> None:
     """Does something by chance: most of the time what a healthy life consists of."""
     which, ref, has_claims = chance.randrange(999), chance.choice(REFS), any(life.claims.values())
-    match chance.choices(range(14), weights=[5, 6, 8, 4, 2, 2, 2, 2, 4, 4, 1, 3, 3, 2])[0]:
+    match chance.choices(range(15), weights=[5, 6, 8, 4, 2, 2, 2, 2, 4, 4, 1, 3, 3, 3, 2])[0]:
         case 0:
             life.call(
                 ref=ref,
@@ -455,6 +472,9 @@ def a_step(life: Approving, chance: Random) -> None:
             life.reopen_or_cancel(ref=ref, what=chance.choice([reopen] * 6 + [cancel]))
         case 12:
             life.its_worker_dies_and_it_is_called_again(ref=ref)
+        case 13:
+            is_handed_back = chance.random() < 0.5
+            life.it_fails_and_a_person_retries_it_and_the_policy_lets_it_pass(ref=ref, is_handed_back=is_handed_back)
         case _:
             life.time_passes(step=chance.choice([SECOND, LEASE, HOUR, HOUR, 2 * HOUR]))
 

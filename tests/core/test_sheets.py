@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.sheets import KEPT_ASIDE, NO_SHEETS, Sheet, SheetFilter, SheetRef, body_of
+from indelible.core.sheets import KEPT_ASIDE, NO_SHEETS, Sheet, SheetFilter, SheetRef, attested_body, body_of
 from indelible.errors import NotRecordable
 from tests.core.making import HOUR, NOON
 
@@ -77,3 +77,10 @@ def test_a_filter_selects_everything_of_a_kind_unless_told_otherwise() -> None:
     assert words == [None] * 6
     assert plain.limit == 100
     assert not NO_SHEETS
+
+
+@pytest.mark.parametrize(
+    "body", [b"no json", b"[]", b"7", b"{}", b'{"commits":7}', b'{"commits":{}}', b'{"commits":[]}']
+)
+def test_an_event_that_was_altered_attests_nothing(body: bytes) -> None:
+    assert attested_body("approval", b"{}", b"\0" * 32, body) is None

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from typing import Any, get_args
 
 import pytest
 
-from indelible.core.commands import Record
+from indelible.core.commands import Adopt, Record
 from indelible.core.effects import Status
 from indelible.core.events import event_hash
+from indelible.core.runs import EVENT_TYPES as TOLD_BY_HAND
 from indelible.core.steps import Change, next_step
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import Lives, commitments
-from indelible.core.verifying.moves import EFFECT_TYPES, LATE, LATE_NAMES, MOVES, QUESTIONS, STATUSES, STILL
+from indelible.core.verifying.moves import ADOPTED, EFFECT_TYPES, LATE, LATE_NAMES, MOVES, QUESTIONS, STATUSES, STILL
 from tests.core.explored import examine, explore
-from tests.core.making import EVENT_TYPES, NOON, stamp
+from tests.core.making import EVENT_TYPES, NOON, effect, stamp
 from tests.core.told import LOG, Teller
 
 
@@ -29,14 +31,43 @@ def test_the_table_of_moves_is_what_the_rules_make() -> None:
         (before, kind, after, names, move.adds, on_crash)
         for (before, kind, after), move in MOVES.items()
         for names in move.commits
-        if "subject" not in names
+        if "subject" not in names and kind != ADOPTED
         for on_crash in ([""] if before == "" else ["retry"] if move.only_retry else ["hold", "retry"])
     }
     assert made == allowed
-    assert EFFECT_TYPES == EVENT_TYPES
+    assert EVENT_TYPES | {ADOPTED} == EFFECT_TYPES
     assert set(get_args(Status)) == STATUSES
     assert {move.type for move in explore().moves if move.is_still} == STILL
     assert QUESTIONS.keys() == {move.type for move in explore().moves if "approval" in move.names}
+
+
+def test_an_effect_is_taken_over_as_the_rules_make_it() -> None:
+    made = set()
+    for status, args, detail in product(("succeeded", "failed", "in_doubt", "denied", "canceled"), (0, 1), (0, 1)):
+        kept = {"args_json": b"{}" if args else None, "detail_json": b'"x"' if detail else None}
+        command = Adopt(effect=effect(status, attempt=3, **kept), stamp=stamp(), origin_json=b"{}")
+        (change,) = next_step(command, None, NOON, 0).changes
+        assert isinstance(change, Change)
+        made.add((change.event_type, change.effect.status, tuple(sorted(change.committed))))
+    allowed = {
+        (kind, status, names) for (_, kind, status), move in MOVES.items() if kind == ADOPTED for names in move.commits
+    }
+    assert made == allowed
+    teller = Teller()
+    teller.effect(ADOPTED, "in_doubt", 3, "key", "origin", "reason")
+    teller.effect("tool_call_finished", "succeeded", 3, "evidence", "result")
+    follow(*teller.bodies)
+
+
+@pytest.mark.parametrize("kind", sorted(EFFECT_TYPES))
+def test_what_may_be_told_by_hand_names_no_effect(kind: str) -> None:
+    teller = Teller()
+    teller.fact(kind, {"side_effect": "none"})
+    if kind in TOLD_BY_HAND:
+        follow(*teller.bodies)
+    else:
+        with pytest.raises(Caught, match="names its effect"):
+            follow(*teller.bodies)
 
 
 def test_a_late_report_is_what_the_rules_make() -> None:
@@ -159,7 +190,7 @@ def test_what_is_no_event_is_named() -> None:
 
 def test_a_fact_cannot_pass_for_a_move() -> None:
     with pytest.raises(Caught, match="names its effect"):
-        follow(Teller().fact("tool_call_started", {}))
+        follow(Teller().fact("tool_call_in_doubt", {}))
     with pytest.raises(Caught, match="does not follow"):
         follow(Teller().fact("noted", {}, seq=4))
 

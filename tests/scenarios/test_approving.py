@@ -45,8 +45,8 @@ from tests.scenarios.test_transactions import Table
 
 
 def waiting_run(ledger: Driver, handler: Callable[..., Any], **fields: Any) -> Any:
-    """Starts a call that waits for a person, and gives its future once it does."""
-    waiter = ledger.spawn("run", charge(**fields), handler, approval="required", wait=PATIENCE)
+    """Starts a call that waits for a person, longer than the scenario, and gives its future once it does."""
+    waiter = ledger.spawn("run", charge(**fields), handler, approval="required", wait=PATIENCE * 5)
     somebody_waits(ledger)
     return waiter
 

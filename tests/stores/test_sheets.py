@@ -17,8 +17,7 @@ from indelible.core.ports import Store
 from indelible.core.sheets import KEPT_ASIDE, SheetFilter
 from indelible.stores import open_store
 from indelible.stores.sqlite.sheets import list_sheets
-from indelible.testing.commands import Commands, asking
-from indelible.testing.sheets_conformance import charged
+from indelible.testing.commands import Commands, asking, charged
 from indelible.testing.suite import apply_one, take_claim
 from tests.stores.database import Database
 

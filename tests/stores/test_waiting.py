@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -99,6 +100,26 @@ def test_when_a_question_ends_only_that_effect_is_looked_at(store: Store) -> Non
     waits.close()
     assert all(looked == {short.ref} for looked in watched.looks[before:])
     assert len(watched.looks) > before
+
+
+@pytest.mark.usefixtures("only_when_told")
+def test_whoever_is_woken_by_an_alarm_waits_for_no_write(postgres_url: str) -> None:
+    """Here to watch is a durable write, and would stand between an approval and the start of its handler."""
+    indelible.migrate(postgres_url)
+    heard: SimpleQueue[Effect] = SimpleQueue()
+    with (
+        contextlib.closing(open_store(postgres_url)) as store,
+        contextlib.closing(open_store(postgres_url)) as elsewhere,
+    ):
+        approval, effect = ask(store, "asked", FAR)
+        watched = Watched(store)
+        with contextlib.closing(Waiting(watched)) as waits:  # type: ignore[arg-type]
+            waits.add(effect, heard.put)
+            watched.await_looks_at({effect.ref})
+            before = len(watched.looks)
+            apply_one(elsewhere, Commands(TENANT).approve(approval))
+            assert heard.get(timeout=PATIENCE).status == "ready"
+        assert watched.looks[before:] == []
 
 
 def test_the_more_wait_the_less_often_all_are_looked_at(store: Store) -> None:

@@ -131,12 +131,13 @@ class RunStory:
             why = why_bad(event, self.run_id, self.head)
             if why is not None:
                 self.broken = f"event {event.seq}: {why}"
-        body = event.read()
-        commits = body.get("commits", {})
-        for name, payload in payloads.items():
-            if commits.get(name) != commitment(payload.salt, name, payload.value):
-                self.altered.append((event.seq, name))
         self.head = Head(event.seq + 1, event.hash)
+        if self.broken is not None:
+            return _unread(event)
+        body = event.read()
+        for name, payload in payloads.items():
+            if body["commits"].get(name) != commitment(payload.salt, name, payload.value):
+                self.altered.append((event.seq, name))
         seen = _shown(event, body, _payload(payloads, self.opened))
         self._note(event, body, seen, payloads)
         return seen
@@ -180,6 +181,24 @@ class RunStory:
             line.key = payloads["key"].value.hex()
         line.status, line.attempt, line.seq = body["status"], body["attempt"], event.seq
         line.has_asked = line.has_asked or event.type == "approval_requested"
+
+
+def _unread(event: Event) -> RunEvent:
+    """Gives an event of which nothing can be believed any more, by its place alone."""
+    return RunEvent(
+        seq=event.seq,
+        id=event.hash,
+        type=event.type,
+        actor="",
+        at="",
+        step=None,
+        status="unread",
+        side_effect="none",
+        tool=None,
+        effect_id=event.effect_id,
+        effect_status=None,
+        payload=None,
+    )
 
 
 def _shown(event: Event, body: Mapping[str, Any], payload: Any) -> RunEvent:

@@ -101,8 +101,12 @@ def attested_body(kind: str, value: bytes | None, salt: bytes | None, event_body
     """
     if value is None or salt is None or event_body is None:
         return None
-    event: Any = decode(event_body)
-    return value if event["commits"].get(kind) == commitment(salt, kind, value) else None
+    try:
+        event: Any = decode(event_body)
+        committed = event["commits"][kind]
+    except (ValueError, LookupError, TypeError):  # an event that was altered attests nothing
+        return None
+    return value if committed == commitment(salt, kind, value) else None
 
 
 def body_of(content: Mapping[str, Any]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -40,6 +41,17 @@ def asking(**words: Any) -> Verdict:
     """Gives the verdict that somebody has to be asked."""
     charges: tuple[Charge, ...] = words.pop("charges", ())
     return Verdict(decision="ask", question=Question(**{"rule": "somebody is asked", **words}), charges=charges)
+
+
+def charged(amount: int) -> Verdict:
+    """Gives the verdict that a call may run and takes so much from a budget of 5."""
+    charge = Charge(budget="shared", limit=Decimal(5), window=timedelta(days=1), amount=Decimal(amount))
+    return replace(ALLOWED, charges=(charge,))
+
+
+def message(name: str, status: str = "due", topic: str = "chat") -> Sheet:
+    """Makes a sheet that is kept aside."""
+    return Sheet(kind="delivery", id=name, status=status, topic=topic, body=b'{"n":1}')
 
 
 class Commands:

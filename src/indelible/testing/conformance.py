@@ -50,13 +50,14 @@ from indelible.testing.comparing import Comparison
 from indelible.testing.forgetting_conformance import ForgettingConformance
 from indelible.testing.journal_conformance import JournalConformance
 from indelible.testing.racing import move_and_tell, open_own_keys, open_same_keys, race, run_to_its_death
+from indelible.testing.sheet_lists_conformance import SheetListsConformance
 from indelible.testing.sheets_conformance import SheetsConformance
 from indelible.testing.suite import PATIENCE, apply_one, check_chain, fail, in_threads, raises, take_claim
 
 MEBIBYTE = 1024 * 1024
 
 
-class StoreConformance(ForgettingConformance, JournalConformance, SheetsConformance):
+class StoreConformance(ForgettingConformance, JournalConformance, SheetsConformance, SheetListsConformance):
     """Holds a store to its contract. Subclass it with the hooks; pytest finds the tests by their names."""
 
     # Hooks, beside `factory`

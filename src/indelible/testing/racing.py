@@ -5,9 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import timedelta
-from decimal import Decimal
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
@@ -16,12 +13,10 @@ from indelible.core.commands import Answer, Claimed, Decided, Kept
 from indelible.core.effects import Actor
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verdicts import ALLOWED, Charge
-from indelible.testing.commands import Commands
+from indelible.testing.commands import Commands, charged
 
 Factory = Callable[[], Store]
 PATIENCE = 60.0
-DAY = timedelta(days=1)
 
 
 def race(factory: Factory, body: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -103,8 +98,7 @@ def claim_all(store: Store, tenant: str, count: int) -> list[int]:
 def spend_all(store: Store, tenant: str, racer: int, count: int) -> int:
     """Opens effects of its own that are charged to one budget which all share; gives how many it was granted."""
     make = Commands(tenant)
-    verdict = replace(ALLOWED, charges=(Charge(budget="shared", limit=Decimal(5), window=DAY, amount=Decimal(2)),))
-    opened = (make.open(f"paid-{racer}-{n}", verdict=verdict, run_id=f"run-{racer}") for n in range(count))
+    opened = (make.open(f"paid-{racer}-{n}", verdict=charged(2), run_id=f"run-{racer}") for n in range(count))
     return sum(isinstance(_one(store, tenant, opening), Claimed) for opening in opened)
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
-from indelible.core.approval_sheets import approval_sheet, read_approval
+from indelible.core.approval_sheets import read_approval
 from indelible.core.approvals import Approval, Need
 from indelible.core.budgets import read_budget
 from indelible.core.commands import (
@@ -19,7 +16,6 @@ from indelible.core.commands import (
     Claimed,
     Command,
     Decided,
-    Illegal,
     Kept,
     Moved,
     Outrun,
@@ -29,16 +25,15 @@ from indelible.core.commands import (
     Replayed,
 )
 from indelible.core.effects import Claim
-from indelible.core.events import commitment
-from indelible.core.forgetting import ERASED, Prunable, erased_facts
+from indelible.core.forgetting import Prunable
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verdicts import ALLOWED, Charge, Verdict
+from indelible.core.verdicts import Verdict
 from indelible.testing.clock import FakeClock
-from indelible.testing.commands import LEASE, Commands, asking
+from indelible.testing.commands import LEASE, Commands, asking, charged, message
 from indelible.testing.journal_conformance import recording
 from indelible.testing.racing import claim_all, keep_all, race, spend_all, vote_on_all
-from indelible.testing.suite import PATIENCE, Suite, apply_one, check_chain, in_threads, raises, take_claim
+from indelible.testing.suite import PATIENCE, Suite, apply_one, ask_about, check_chain, in_threads, raises, take_claim
 
 DAY = timedelta(days=1)
 OTHER_ARGS = b'{"n":2}'
@@ -83,7 +78,7 @@ class SheetsConformance(Suite):
         """Two processes vote on the same approvals: no vote is lost, and both together are enough."""
         make, count = Commands(self.tenant()), 8
         with self.opened() as store:
-            self._ask_all(store, make, count, asking(needs=(Need(2),)))
+            _ask_all(store, make, count, asking(needs=(Need(2),)))
             voted = race(self.factory(), vote_on_all, [(make.tenant, name) for name in ("bob", "eve")])
             assert voted == [count, count]
             for sheet in store.sheets(make.tenant, SheetFilter(kind="approval")):
@@ -96,7 +91,7 @@ class SheetsConformance(Suite):
         """Processes claim the same approved effects: each approval is used once."""
         make, count, racers = Commands(self.tenant()), 6, 3
         with self.opened() as store:
-            for approval in self._ask_all(store, make, count, asking()):
+            for approval in _ask_all(store, make, count, asking()):
                 assert isinstance(apply_one(store, make.approve(approval)), Decided)
             granted = race(self.factory(), claim_all, [(make.tenant, count)] * racers)
             assert sorted(n for each in granted for n in each) == list(range(count))
@@ -122,7 +117,7 @@ class SheetsConformance(Suite):
         """Whoever comes with an old state of the effect is answered by the approval as it is."""
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store, self.opened(clock) as other:
-            waiting = self._ask(store, make, "effect")
+            waiting = ask_about(store, make, "effect")
             approved = apply_one(other, make.approve(waiting.approval), waiting.effect)
             assert isinstance(approved, Decided)
             taken = apply_one(store, make.take_back(approved.approval), waiting.effect)
@@ -149,7 +144,7 @@ class SheetsConformance(Suite):
     def test_apply_must_write_sheets_with_all_the_rest_or_not_at_all(self) -> None:
         make = Commands(self.tenant())
         with self.opened() as store:
-            self._ask(store, make, "before")
+            ask_about(store, make, "before")
             poison: Any = make.open("poison", args_json=None)
             kept = make.keep(message("kept"))
             for rest in ([make.ask("one"), poison], [make.open("two", verdict=charged(1)), poison], [kept, poison]):
@@ -241,7 +236,7 @@ class SheetsConformance(Suite):
         clock, make = FakeClock(), Commands(self.tenant())
         verdict = asking(charges=charged(2).charges)
         with self.opened(clock) as store:
-            asked = self._ask(store, make, "effect", verdict)
+            asked = ask_about(store, make, "effect", verdict)
             assert asked.effect.approval_id == asked.approval.id
             assert asked.effect.lease_until == asked.approval.expires_at
             assert asked.effect.charges_json is not None
@@ -259,7 +254,7 @@ class SheetsConformance(Suite):
         """An edit by whoever decides, and a call that is asked about anew: the effect is about these arguments then."""
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            asked = self._ask(store, make, "effect", has_key_fields=True)
+            asked = ask_about(store, make, "effect", has_key_fields=True)
             edited = apply_one(store, make.amend(asked.approval, OTHER_ARGS), asked.effect)
             assert isinstance(edited, Decided)
             assert (edited.effect.args_json, edited.effect.opened_seq) == (OTHER_ARGS, 1)
@@ -278,7 +273,7 @@ class SheetsConformance(Suite):
         make = Commands(self.tenant())
         with self.opened() as store:
             take_claim(store, make, "another")
-            asked = self._ask(store, make, "effect")
+            asked = ask_about(store, make, "effect")
             edited = apply_one(store, make.amend(asked.approval, OTHER_ARGS))
             assert isinstance(edited, Decided)
             apply_one(store, make.deny(edited.approval))
@@ -289,7 +284,7 @@ class SheetsConformance(Suite):
         """Nobody can extend the time of a question, and nobody has abandoned an effect that waits for an answer."""
         clock, make = FakeClock(), Commands(self.tenant())
         with self.opened(clock) as store:
-            asked = self._ask(store, make, "effect", asking(expires=LEASE))
+            asked = ask_about(store, make, "effect", asking(expires=LEASE))
             claim = Claim(asked.effect, "00" * 16)
             mine = replace(claim, effect=replace(asked.effect, token_hash=claim.token_hash))
             assert store.heartbeat(claim, DAY) is store.heartbeat(mine, DAY) is False
@@ -312,145 +307,8 @@ class SheetsConformance(Suite):
                 (budget,) = store.sheets(make.tenant, SheetFilter(kind="budget"))
                 assert sum(read_budget(budget).spent.values()) == spent
 
-    # sheets
-
-    def test_sheets_must_give_none_as_the_body_of_one_that_was_erased(self) -> None:
-        """Only of the one whose newest state is erased; and nothing can be decided on it any more."""
-        make = Commands(self.tenant())
-        with self.opened() as store:
-            asked, other = self._ask(store, make, "effect"), self._ask(store, make, "other")
-            apply_one(store, make.show(asked.approval))
-            erase(store, make, ((asked.effect.opened_seq, "approval"),))
-            first, second = store.sheets(make.tenant, SheetFilter(kind="approval", after=""))
-            bodies = {first.id: first.body, second.id: second.body}
-            assert bodies == {asked.approval.id: None, other.approval.id: approval_sheet(other.approval).body}
-            assert isinstance(apply_one(store, make.approve(asked.approval)), Illegal)
-            voted = apply_one(store, make.approve(other.approval))
-            assert isinstance(voted, Decided)
-            erase(store, make, ((other.effect.opened_seq, "approval"),))
-            (sheet,) = store.sheets(make.tenant, SheetFilter(kind="approval", status="approved"))
-            assert read_approval(sheet) == voted.approval
-
-    def test_sheets_are_what_the_events_they_name_commit_to(self) -> None:
-        make = Commands(self.tenant())
-        with self.opened() as store:
-            asked = self._ask(store, make, "effect", asking(notify=("chat",)))
-            acts: list[Callable[[Approval], Command]] = [make.approve, make.take_back, make.deny]
-            for number, act in enumerate(acts):
-                answer = apply_one(store, act(asked.approval))
-                assert isinstance(answer, Decided)
-                (sheet,) = store.sheets(make.tenant, SheetFilter(kind="approval"))
-                assert (sheet.run_id, sheet.seq, sheet.version) == ("run-1", number + 1, number + 2)
-                event = store.events(make.tenant, "run-1", number, 1)[0]
-                payloads = {payload.field: payload for payload in store.payloads(make.tenant, "run-1", [event.seq])}
-                assert payloads["approval"].value == sheet.body == approval_sheet(answer.approval).body
-                told = commitment(payloads["approval"].salt, "approval", sheet.body or b"")
-                assert event.read()["commits"]["approval"] == told
-            for message_sheet in store.sheets(make.tenant, SheetFilter(kind="delivery")):
-                assert (message_sheet.run_id, message_sheet.seq) == (None, None)
-                assert message_sheet.body is not None
-
-    def test_sheets_lists_the_newest_first_or_the_oldest_with_after(self) -> None:
-        make, clock = Commands(self.tenant()), FakeClock()
-        with self.opened(clock) as store:
-            made = {}
-            for n in range(8):
-                sheet = message(f"m-{n}", status=f"s-{n % 2}", topic=f"t-{n % 3}")
-                made[n] = replace(sheet, due_at=None if n < 2 else clock.now() + LEASE * (9 - n))
-            for wanted in (made.values(), [replace(message("m-3"), kind="budget")]):
-                store.apply(make.tenant, [make.keep(sheet) for sheet in wanted], [None] * len(wanted))
-
-            def listed(**words: Any) -> list[int]:
-                found = store.sheets(make.tenant, SheetFilter(kind="delivery", **words))
-                assert found == [made[int(sheet.id[2:])] for sheet in found]
-                return [int(sheet.id[2:]) for sheet in found]
-
-            assert listed() == [7, 6, 5, 4, 3, 2, 1, 0]
-            assert listed(limit=3) == [7, 6, 5]
-            assert listed(after="m-2") == [3, 4, 5, 6, 7]
-            assert listed(after="", limit=2) == [0, 1]
-            assert listed(before="m-3") == [2, 1, 0]
-            assert listed(after="m-2", before="m-6") == [3, 4, 5]
-            assert listed(status="s-1") == [7, 5, 3, 1]
-            assert listed(status="s-1", before="m-5", limit=1) == [3]
-            assert listed(status="s-1", after="m-1") == [3, 5, 7]
-            assert listed(topic="t-0") == [6, 3, 0]
-            assert listed(topic="t-0", status="s-0", after="") == [0, 6]
-            assert listed(id="m-4") == [4]
-            assert listed(id="m-4", status="s-1") == listed(id="m-9") == listed(id="m") == []
-            assert listed(status="s") == listed(topic="T-0") == listed(topic="") == []
-
-    def test_sheets_lists_what_is_due_by_a_moment_the_most_urgent_first(self) -> None:
-        """Also when it is due at that very moment; what is due at the same moment comes in the order of ids."""
-        make, clock = Commands(self.tenant()), FakeClock()
-        soon, later = clock.now() + LEASE, clock.now() + LEASE * 2
-        with self.opened(clock) as store:
-            dues = {"a": later, "b": soon, "c": None, "d": soon, "e": later + LEASE}
-            for name, due_at in dues.items():
-                apply_one(store, make.keep(replace(message(name), due_at=due_at)))
-
-            def due(**words: Any) -> str:
-                found = store.sheets(make.tenant, SheetFilter(kind="delivery", **words))
-                return "".join(sheet.id for sheet in found)
-
-            assert due(due_by=later) == "bda"
-            assert due(due_by=later, limit=1) == "b"
-            assert due(due_by=later, after="b") == "d"
-            assert due(due_by=later, status="due", topic="chat", before="d") == "ba"
-            assert due(due_by=soon - timedelta(microseconds=1)) == ""
-            assert due(due_by=later, id="d") == "d"
-            (urgent,) = store.sheets(make.tenant, SheetFilter(kind="delivery", due_by=soon, limit=1))
-            apply_one(store, make.keep(urgent.after(status="sent", body=b"{}")))
-            assert due(due_by=later) == "da"
-
-    def test_sheets_keep_names_of_any_letters_and_bodies_of_any_size(self) -> None:
-        clock = FakeClock()
-        for name in ("ürün 🎁", "a|b/c", "'; --", "line\nbreak\ttab", '"quoted"', "\\", "%_", "e\u0301", "x" * 500):
-            make = Commands(f"{name[:480]}{os.urandom(4).hex()}", run_id=name)
-            body = b'"' + b"x" * 200_000 + b'"'
-            aside = Sheet(kind="budget", id=name, status=name, topic=name, due_at=clock.now(), body=body)
-            told = Sheet(kind="note", id=name, status=name, topic=name, due_at=clock.now(), body=body)
-            with self.opened(clock) as store:
-                apply_one(store, make.keep(aside))
-                apply_one(store, recording(make, sheet=told))
-                for sheet in (aside, told.told_by(name, 0)):
-                    ways: list[dict[str, Any]] = [{"id": name}, {"status": name}, {"topic": name}, {}]
-                    for words in [*ways, {"due_by": clock.now()}]:
-                        assert store.sheets(make.tenant, SheetFilter(kind=sheet.kind, **words)) == [sheet]
-
-    def test_sheets_of_tenants_do_not_see_each_other(self) -> None:
-        one, other = Commands(self.tenant()), Commands(self.tenant())
-        with self.opened() as store:
-            apply_one(store, one.keep(message("same")))
-            assert isinstance(apply_one(store, other.keep(message("same"))), Kept)
-            changed = message("same").after(status="sent", body=b"{}")
-            assert isinstance(apply_one(store, other.keep(changed)), Kept)
-            assert store.sheets(one.tenant, SheetFilter(kind="delivery")) == [message("same")]
-            assert store.sheets(self.tenant(), SheetFilter(kind="delivery")) == []
-
-    def _ask(
-        self, store: Store, make: Commands, name: str, verdict: Verdict | None = None, **changes: Any
-    ) -> AwaitingApproval:
-        answer = apply_one(store, make.ask(name, verdict=verdict or asking(), **changes))
-        assert isinstance(answer, AwaitingApproval), answer
-        return answer
-
-    def _ask_all(self, store: Store, make: Commands, count: int, verdict: Verdict) -> list[Approval]:
-        return [self._ask(store, make, f"asked-{n}", verdict).approval for n in range(count)]
-
 
 KINDS = ("approval", "budget", "delivery", "note")
-
-
-def charged(amount: int) -> Verdict:
-    """Gives the verdict that a call may run and takes so much from a budget of 5."""
-    charge = Charge(budget="shared", limit=Decimal(5), window=DAY, amount=Decimal(amount))
-    return replace(ALLOWED, charges=(charge,))
-
-
-def message(name: str, status: str = "due", topic: str = "chat") -> Sheet:
-    """Makes a sheet that is kept aside."""
-    return Sheet(kind="delivery", id=name, status=status, topic=topic, body=b'{"n":1}')
 
 
 def twice(store: Store, command: Command) -> Any:
@@ -460,7 +318,5 @@ def twice(store: Store, command: Command) -> Any:
     return first
 
 
-def erase(store: Store, make: Commands, erased: tuple[tuple[int, str], ...]) -> None:
-    """Erases payloads of the run."""
-    facts = erased_facts("request", erased)
-    assert isinstance(apply_one(store, recording(make, event_type=ERASED, facts=facts, erased=erased)), Recorded)
+def _ask_all(store: Store, make: Commands, count: int, verdict: Verdict) -> list[Approval]:
+    return [ask_about(store, make, f"asked-{n}", verdict).approval for n in range(count)]

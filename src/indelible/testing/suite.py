@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from indelible.core.commands import Answer, Claimed, Command
+from indelible.core.commands import Answer, AwaitingApproval, Claimed, Command
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import NO_EVENTS, Event, event_hash
 from indelible.core.ports import Clock, Store
-from indelible.testing.commands import Commands
+from indelible.core.verdicts import Verdict
+from indelible.testing.commands import Commands, asking
 
 PATIENCE = 30.0
 
@@ -48,6 +49,15 @@ def take_claim(store: Store, make: Commands, name: str, **changes: Any) -> Claim
     answer = apply_one(store, make.open(name, **changes))
     assert isinstance(answer, Claimed), answer
     return answer.claim
+
+
+def ask_about(
+    store: Store, make: Commands, name: str, verdict: Verdict | None = None, **changes: Any
+) -> AwaitingApproval:
+    """Opens an effect about which somebody is asked, and gives the question."""
+    answer = apply_one(store, make.ask(name, verdict=verdict or asking(), **changes))
+    assert isinstance(answer, AwaitingApproval), answer
+    return answer
 
 
 @contextmanager

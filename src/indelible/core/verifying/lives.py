@@ -7,11 +7,12 @@ effect that ended. How the question stands is kept for effects that were asked a
 from __future__ import annotations
 
 from indelible.core.events import NO_EVENTS
+from indelible.core.runs import EVENT_TYPES
 from indelible.core.verifying.bodies import FactBody, commits_of, read_effect_body, read_fact_body, unquoted
 from indelible.core.verifying.ended import Ended
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.moves import (
-    CHECKED,
+    ADOPTED,
     EFFECT_TYPES,
     LATE,
     LATE_NAMES,
@@ -105,7 +106,7 @@ class Lives:
             )
         try:
             self._chain(fact.log, fact.run, fact.seq, fact.prev, hash_)
-            if (fact.type in EFFECT_TYPES and fact.type != CHECKED) or "approval" in fact.commits:
+            if (fact.type in EFFECT_TYPES and fact.type not in EVENT_TYPES) or "approval" in fact.commits:
                 raise Caught(f"{fact.type} names its effect, and this one does not")
         except Caught as caught:
             raise _placed(caught, index, fact.run, fact.seq) from None
@@ -146,7 +147,7 @@ class Lives:
         is_about_permission = move.commits.get(names)
         if is_about_permission is None:
             raise Caught(f"{kind} does not commit to ({', '.join(names)})")
-        if attempt != life[5] + move.adds:
+        if attempt != life[5] + move.adds and kind != ADOPTED:
             raise Caught("its attempt is wrong", expected=str(life[5] + move.adds), found=str(attempt))
         if move.only_retry and life[3] != "retry":
             raise Caught(f"the effect was entered again while {life[4]}, though its tool holds when in doubt")

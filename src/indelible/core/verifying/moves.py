@@ -91,6 +91,13 @@ MOVES: dict[tuple[str, str, str], Move] = {
     ("in_doubt", "tool_call_finished", "failed"): Move(_ERROR_SHOWN),
     ("in_doubt", "tool_call_released", "ready"): Move(_REASON),
     ("failed", "tool_call_released", "ready"): Move(_REASON),
+    **{
+        ("", "tool_call_adopted", status): Move(_forms("key", "origin", optional=("args", detail)))
+        for status, detail in (
+            *(("succeeded", "result"), ("failed", "error"), ("in_doubt", "reason")),
+            *(("denied", "reason"), ("canceled", "reason")),
+        )
+    },
     ("requires_approval", "policy_checked", "requires_approval"): Move(_forms("policy")),
     ("ready", "policy_checked", "ready"): Move(_forms("policy")),
     ("processing", "policy_checked", "processing"): Move(_forms("policy"), only_retry=True),
@@ -104,6 +111,8 @@ MOVES: dict[tuple[str, str, str], Move] = {
     },
 }
 LATE = "tool_call_late"
+ADOPTED = "tool_call_adopted"
+"""Takes an effect over from another ledger, with as many attempts as it had there."""
 LATE_NAMES = frozenset({("late_error",), ("late_result",)})
 STILL = frozenset({LATE, "approval_voted", "approval_viewed", "approval_escalated", "policy_checked"})
 """Names the events that leave their effect as it is."""
