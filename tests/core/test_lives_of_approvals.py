@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from indelible.core.approval_sheets import read_approval
 from indelible.core.approvals import Approval, Escalation, Need, Person
 from indelible.core.changes import Change
-from indelible.core.commands import AwaitingApproval, CastVote, Claimed, Command, Decided, Open
+from indelible.core.commands import AwaitingApproval, CastVote, Claimed, Command, Decided, Open, Relinquish
 from indelible.core.effects import Actor, Claim, Effect
 from indelible.core.events import NO_EVENTS
 from indelible.core.grants import GrantTerms, grant_ref, read_grant
@@ -273,7 +273,7 @@ class Approving(RuleBasedStateMachine):
         if isinstance(answer, Decided):
             self.book_decision(command, answer)
         if after is not None and approval is not None:
-            self.book_use(approval, self.shelf.approval_with(approval.id))
+            self.book_use(command, approval, self.shelf.approval_with(approval.id))
 
     def check_versions(self, command: Command, effect: Effect | None) -> None:
         """Each change of a sheet is one version later than the last, and tells of each kind once."""
@@ -374,7 +374,7 @@ class Approving(RuleBasedStateMachine):
                 book.is_over = not now.is_open
         assert {person(Actor(vote.by)) for vote in now.votes if vote.is_approval} == self.books[now.id].voters
 
-    def book_use(self, before: Approval, after: Approval) -> None:
+    def book_use(self, command: Command, before: Approval, after: Approval) -> None:
         book = self.books[before.id]
         assert before.status not in ENDS or after == before, "what has ended stays as it is"
         if before.status != "consumed" and after.status == "consumed":
@@ -382,6 +382,8 @@ class Approving(RuleBasedStateMachine):
             assert before.status == "approved"
         elif before.status == "consumed" and after.status != "consumed":
             assert after.status == "approved"
+            assert isinstance(command, Relinquish)
+            assert self.ran_on.get(command.claim.token) == before.id, "handed back by who did not run on it"
             book.used -= 1
         assert book.used in (0, 1), "used at most once, net of what was handed back"
 
