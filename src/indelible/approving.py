@@ -46,7 +46,7 @@ from indelible.core.journal import JOURNAL_RUN
 from indelible.core.redaction import Screen
 from indelible.core.sheets import Sheet, SheetFilter, body_of
 from indelible.engine import Engine
-from indelible.errors import BadCall, EffectErased, IllegalMove, UnknownApproval, UnknownEffect, VoteRefused
+from indelible.errors import BadCall, IllegalMove, UnknownApproval, UnknownEffect, VoteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,13 +154,11 @@ class Approving:
                 self._write(ShowTo(ref=approval.ref, stamp=stamp, approval_id=approval.id), effect)
             )
         args = self._args_of(approval)
-        if args is None:
-            raise EffectErased(f"the arguments that {approval.id} is about were erased", effect=effect)
         replaced = None if approval.replaces is None else self.get(approval.replaces)
         return ApprovalView(
             approval=approval,
             effect=effect,
-            args=args,
+            args=effect.args if args is None else args,
             changed=None if replaced is None else self._compared(replaced, approval, args),
             unusual=self._compared(self._last_approved(approval), approval, args),
         )

@@ -21,15 +21,18 @@ POINTS = {
     "outages": 36,
     "journal-kills": 6000,
     "approval-races": 100,
-    "approval-kills": 32,
+    "approval-kills": 16,
     "budget-races": 400,
-    "run-kills": 39,
+    "run-kills": 20,
     "resumer-races": 100,
     "run-writers": 1600,
 }
 NEED_STRACE = {"kill-syscalls", "power-loss"}
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 CASES = [(name, store) for name, job in JOBS.items() for store in job.points]
+# Their bugs are planted in rules that both stores share; `python -m tests.chaos` lets them be found on both.
+BITTEN_ON_SQLITE = {"approval-races", "approval-kills", "budget-races", "run-kills", "resumer-races", "run-writers"}
+BITES = [case for case in CASES if case[0] not in BITTEN_ON_SQLITE or case[1] == "sqlite"]
 
 
 def needs(name: str) -> None:
@@ -38,7 +41,7 @@ def needs(name: str) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("name", "store"), CASES)
+@pytest.mark.parametrize(("name", "store"), BITES)
 def test_the_job_finds_every_bug_planted_for_it(name: str, store: str) -> None:
     needs(name)
     found = {report.order.mutant for report in bite(JOBS[name], store, seed=SEED) if report.is_done}
