@@ -7,7 +7,8 @@ import os
 import pytest
 
 from tests.chaos import strace
-from tests.chaos.jobs import JOBS, bite, run_job
+from tests.chaos.jobs import JOBS, Toothless, bite, run_job
+from tests.chaos.procs import ChildRaised
 
 # Points per job in the ordinary test run; `python -m tests.chaos` does the full numbers.
 POINTS = {
@@ -18,7 +19,7 @@ POINTS = {
     "wire-faults": 600,
     "zombies": 40,
     "races": 1000,
-    "outages": 36,
+    "outages": 24,
     "journal-kills": 6000,
     "approval-races": 100,
     "approval-kills": 16,
@@ -40,11 +41,18 @@ def needs(name: str) -> None:
         pytest.skip("strace is missing or may not attach here; kill-lines covers crashes without it")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "store"), BITES)
 def test_the_job_finds_every_bug_planted_for_it(name: str, store: str) -> None:
     needs(name)
-    found = {report.order.mutant for report in bite(JOBS[name], store, seed=SEED) if report.is_done}
+    # A race may not happen in one small run, and a bug may stop the judge itself; in three runs one is found.
+    for seed in (SEED, SEED + 1, SEED + 2):
+        try:
+            found = {report.order.mutant for report in bite(JOBS[name], store, seed=seed) if report.is_done}
+            break
+        except (Toothless, ChildRaised):
+            if seed == SEED + 2:
+                raise
     assert found == set(JOBS[name].teeth[store])
 
 
