@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -58,3 +59,36 @@ def ledger(shell: Shell, clock: FakeClock) -> Driver:
 def place(scenario_url: str) -> dict[str, Any]:
     """Where to open a ledger without effects, as words for `open`; for scenarios about one shell alone."""
     return {"url": scenario_url, "tenant": f"tenant-{uuid4().hex[:8]}"}
+
+
+@pytest.fixture
+def keys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, scenario_url: str) -> Path:
+    """A folder of keys for this test alone: whoever finds data keys opens what is encrypted, and works through a view.
+
+    The redaction key is the database's, which scenarios may share.
+    """
+    folder = tmp_path_factory.mktemp("keys")
+    folder.chmod(0o700)
+    monkeypatch.setenv("INDELIBLE_KEYS", str(folder))
+    if scenario_url.startswith("postgres"):
+        monkeypatch.setenv("INDELIBLE_REDACTION_KEY", _shared_redaction_key(scenario_url))
+    return folder
+
+
+_SHARED: dict[str, str] = {}
+
+
+def _shared_redaction_key(url: str) -> str:
+    """Gives the redaction key of a database that other scenarios use too, who made it in the folder of all tests."""
+    from tests.conftest import _KEYS
+
+    if url not in _SHARED:
+        from indelible.journal.redaction_key import RedactionKey
+        from indelible.stores import open_store
+
+        store = open_store(url)
+        try:
+            _SHARED[url] = RedactionKey(store, Path(_KEYS.name))().hex()
+        finally:
+            store.close()
+    return _SHARED[url]

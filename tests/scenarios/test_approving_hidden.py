@@ -119,7 +119,7 @@ CANARY = "CANARY-approval-encrypted"
 
 
 @pytest.fixture
-def encrypted(shell: Shell) -> Driver:
+def encrypted(shell: Shell, keys: Path) -> Driver:
     """A ledger that records arguments, results and reasons encrypted."""
     return shell.open(encrypt=True)
 
@@ -153,7 +153,7 @@ def test_what_changed_in_an_encrypted_call_is_shown_in_clear(encrypted: Driver) 
 
 @pytest.mark.parametrize("words", [({"encrypt": True}, {}), ({}, {"encrypt": True})])
 def test_what_one_process_asks_encrypted_another_runs_in_clear_and_the_other_way_round(
-    shell: Shell, words: tuple[dict[str, Any], dict[str, Any]]
+    shell: Shell, keys: Path, words: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     question = asked(shell.open(**words[0]), args={"note": "shared"})
     running_one = shell.open(**words[1])
@@ -176,7 +176,7 @@ def test_an_encrypted_call_whose_key_is_gone_can_be_neither_seen_nor_run(encrypt
     assert handler.entries == 0
 
 
-def test_rules_see_an_encrypted_call_in_clear(shell: Shell) -> None:
+def test_rules_see_an_encrypted_call_in_clear(shell: Shell, keys: Path) -> None:
     policy = asking()
     policy["rules"][0]["match"]["args"] = {"note": {"eq": CANARY}}
     ledger = shell.open(encrypt=True, policy=policy)

@@ -37,36 +37,6 @@ def pay(customer: str = "ada", run_id: str = "order-1", **args: Any) -> ToolCall
 
 
 @pytest.fixture
-def keys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, scenario_url: str) -> Path:
-    """A folder of keys for this test alone. The redaction key is the database's, which scenarios may share."""
-    folder = tmp_path_factory.mktemp("keys")
-    folder.chmod(0o700)
-    monkeypatch.setenv("INDELIBLE_KEYS", str(folder))
-    if scenario_url.startswith("postgres"):
-        monkeypatch.setenv("INDELIBLE_REDACTION_KEY", _shared_redaction_key(scenario_url))
-    return folder
-
-
-_SHARED: dict[str, str] = {}
-
-
-def _shared_redaction_key(url: str) -> str:
-    """Gives the redaction key of a database that other scenarios use too, who made it in the folder of all tests."""
-    from tests.conftest import _KEYS
-
-    if url not in _SHARED:
-        from indelible.journal.redaction_key import RedactionKey
-        from indelible.stores import open_store
-
-        store = open_store(url)
-        try:
-            _SHARED[url] = RedactionKey(store, Path(_KEYS.name))().hex()
-        finally:
-            store.close()
-    return _SHARED[url]
-
-
-@pytest.fixture
 def ledger(shell: Shell, keys: Path) -> Driver:
     """A ledger that encrypts, with a subject for each call."""
     return shell.open(encrypt=True, subject="args.customer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,7 +196,7 @@ def test_a_grant_for_a_call_with_secrets_covers_calls_with_the_same_secrets(shel
     assert not is_asked(ledger, run_id="order-3", args={"amount": 5, "card": "4111111111111111"})
 
 
-def test_a_grant_holds_on_an_encrypted_ledger(shell: Shell, clock: FakeClock) -> None:
+def test_a_grant_holds_on_an_encrypted_ledger(shell: Shell, clock: FakeClock, keys: Path) -> None:
     ledger = shell.open(clock=clock, encrypt=True)
     granted(ledger, clock, count=1)
     assert is_asked(ledger, run_id="order-2", args={"amount": 6})

@@ -13,10 +13,7 @@ from indelible import CheckpointRule, Redacted
 from indelible.core.resuming import context_content
 from tests.scenarios.hands import resumed, started
 from tests.scenarios.shells import Count, Driver, Shell, charge
-from tests.scenarios.test_encryption import keys
 from tests.scenarios.test_redaction import assert_found_nowhere
-
-__all__ = ["keys"]
 
 CANARY = f"CANARY-run-{uuid4().hex}"
 
