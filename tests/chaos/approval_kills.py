@@ -1,5 +1,8 @@
 """SIGKILL of the process that asks, decides, claims or sweeps, at the N-th line or system call; then life goes on.
 
+A shape is done once without a knife, to learn its lines and its steps: a step ends when something is durable, in the
+store or outside. Points are drawn from every step of every shape in turn, so that a step of few lines is met as well.
+
 Each point is a call of its own in a tenant of its own. A process that lives brings it to where the shape begins, the
 one that dies does its part, and a clean one asks, decides, calls and sends whatever is left to do. Then the judge reads
 the store, what happened outside and which messages arrived, and the journal is verified.
@@ -7,6 +10,8 @@ the store, what happened outside and which messages arrived, and the journal is 
 
 from __future__ import annotations
 
+import bisect
+import random
 import shutil
 import threading
 from collections import Counter
@@ -47,11 +52,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One place to die: the N-th line, or the N-th system call of a kind, of one shape."""
+    """One place to die: the N-th line or system call of one shape; of a line it is known in which step it lies."""
 
     shape: str
     what: str
     number: int
+    step: int | None = None
 
     def __str__(self) -> str:
         return f"{self.shape}:{self.what}#{self.number}"
@@ -62,28 +68,32 @@ def kill_in_approvals(order: Order) -> Report:
     report = Report("approval-kills", order)
     found = _lines(order)
     report.notes["lines found"] = len(found)
+    report.notes["steps found"] = len({_step_of(point) for point in found})
     if order.mutant is None and strace.is_available():  # a planted bug is found at lines as well
         calls = _syscalls(order)
         report.notes["system calls found"] = len(calls)
         found = found + calls
-    points = draw(found, order.points, order.seed, lambda point: (point.what == "line", point.shape))
-    return _visit(order, report, points)
+    random.Random(order.seed).shuffle(found)  # else a few points would all be of the first shapes
+    return _visit(order, report, draw(found, order.points, order.seed, _step_of))
 
 
-# Where to die. A planted bug moves lines a little and adds some; where the sound library has them is good enough.
+def _step_of(point: Point) -> tuple[str, int | None]:
+    """Names the step that a point lies in; all system calls of a shape count as one."""
+    return point.shape, point.step
 
-_FOUND: dict[str, list[Point]] = {}
+
+# Where to die: counted with the planted bug, if there is one, for it adds steps of its own.
 
 
 def _lines(order: Order) -> list[Point]:
-    known = _FOUND.get(order.bench.name)
-    if known is None:
-        cases = [_case(replace(order, mutant=None), shape, f"lines-{n}") for n, shape in enumerate(SHAPES)]
-        procs.ask(prepare, cases)
-        counted = zip(SHAPES, procs.ask_all(count_lines, ((case,) for case in cases)), strict=True)
-        known = [Point(shape, "line", number) for shape, total in counted for number in range(1, total + 1)]
-        _FOUND[order.bench.name] = known
-    return known
+    # Some planted bugs let a caller wait in vain, and its lines are known before it gives up.
+    terms = TERMS if order.mutant is None else replace(TERMS, wait=1.0)
+    cases = [_case(order, shape, f"lines-{number}", terms) for number, shape in enumerate(SHAPES)]
+    procs.ask(prepare, cases)
+    counted = zip(SHAPES, procs.ask_all(steps_of_lines, ((case,) for case in cases)), strict=True)
+    return [
+        Point(shape, "line", number, step) for shape, steps in counted for number, step in enumerate(steps, start=1)
+    ]
 
 
 def _syscalls(order: Order) -> list[Point]:
@@ -107,38 +117,44 @@ def _syscalls_of(order: Order, case: Case) -> Generator[None, None, list[Point]]
     return [Point(case.shape, name, number) for name, most in counted.items() for number in range(1, most + 1)]
 
 
-def count_lines(case: Case) -> int:
-    """Does the part that is to be struck, and counts the library's lines."""
+def steps_of_lines(case: Case) -> list[int]:
+    """Does the part that is to be struck, and gives for each line of the library how many steps were over by then."""
     kill = LineKill(None, last_words=print)
+    ends: list[int] = []
+
+    def begin(office: Office) -> None:
+        office.on_step(lambda: ends.append(len(kill.lines)))
+        kill.arm()
+
     with kill:
-        strike(case, kill.arm)
-    return len(kill.lines)
+        strike(case, begin)
+    return [bisect.bisect_left(ends, number) for number in range(1, len(kill.lines) + 1)]
 
 
 def strike_at_line(line: Connection, case: Case, number: int) -> None:
     """Does the part, and dies at a line."""
     kill = LineKill(number, last_words=line.send)
     with kill:
-        strike(case, kill.arm)
+        strike(case, lambda office: kill.arm())
 
 
 def strike_when_told(line: Connection, case: Case) -> None:
     """Does the part once the harness traces it."""
     let_anybody_trace_me()
 
-    def wait_for_go() -> None:
+    def wait_for_go(office: Office) -> None:
         line.send("ready")
         line.recv()
 
     strike(case, wait_for_go)
 
 
-def strike(case: Case, when_open: Callable[[], None]) -> None:
+def strike(case: Case, when_open: Callable[[Office], None]) -> None:
     """Does the part of a shape that somebody dies in."""
     mutants.plant(case.place.mutant)
     shape = SHAPES[case.shape]
     with Office(case.place, shape.rules) as office:
-        when_open()
+        when_open(office)
         shape.struck(office, case.petition)
 
 
@@ -213,15 +229,18 @@ def _visit(order: Order, report: Report, points: Sequence[Point]) -> Report:
     """Kills a batch of processes, then recovers it: by then the leases of the dead are over and nobody has to wait."""
     numbered = enumerate(points)
     places: Counter[str] = Counter()
+    steps: set[tuple[str, int | None]] = set()
     while not report.is_done and (batch := list(islice(numbered, BATCH))):
         cases = [_case(order, point.shape, f"kill-{number}") for number, point in batch]
         procs.ask(prepare, cases)
         struck = [_death(case, point) for case, (_, point) in zip(cases, batch, strict=True)]
         for start in range(0, len(struck), WIDTH):
-            for where in together(struck[start : start + WIDTH]):
+            share = batch[start : start + WIDTH]
+            for where, (_, point) in zip(together(struck[start : start + WIDTH]), share, strict=True):
                 report.note("survived" if where is None else "killed")
                 report.points += where is not None
                 places.update([where] if where else [])
+                steps.update([_step_of(point)] if where and point.step is not None else [])
         shares = [(cases[start::WIDTH],) for start in range(min(WIDTH, len(cases)))]
         ends = dict(zip([case.petition.name for (share,) in shares for case in share], _recovered(shares), strict=True))
         for case, (_, point) in zip(cases, batch, strict=True):
@@ -229,6 +248,7 @@ def _visit(order: Order, report: Report, points: Sequence[Point]) -> Report:
             report.add(violations, at=point)
             report.note(f"ended as {kind}")
             shutil.rmtree(case.place.world.parent)
+    report.notes["steps met"] = len(steps)
     report.notes["distinct places"] = len(places)
     return report.finish()
 
@@ -237,13 +257,13 @@ def _recovered(shares: list[tuple[list[Case]]]) -> list[tuple[str, list[Violatio
     return [each for share in procs.ask_all(recover, shares) for each in share]
 
 
-def _case(order: Order, shape: str, name: str) -> Case:
+def _case(order: Order, shape: str, name: str, terms: Terms = TERMS) -> Case:
     where = order.where / f"{order.label}-{name}"
     place = Place(
         url=order.bench.lay_out(where),
         tenant=f"{order.label}-{name}",
         world=where / "world",
-        terms=TERMS,
+        terms=terms,
         mutant=order.mutant,
     )
     return Case(place=place, petition=Petition(name=name, run_id=name), shape=shape)

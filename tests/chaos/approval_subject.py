@@ -146,6 +146,11 @@ class Office:
     def _judge(self, asked: Asked) -> Verdict:
         return self.rules.verdict_on(asked.args)
 
+    def on_step(self, note: Callable[[], None]) -> None:
+        """Calls back each time something is durable: a write of the ledger, a touch of the world, an answer."""
+        self.ledger._engine.writer.listeners.append(lambda answers: note())
+        self.world.listeners.append(note)
+
     def begin(self, petition: Petition) -> Shown:
         """Asks about a call without waiting."""
         begun = self.ledger.begin(petition.tool_call())

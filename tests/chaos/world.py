@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -53,6 +54,8 @@ class World:
     def __init__(self, where: Path) -> None:
         where.mkdir(parents=True, exist_ok=True)
         self.path = where
+        self.listeners: list[Callable[[], None]] = []
+        """Hear that another line is durable."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_DSYNC | os.O_CLOEXEC
         self._effects = os.open(where / EFFECTS, flags, 0o600)
         self._acks = os.open(where / ACKS, flags, 0o600)
@@ -60,10 +63,16 @@ class World:
     def touch(self, touch: Touch) -> None:
         """Makes the effect happen."""
         os.write(self._effects, _line({"attempt": touch.attempt, "call": touch.call, "key": touch.key}))
+        self._tell()
 
     def acknowledge(self, call: str, value: Any) -> None:
         """Notes that the caller has this answer."""
         os.write(self._acks, _line({"call": call, "result": result_bytes(value).decode()}))
+        self._tell()
+
+    def _tell(self) -> None:
+        for hear in self.listeners:
+            hear()
 
     def close(self) -> None:
         """Closes both files."""
