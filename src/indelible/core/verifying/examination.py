@@ -27,6 +27,7 @@ from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import Before, Lives, commitments
 from indelible.core.verifying.payloads import Disclosed, PayloadTally
 from indelible.core.verifying.permissions import Permissions
+from indelible.core.verifying.run_lives import RunLives
 from indelible.core.verifying.trees import TreeWalk, leaf_hashes
 from indelible.core.verifying.trust import JOURNAL_MEMBERS, KeyChain, SignedHead
 
@@ -87,6 +88,7 @@ class Examination:
         self._held_back: dict[str, list[tuple[int, str, bytes]]] = {}
         self._unsigned: dict[str, int] = {}
         self.lives = Lives(quoted(newest.origin), is_whole=is_whole)
+        self.runs = RunLives(is_whole=is_whole)
         self.permissions = Permissions(is_whole=is_whole and scope.has_every_run, is_deep=scope.is_deep)
         self._scope = scope
         self._watch, self._is_deep = scope.watch, scope.is_deep
@@ -123,20 +125,21 @@ class Examination:
         else:
             self.tally.count_absent(commits.count(":") if isinstance(commits, str) else len(commits))
         if before is not None or fact is not None:
-            self._check_permission(index, body, fact or EffectBody(*values or ()), before, shown or {})
+            self._check_told(index, body, fact or EffectBody(*values or ()), before, shown or {})
         if self._watch is not None:
             self._watch(fact or EffectBody(*values or ()), shown or {})
         if self._is_deep:
             self._claim(index, writer, hash_, signature)
 
-    def _check_permission(
+    def _check_told(
         self, index: int, body: bytes, event: EffectBody | FactBody, before: Before | None, shown: Shown
     ) -> None:
-        """Checks what an event says of a permission."""
+        """Checks what an event says of a run or of a permission."""
         values = {name: one.value for name, one in shown.items()}
         try:
             if isinstance(event, FactBody):
                 self.permissions.take_fact(index, event, values)
+                self.runs.take(event, values, self.lives.runs[event.run][2])
             else:
                 assert before is not None
                 self.permissions.take(index, body.decode(), event, before, values)

@@ -1,10 +1,11 @@
-"""Reads what events commit to about permissions, exactly: approvals, grants, delegations, verdicts, charges. Pure.
+"""Reads what events commit to, exactly: approvals, grants, delegations, runs, checkpoints, verdicts, charges. Pure.
 
 It comes from strangers. So every member is there and of its kind, and written again the value gives the same bytes.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from indelible.core.approval_sheets import approval_sheet, read_approval
@@ -12,6 +13,16 @@ from indelible.core.approvals import APPROVAL_STATUSES, Approval
 from indelible.core.budgets import charges_json, read_charges
 from indelible.core.canonical import decode, encode
 from indelible.core.grants import Delegation, Grant, delegation_sheet, grant_sheet, read_delegation, read_grant
+from indelible.core.runs import (
+    CHECKPOINT_REASONS,
+    RUN_STATUSES,
+    Checkpoint,
+    Run,
+    checkpoint_sheet,
+    read_checkpoint,
+    read_run,
+    run_sheet,
+)
 from indelible.core.sheets import Sheet
 from indelible.core.verdicts import STRICTEST
 from indelible.core.verifying.findings import Caught
@@ -74,6 +85,30 @@ _GRANT = {
     "version": int,
 }
 _DELEGATION = {"giver": str, "id": str, "is_ended": bool, "to": str, "until": str, "v": 1, "version": int}
+_RUN = {
+    "agent": str,
+    "allowed_tools": ([str], None),
+    "checkpointing": {"before_risky": bool, "every": (int, None), "every_progress": (int, None)},
+    "created_at": str,
+    "fork": ({"at": int, "is_dry": bool, "run": str}, None),
+    "intent": str,
+    "parent": _MAYBE,
+    "parent_event": _MAYBE,
+    "permissions": dict,
+    "runtime": str,
+    "status": RUN_STATUSES,
+    "updated_at": str,
+    "v": 1,
+}
+_CHECKPOINT = {
+    "at": int,
+    "created_at": str,
+    "has_state": bool,
+    "reason": CHECKPOINT_REASONS,
+    "run": str,
+    "suggested": _MAYBE,
+    "v": 1,
+}
 _VERDICT = {"decision": STRICTEST, "policy": str, "rule": str, "why": str}
 # What reading a stranger's value may raise; a call or question that cannot be is a ValueError too.
 _UNREADABLE = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
@@ -120,11 +155,31 @@ def delegation_in(value: bytes) -> Delegation:
     return found
 
 
+def run_in(value: bytes) -> Run:
+    """Reads a run; raises `Caught` for anything that is not exactly one. Its name is not on it."""
+    found: Run = _read("run", value, _RUN, read_run, run_sheet)
+    return found
+
+
+def never_changing(run: Run) -> bytes:
+    """Gives all of a run but how it stands, and since when."""
+    body = run_sheet(replace(run, status="active", updated_at=run.created_at)).body
+    assert body is not None, "what is written has a body"
+    return body
+
+
+def checkpoint_in(value: bytes) -> Checkpoint:
+    """Reads a checkpoint; raises `Caught` for anything that is not exactly one. Its name is not on it."""
+    found: Checkpoint = _read("checkpoint", value, _CHECKPOINT, read_checkpoint, checkpoint_sheet)
+    return found
+
+
 def _read(kind: str, value: bytes, shape: Any, read: Any, write: Any) -> Any:
     try:
         content: Any = decode(value)
         if fits(content, shape):
-            sheet = Sheet(kind=kind, id=content["id"], version=content["version"], status="", body=value)
+            named = {"id": content.get("id", ""), "version": content.get("version", 1)}
+            sheet = Sheet(kind=kind, **named, status="", body=value)
             found = read(sheet)
             if write(found).body == value:
                 return found
