@@ -139,6 +139,7 @@ class Change:
         return rows
 
 
+_TELLING = ("kind", "id", "status", "body")  # enough to see of sheets that nothing is compared with
 _OTHERS = {
     "status": ("failed", "succeeded"),
     "on_crash": ("retry", "hold"),
@@ -197,7 +198,8 @@ def changes(database: Database) -> Iterator[Change]:
 def _changes_of(table: str, column: str, kind: str, values: dict[int, Any]) -> Iterator[Change]:
     """Lists what can be done to a column; the rows that matter have the values given by their places."""
     place = next((place for place, value in values.items() if value is not None), next(iter(values)))
-    yield Change(table, "edit", column, place, kind)
+    if kind not in KEPT_ASIDE or column in _TELLING:
+        yield Change(table, "edit", column, place, kind)
     if kind in KEPT_ASIDE:
         return  # these carry no evidence, whatever is done to them
     if values[place] is not None:

@@ -21,6 +21,7 @@ from indelible.core.verifying.findings import Report
 from indelible.journal.live_evidence import LiveEvidence
 from indelible.journal.verification import verify
 from tests.journal.decided import approve, ask, decide, refund, wire
+from tests.journal.driven import drive
 from tests.journal.exported import work
 from tests.journal.tampering import TABLES, Change, Database, changes
 
@@ -46,6 +47,7 @@ def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         work(ledger)
         decide(ledger)
+        drive(ledger)
         ledger.seal()
         ledger.run(call(1), lambda effect: 1)
         ledger.seal()
@@ -192,6 +194,81 @@ def test_what_is_left_of_an_erased_approval_is_still_compared(ledger: Ledger, da
     assert look(ledger, key).verdict == "verified"
 
 
+RUN_ROWS = {
+    "an edited status": ({"kind": "run", "id": "lead-2"}, {"status": "active"}),
+    "a run that was never over": ({"kind": "run", "id": "lead-1"}, {"status": "active", "version": 1, "seq": 0}),
+    "another agent's run": ({"kind": "run", "id": "lead-1"}, {"topic": "billing"}),
+    "a deleted run": ({"kind": "run", "id": "lead-1"}, None),
+    "a renamed run": ({"kind": "run", "id": "lead-1"}, {"id": "lead-0"}),
+    "an edited checkpoint": ({"kind": "checkpoint", "topic": "lead-1"}, {"topic": "lead-2"}),
+    "a dropped checkpoint": ({"kind": "checkpoint", "topic": "lead-2"}, None),
+    "an older event's checkpoint": ({"kind": "checkpoint", "topic": "lead-1"}, {"seq": 0}),
+}
+
+
+def test_a_run_or_a_checkpoint_that_somebody_edits_in_the_database_is_named(ledger: Ledger, database: Database) -> None:
+    key, before = pinned_key(ledger._engine.store), database.rows("sheets")
+    for what, (where, columns) in RUN_ROWS.items():
+        place = next(i for i, row in enumerate(before) if where.items() <= row.items())
+        rows = [dict(row) for row in before]
+        rows[place : place + 1] = [] if columns is None else [rows[place] | columns]
+        database.replace("sheets", rows)
+        report = look(ledger, key)
+        assert report.verdict == "tampered", what
+        assert where["kind"] in report.why, what
+        assert report.flaw is not None
+        assert report.flaw.run in ("lead-1", "lead-2"), what
+    one, other = (
+        next(row for row in before if (row["kind"], row["topic"]) == ("checkpoint", run))
+        for run in ("lead-1", "lead-2")
+    )
+    swapped = {one["id"]: {**other, "id": one["id"]}, other["id"]: {**one, "id": other["id"]}}
+    database.replace("sheets", [swapped.get(row["id"], row) for row in before])
+    assert "its row names another event" in look(ledger, key).why, "two runs' checkpoints were swapped"
+    database.replace("sheets", before)
+    assert look(ledger, key).verdict == "verified"
+
+
+def test_a_state_that_somebody_edits_drops_or_swaps_in_the_database_is_named(
+    ledger: Ledger, database: Database
+) -> None:
+    key, before = pinned_key(ledger._engine.store), database.rows("payloads")
+    one, other = (
+        next(i for i, row in enumerate(before) if (row["field"], row["run_id"]) == ("state", run))
+        for run in ("lead-1", "lead-2")
+    )
+    swapped = {"value": before[other]["value"], "salt": before[other]["salt"]}
+    for columns in ({"value": b'{"leads":2}'}, swapped, None):
+        rows = [dict(row) for row in before]
+        rows[one : one + 1] = [] if columns is None else [rows[one] | columns]
+        database.replace("payloads", rows)
+        report = look(ledger, key)
+        assert (report.verdict, report.flaw and report.flaw.run) == ("tampered", "lead-1"), columns
+        assert "state" in report.why
+    database.replace("payloads", before)
+
+
+def test_what_is_left_of_an_erased_run_is_still_compared(ledger: Ledger, database: Database) -> None:
+    ledger.erase(run_id="lead-1", by="ana", reason="request of 3 May")
+    key, before = pinned_key(ledger._engine.store), database.rows("sheets")
+    assert look(ledger, key).verdict == "verified", look(ledger, key).why
+    run = next(i for i, row in enumerate(before) if (row["kind"], row["id"]) == ("run", "lead-1"))
+    saved = next(i for i, row in enumerate(before) if (row["kind"], row["topic"]) == ("checkpoint", "lead-1"))
+    due = next(row["due_at"] for row in before if row["due_at"] is not None)
+    for place, columns in (
+        (run, {"status": "failed"}),
+        (run, {"version": before[run]["version"] + 1}),
+        (run, {"seq": 0}),
+        (run, {"due_at": due}),
+        (saved, {"status": "gone"}),
+        (saved, {"topic": "lead-2"}),
+        (saved, {"id": before[saved]["id"] + "0"}),
+    ):
+        replaced(database, "sheets", place, **columns)
+        assert look(ledger, key).verdict == "tampered", columns
+        database.replace("sheets", before)
+
+
 def test_no_table_is_forgotten(database: Database) -> None:
     page = PAGE.read_text(encoding="utf-8")
     others = database.tables() - TABLES.keys()
@@ -222,6 +299,8 @@ def test_a_ledger_that_is_written_to_meanwhile_is_no_suspect(ledger: Ledger) -> 
             approve(ledger, ask(ledger, wire(number)), "ana", "eve")
             ledger.delegate("eve", until=SOON, by="cy")
             ledger.run(wire(number), lambda effect: "on the votes of two")
+            with ledger.start_run(f"lead-{number}", agent="sales") as run:
+                run.checkpoint({"n": number})
 
     writer = threading.Thread(target=keep_writing)
     writer.start()

@@ -1,7 +1,7 @@
-"""The table of sheets, compared with what the record tells: approvals, grants, delegations, the policy.
+"""The table of sheets, compared with what the record tells: approvals, grants, delegations, the policy, runs and so on.
 
-A sheet's row says which event tells its newest state. Of approvals the record itself says that, effect by effect, also
-when what is on them was erased; of the others what is on them does. Budgets and deliveries carry no evidence.
+A sheet's row says which event tells its newest state. Of approvals, runs and checkpoints the record itself says that,
+also when what is on them was erased; of the others what is on them does. All other kinds carry no evidence.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from indelible.core.approval_sheets import approval_sheet, read_approval
 from indelible.core.canonical import decode
 from indelible.core.grants import delegation_sheet, grant_sheet, read_delegation, read_grant
 from indelible.core.ports import Store
+from indelible.core.runs import checkpoint_sheet, read_checkpoint, read_run, run_sheet
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verifying.approval_steps import STATUS_AFTER
 from indelible.core.verifying.bodies import EffectBody, FactBody, unquoted
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
+from indelible.core.verifying.run_moves import SEALED
+from indelible.core.verifying.run_moves import STATUS_AFTER as RUN_STATUS_AFTER
 
 _PAGE = 512
 _OPEN = ("pending", "approved")
@@ -43,6 +46,8 @@ def _as_kept(kind: str, sheet: Sheet) -> Sheet:
         "approval": lambda one: approval_sheet(read_approval(one)),
         "grant": lambda one: grant_sheet(read_grant(one)),
         "delegation": lambda one: delegation_sheet(read_delegation(one)),
+        "run": lambda one: run_sheet(read_run(one)),
+        "checkpoint": lambda one: checkpoint_sheet(read_checkpoint(one)),
         "policy": lambda one: Sheet(kind="policy", id="current", version=one.version, status="active", body=one.body),
     }
     return replace(writers[kind](sheet), run_id=sheet.run_id, seq=sheet.seq)
@@ -57,7 +62,9 @@ class ToldSheets:
     named: dict[str, dict[str, ToldSheet]] = field(
         default_factory=lambda: {kind: {} for kind in FACTS_OF_SHEETS.values()}
     )
-    """Holds all others, by kind and id."""
+    """Holds those whose id is on them, by kind and id."""
+    clear: dict[str, dict[str, ToldSheet]] = field(default_factory=lambda: {"run": {}, "checkpoint": {}})
+    """Holds those whose id and status are told in clear, by kind and id."""
     erased: set[tuple[str, Place]] = field(default_factory=set)
     """Holds the states of these whose id went with what was on them."""
 
@@ -68,6 +75,7 @@ class ToldSheets:
             kind = FACTS_OF_SHEETS.get(event.type)
             if kind is not None and kind in event.commits:
                 self._take_named(kind, place, shown.get(kind))
+            self._take_clear(event, place)
             return
         if '"approval"' in event.commits:
             self._take_question(event, place, shown.get("approval"))
@@ -92,6 +100,15 @@ class ToldSheets:
         version = content["version"] if kind != "policy" else 1 if before is None else before.version + 1
         if before is None or before.version < version:
             self.named[kind][content.get("id", "current")] = ToldSheet(place, version, id=content.get("id", "current"))
+
+    def _take_clear(self, event: FactBody, place: Place) -> None:
+        if event.type == SEALED:
+            name = event.facts["checkpoint"]
+            self.clear["checkpoint"][name] = ToldSheet(place, 1, "sealed", name)
+        elif event.type in RUN_STATUS_AFTER:
+            runs, (run_id, _) = self.clear["run"], place
+            version = runs[run_id].version + 1 if run_id in runs else 1
+            runs[run_id] = ToldSheet(place, version, RUN_STATUS_AFTER[event.type], run_id)
 
     def newest_question(self, effect_id: str) -> ToldSheet | None:
         """Gives the approval that an effect's row names; None when nobody was asked."""
@@ -127,6 +144,8 @@ class SheetTable:
         found = self._wrong_approvals()
         for kind in self._told.named:
             found |= self._wrong_named(kind)
+        for kind in self._told.clear:
+            found |= self._wrong_clear(kind)
         return found
 
     def _wrong_approvals(self) -> dict[str, tuple[Place, str]]:
@@ -156,6 +175,19 @@ class SheetTable:
                 return f"its effect names {effect.approval_id}"
         return None
 
+    def _wrong_clear(self, kind: str) -> dict[str, tuple[Place, str]]:
+        told = dict(self._told.clear[kind])
+        found: dict[str, tuple[Place, str]] = {}
+        for row in self._rows(kind):
+            place = (row.run_id or "", -1 if row.seq is None else row.seq)
+            one = told.pop(row.id, None)
+            why = "no event tells of it" if one is None else _why_not_told(row, place, one)
+            if why is not None:
+                found[f"{kind} {row.id}"] = (place if one is None else one.place, why)
+        for id_, one in told.items():
+            found[f"{kind} {id_}"] = (one.place, "it is gone from its table")
+        return found
+
     def _wrong_named(self, kind: str) -> dict[str, tuple[Place, str]]:
         told = dict(self._told.named[kind])
         found: dict[str, tuple[Place, str]] = {}
@@ -176,6 +208,20 @@ class SheetTable:
         for id_, one in told.items():
             found[f"{kind} {id_}"] = (one.place, "it is gone from its table")
         return found
+
+
+def _why_not_told(row: Sheet, place: Place, told: ToldSheet) -> str | None:
+    """Says in what the row of a run or a checkpoint differs from what its newest event tells, erased or not."""
+    if place != told.place:
+        return "its row names another event than the newest that tells of it"
+    if (row.version, row.status) != (told.version, told.status):
+        return f"its row says version {row.version}, {row.status}: told are {told.version}, {told.status}"
+    if row.body is not None:
+        return _why_other(row)
+    # What is on it is erased. Whose checkpoint it is, its event tells; which agent's run it was, nothing does any more.
+    if row.due_at is not None or (row.kind == "checkpoint" and row.topic != place[0]):
+        return "its row has another topic or another due time than its events"
+    return None
 
 
 def _why_other(row: Sheet) -> str | None:
