@@ -300,7 +300,13 @@ class Desk:
             actor=self._actor,
             max_result_bytes=self._max_result_bytes,
             principal=self._principal,
+            driver_token=self._driver_token(call),
         )
+
+    def _driver_token(self, call: ToolCall) -> str | None:
+        """Gives the right to drive the call's run, if this process has it, or had it until somebody else took it."""
+        driven = None if self._runs is None else self._runs.driven.get(call.run_id)
+        return None if driven is None else driven.token
 
     def _prepare_screened(self, call: ToolCall, handling: Handling) -> Prepared:
         """Prepares a call of which not everything may be recorded, or that is about a person."""
@@ -318,6 +324,7 @@ class Desk:
             subject_json=None if subject is None else self._forgetting.subject_mark(subject),
             principal=self._principal,
             plain_args_json=args_json,
+            driver_token=self._driver_token(call),
         )
 
     def _verdict_on_edit(self, approval: Approval, effect: Effect, args_json: bytes) -> Verdict:

@@ -7,13 +7,15 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from indelible import Ledger
+from indelible import Ledger, ToolCall
 from indelible.core.runs import side_effect_key
-from indelible.errors import ApprovalPending
+from indelible.errors import ApprovalPending, RunOver
+from tests.chaos.procs import Child
 from tests.cli.conftest import SLY, Cli
 
 
@@ -288,3 +290,32 @@ def test_a_packet_is_written_once_and_taken_over_with_its_key(
     altered = file.read_text().replace('"amount":5', '"amount":6').replace("Enrich leads", "Enrich ledas")
     (tmp_path / "altered").write_text(altered)
     assert "altered" in cli("runs", "import", str(tmp_path / "altered"), "--key", key, "--url", target, code=1).err
+
+
+def drive_until_refused(line: Connection, url: str) -> list[str]:
+    """Is a process that drives a run and calls a tool for it whenever it is told to, until one call is refused."""
+    entered: list[int] = []
+    with Ledger.open(url) as ledger:
+        ledger.start_run("order-9", agent="billing")
+        while True:
+            number = len(entered)
+            call = ToolCall(tool="pay", args={"number": number}, run_id="order-9")
+            try:
+                ledger.run(call, lambda _, number=number: entered.append(number))  # type: ignore[misc]
+            except RunOver as refusal:
+                return [*map(str, entered), refusal.code]
+            line.send("paid")
+            line.recv()
+
+
+def test_a_canceled_run_calls_no_tool_from_then_on(ledger_url: str, cli: Cli) -> None:
+    """Its driver is another process with a lease of half a minute, that has not been told anything."""
+    with Child(drive_until_refused, ledger_url) as driver:
+        for _ in range(2):
+            assert driver.hear() == "paid"
+            driver.tell("go on")
+        assert driver.hear() == "paid"
+        assert "Canceled run: order-9" in cli("runs", "cancel", "order-9", "-m", "wrong customer", "--by", "ana").out
+        driver.tell("go on")
+        assert driver.result() == ["0", "1", "2", "over"]
+    assert len(cli("effects", "list", "--run", "order-9", "--json").json["effects"]) == 3

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indelible.core.commands import Keep, Kept, Outrun
+from indelible.core.commands import Claimed, Keep, Kept, Outrun, Replayed, ReplayedFailure
 from indelible.core.effects import hash_of
-from indelible.core.run_commands import NewCheckpoint, RunMoved, RunNotMoved, StartRun, TakeRun
+from indelible.core.run_commands import NewCheckpoint, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
 from indelible.core.runs import (
     OVER,
     Fork,
@@ -29,7 +29,8 @@ from indelible.core.runs import (
     run_ref,
 )
 from indelible.core.sheets import SheetRef
-from tests.core.making import LEASE, NOON, SECOND
+from indelible.core.steps import needed_sheets, sheets_led_by_run
+from tests.core.making import LEASE, NOON, REF, SECOND, cancel, effect, finish, open_command, relinquish
 from tests.core.run_world import TENANT, World
 
 PLAN = Happening(type="plan_locked", step="plan")
@@ -299,3 +300,72 @@ def test_starting_sets_what_the_caller_may_not() -> None:
     forged = Run(id="r", agent="a", status="completed", version=9, created_at=NOON, updated_at=NOON)
     answer = world.one(StartRun(tenant=TENANT, stamp=world.stamp(), run=forged, token="t", lease=LEASE))
     assert (answer.run.status, answer.run.version) == ("active", 1)
+
+
+# Calls of a driven run
+
+
+def called(world: World, driver: str | None = "t1", **changes: Any) -> Any:
+    """Asks to run a call as the driver with this token."""
+    words = {"run_id": "r", "driver_token": driver, "stamp": world.stamp(), "token": f"c{world._salt}", **changes}
+    return world.one(open_command(**words))
+
+
+def test_a_call_of_whoever_drives_the_run_is_made() -> None:
+    world = World()
+    world.start()
+    assert isinstance(called(world), Claimed)
+    world.pass_time(LEASE * 2)
+    again = called(world, ref=REF._replace(key="cd" * 32), effect_id="eff_2")
+    assert isinstance(again, Claimed), "a lease that nobody took over is as good as new"
+
+
+@pytest.mark.parametrize(("by", "code"), [("take", "lost"), ("end", "over")])
+def test_a_call_of_whoever_lost_the_run_is_not_made(by: str, code: str) -> None:
+    world = World()
+    world.start()
+    world.pass_time(LEASE)
+    assert isinstance(world.take() if by == "take" else world.end("canceled"), RunMoved)
+    before = world.types()
+    assert refused(called(world)) == code
+    assert (world.effects, world.types()) == ({}, before)
+    assert isinstance(called(world, driver=None), Claimed), "others may work for a run that they do not drive"
+
+
+def test_who_never_drove_a_run_makes_no_call_as_its_driver() -> None:
+    world = World()
+    assert refused(called(world)) == "lost"
+    world.start()
+    assert refused(called(world, driver="never")) == "lost"
+
+
+def test_a_lost_run_takes_no_further_attempt_and_replays_what_is_done() -> None:
+    for status, answers in (("ready", RunNotMoved), ("succeeded", Replayed), ("failed", ReplayedFailure)):
+        world = World()
+        world.start()
+        claimed = called(world).claim
+        if status == "ready":
+            world.one(relinquish(claimed))
+        else:
+            world.one(finish(claimed, status))
+        world.end("canceled")
+        assert isinstance(called(world), answers), status
+
+
+def test_an_attempt_that_crashed_is_not_taken_over_for_a_lost_run() -> None:
+    world = World()
+    world.start()
+    called(world, on_crash="retry", lease=SECOND)
+    world.end("canceled")
+    world.pass_time(LEASE)
+    assert refused(called(world, on_crash="retry", effect_id="eff_9")) == "over"
+
+
+def test_only_calls_of_driven_runs_are_decided_on_their_driver() -> None:
+    assert needed_sheets(open_command(), None) == ()
+    driven = open_command(driver_token="t1")
+    assert needed_sheets(driven, None) == sheets_led_by_run(driven) == (driver_ref("run-1"),)
+    assert needed_sheets(driven, effect("succeeded")) == ()
+    assert sheets_led_by_run(open_command()) == sheets_led_by_run(cancel()) == ()
+    telling = Tell(tenant=TENANT, run_id="r", stamp=World().stamp(), happenings=(SENT,))
+    assert set(sheets_led_by_run(telling)) == {run_ref("r"), driver_ref("r"), mark_ref("r", "k1")}

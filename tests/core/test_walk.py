@@ -49,6 +49,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import SYSTEM, Effect, Failed, Succeeded
 from indelible.core.identity import identify, repeat_of
+from indelible.core.run_commands import RunNotMoved
 from indelible.core.verdicts import ALLOWED, REPEAT_RULE, Verdict, asked_as_repeat
 from indelible.core.walk import (
     AwaitChange,
@@ -84,6 +85,8 @@ from indelible.errors import (
     NotSealed,
     PolicyRefused,
     ResultNotRecorded,
+    RunLost,
+    RunOver,
     StillRunning,
     StoreUnavailable,
     UnknownEffect,
@@ -275,6 +278,15 @@ def test_an_answer_that_no_store_may_give_to_an_opening_stops_the_walk(answer: A
     call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", call_id="c2", dedupe="ask")
     answers = (answer, answer) if isinstance(answer, LooksRepeated) else (answer,)
     assert isinstance(play(walk.begin(prepared(call), CountingMint()), *answers).error, AssertionError)
+
+
+@pytest.mark.parametrize(("code", "raised"), [("lost", RunLost), ("over", RunOver)])
+def test_a_call_of_a_run_that_is_lost_says_so(code: str, raised: type[Exception]) -> None:
+    asked = replace(prepared(), driver_token="t1")
+    played = play(walk.begin(asked, CountingMint()), RunNotMoved(code, "is not yours"))
+    assert type(played.error) is raised
+    assert "pay: run run-1 is not yours" in str(played.error)
+    assert played.commands[0].driver_token == "t1"
 
 
 def test_what_was_seen_last_is_passed_on_if_it_is_about_this_call() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 import time
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -12,10 +13,18 @@ from typing import Any
 import pytest
 
 from indelible import AsyncLedger
-from indelible.errors import IndelibleError, PolicyRefused, RunDriven, RunLost, RunOver
+from indelible.errors import (
+    ApprovalPending,
+    EffectFailed,
+    IndelibleError,
+    PolicyRefused,
+    RunDriven,
+    RunLost,
+    RunOver,
+)
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child, ask
-from tests.scenarios.hands import resumed, started, told
+from tests.scenarios.hands import inside, resumed, started, told
 from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, charge, eventually
 
 SHORT = timedelta(seconds=1)
@@ -143,6 +152,8 @@ async def test_a_start_that_is_cancelled_half_way_drives_nothing(place: dict[str
     """The thread that starts the run goes on; what nobody holds must not be kept alive by heartbeats."""
     async with AsyncLedger.open(**place) as ledger:
         desk = ledger._run_desk()
+        let_go, is_let_go = desk.let_go, threading.Event()
+        desk.let_go = lambda run: (let_go(run), is_let_go.set())  # type: ignore[assignment,func-returns-value]
 
         async def begin() -> None:
             await ledger.start_run("r1", agent="scout")
@@ -152,9 +163,85 @@ async def test_a_start_that_is_cancelled_half_way_drives_nothing(place: dict[str
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.to_thread(eventually, lambda: desk.keeping.get("r1") is not None)
-        await asyncio.to_thread(eventually, lambda: desk.driven == {})
-        assert desk._seats._kept == {}
+        assert await asyncio.to_thread(is_let_go.wait, PATIENCE)
+        assert desk.keeping.get("r1") is not None
+        assert (desk.driven, desk._seats._kept) == ({}, {})
+
+
+# Calls of whoever has lost the run
+
+
+def test_what_was_done_stays_readable_to_whoever_lost_the_run(ledger: Driver, shell: Shell, clock: FakeClock) -> None:
+    started(ledger)
+    assert ledger.run(charge(run_id="r1"), Count({"id": "ch_1"})) == {"id": "ch_1"}
+    with pytest.raises(ZeroDivisionError):
+        ledger.run(charge(run_id="r1", tool="halve"), Count(ZeroDivisionError("no")))
+    clock.advance(timedelta(seconds=31))
+    resumed(shell.open(clock=clock))
+    handler = Count()
+    assert ledger.run(charge(run_id="r1"), handler) == {"id": "ch_1"}
+    with pytest.raises(EffectFailed):
+        ledger.run(charge(run_id="r1", tool="halve"), handler)
+    with pytest.raises(RunLost, match="driven by somebody else now"):
+        ledger.run(charge(run_id="r1", tool="new"), handler)
+    with pytest.raises(RunLost):
+        ledger.begin(charge(run_id="r1", tool="new"))
+    assert handler.entries == 0
+
+
+def test_a_lease_that_ran_out_costs_nothing_as_long_as_nobody_takes_the_run(ledger: Driver, clock: FakeClock) -> None:
+    """A laptop that slept goes on with its work."""
+    run = started(ledger)
+    clock.advance(timedelta(hours=8))
+    holder = getattr(getattr(run, "active", run), "_inner", run)
+    holder._good_until = 0.0
+    with pytest.raises(RunLost):
+        holder.check()
+    assert ledger.run(charge(run_id="r1"), Count("done")) == "done"
+    run.record("plan_locked")
+    assert run.complete().status == "completed"
+
+
+def test_a_run_that_is_canceled_elsewhere_starts_no_call_any_more(ledger: Driver, shell: Shell) -> None:
+    """At once, and not only when the driver's next heartbeat finds out; also after its block was left."""
+    handler, other = Count(), shell.open()
+
+    def body(run: Any) -> None:
+        assert ledger.run(charge(run_id="r1"), Count("done")) == "done"
+        other.end_run("r1", "canceled", by="ops", reason="wrong customer")
+        ledger.run(charge(run_id="r1", tool="new"), handler)
+
+    with pytest.raises(RunOver, match="resume it to go on") as refusal:
+        inside(ledger, body)
+    assert "could not be saved" in refusal.value.__notes__[0]
+    with pytest.raises(RunOver):
+        ledger.run(charge(run_id="r1", tool="new"), handler)
+    assert ledger.run(charge(run_id="r1"), handler) == "done"
+    assert handler.entries == 0
+    assert ledger.get_run("r1").status == "canceled"
+
+
+def test_a_call_that_waited_for_an_approval_is_not_made_for_a_lost_run(ledger: Driver, shell: Shell) -> None:
+    handler, other = Count(), shell.open()
+    started(ledger)
+    with pytest.raises(ApprovalPending) as pending:
+        ledger.run(charge(run_id="r1"), handler, approval="required", wait=timedelta(0))
+    other.approve(pending.value.approval.id, digest=pending.value.approval.digest, by="ben")
+    other.end_run("r1", "canceled", by="ops", reason="late")
+    with pytest.raises(RunOver):
+        ledger.run(charge(run_id="r1"), handler, approval="required", wait=timedelta(0))
+    assert handler.entries == 0
+
+
+def test_calls_of_others_in_the_run_do_not_take_it_from_its_driver(ledger: Driver, shell: Shell) -> None:
+    """Whoever only works for a run moves the end of its chain, on which the driver's next call rests."""
+    run, other = started(ledger), shell.open()
+    for number in range(4):
+        assert other.run(charge(run_id="r1", tool="theirs", args={"n": number}), Count(number)) == number
+        assert ledger.run(charge(run_id="r1", tool="ours", args={"n": number}), Count(number)) == number
+        other.record("r1", "acme.noted")
+        run.record("plan_locked")
+    assert ledger.verify_run("r1").is_valid
 
 
 # Deaths

@@ -48,6 +48,8 @@ class Open:
     """Is the approval this caller has waited for: when that one ended, it is told so instead of asking anew."""
     grants: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Names standing grants that may cover the call, with the digest of what they pin in its arguments."""
+    driver_token: str | None = field(default=None, repr=False)
+    """Is the token of whoever asks as the driver of the call's run: then they have to be that still."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,14 @@ def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
     return tuple(dict.fromkeys(needed))
 
 
+def why_no_call(run_id: str, token: str, sheets: Sheets) -> RunNotMoved | None:
+    """Says why whoever drove a run with this token may start no call in it any more; None when they still drive it."""
+    driver = _driver(sheets.get(driver_ref(run_id)))
+    if driver is not None and driver.token_hash == hash_of(token):
+        return RunNotMoved("over", "has ended, or was let go of; resume it to go on") if driver.is_released else None
+    return RunNotMoved("lost", "is driven by somebody else now; stop working on it")
+
+
 def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Decides a command about a run."""
     run = _run(sheets.get(run_ref(command.run_id)))

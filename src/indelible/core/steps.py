@@ -48,10 +48,11 @@ from indelible.core.commands import (
     TakeBack,
 )
 from indelible.core.deliveries import deliveries_of
-from indelible.core.driving import about_run, sheets_of_run
+from indelible.core.driving import about_run, sheets_of_run, why_no_call
 from indelible.core.effects import Claim, Effect, hash_of
 from indelible.core.grants import delegation_ref, grant_ref
 from indelible.core.run_commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
+from indelible.core.runs import driver_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
 
 _LEASE_RAN_OUT = b'"the lease ran out"'
@@ -103,7 +104,10 @@ def next_step(command: Command, effect: Effect | None, now: datetime, seq: int, 
 def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ...]:
     """Names the sheets that a command is decided on, given its effect; most commands need none."""
     is_plain = isinstance(command, Finish) or (
-        isinstance(command, Open) and not command.verdict.charges and not command.grants
+        isinstance(command, Open)
+        and not command.verdict.charges
+        and not command.grants
+        and command.driver_token is None
     )
     if is_plain and (effect is None or (effect.approval_id is None and effect.charges_json is None)):
         return ()  # on the way of every call, so it is said first
@@ -117,6 +121,7 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
     if isinstance(command, Open):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
         needed += [grant_ref(grant_id) for grant_id in command.grants]
+        needed += sheets_led_by_run(command)
     elif isinstance(command, Amend):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
     elif isinstance(command, CastVote) and command.delegation_id is not None:
@@ -130,6 +135,17 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
 
 def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
     """Records a fact, or changes a sheet, that is about no effect."""
+def sheets_led_by_run(command: Command) -> tuple[SheetRef, ...]:
+    """Names those sheets of a command that nobody else changes without an event in the run that the command names.
+
+    So whoever writes behind the end of that run's chain as it was when the sheets were read has read them as they are.
+    Heartbeats are the exception, and change nothing that is decided on but the driver's own time.
+    """
+    if isinstance(command, Open):
+        return () if command.driver_token is None else (driver_ref(command.run_id),)
+    return sheets_of_run(command) if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun) else ()
+
+
     sheet = command.sheet
     if sheet is not None:
         found = sheets.get(sheet.ref)
@@ -172,7 +188,7 @@ def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
 def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Opens, claims, or answers from what is recorded."""
     if effect is None:
-        return opened(command, now, seq, sheets)
+        return _enter(command, None, now, seq, sheets)
     if effect.status == "processing" and effect.token_hash == hash_of(command.token):
         return Step(Claimed(Claim(effect, command.token)))  # our own write, whose answer got lost on the way
     if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
@@ -189,13 +205,13 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "canceled":
             return Step(Canceled(effect))
         case "requires_approval" | "ready":
-            return claim(command, effect, now, seq, sheets)
+            return _enter(command, effect, now, seq, sheets)
         case "in_doubt":
-            return claim(command, effect, now, seq, sheets) if effect.on_crash == "retry" else Step(InDoubt(effect))
+            return _enter(command, effect, now, seq, sheets) if effect.on_crash == "retry" else Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
         case "processing" if effect.on_crash == "retry":
-            return claim(command, effect, now, seq, sheets)
+            return _enter(command, effect, now, seq, sheets)
         case "processing":
             doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=_LEASE_RAN_OUT)
             return Step(InDoubt(doubt.effect), (doubt,))
@@ -205,6 +221,15 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
 
 def _may_be_other(command: Open, effect: Effect) -> bool:
     """May a call with other content have this key? With key fields: it replays what is settled, or is asked about."""
+def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Opens or claims the effect, unless whoever asks has lost the run they ask for."""
+    if command.driver_token is not None:
+        lost = why_no_call(command.run_id, command.driver_token, sheets)
+        if lost is not None:
+            return Step(lost)
+    return opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets)
+
+
     is_asked_about = effect.approval_id is not None and effect.attempt == 0
     return command.has_key_fields and (effect.is_settled or is_asked_about)
 

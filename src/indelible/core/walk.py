@@ -74,6 +74,8 @@ from indelible.errors import (
     NothingHappened,
     PolicyRefused,
     ResultNotRecorded,
+    RunLost,
+    RunOver,
     StillRunning,
     StoreError,
     UnknownEffect,
@@ -236,6 +238,8 @@ class Prepared:
 
 def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: str | None = None) -> Open:
     """Gives the command that asks to run this call, with the verdict on it."""
+    driver_token: str | None = field(default=None, repr=False)
+    """Is the right to drive the call's run, where this process has or had it."""
     call, identity, handling = prepared.call, prepared.identity, prepared.handling
     return Open(
         ref=identity.ref,
@@ -262,6 +266,7 @@ def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: st
 
 
 def begin(
+        driver_token=prepared.driver_token,
     prepared: Prepared, mint: Mint, known: Effect | None = None, awaited_approval: str | None = None
 ) -> Generator[Request, Any, Begun]:
     """Asks once and gives the typed answer; what cannot be answered that way is raised.
@@ -316,7 +321,9 @@ def begin(
             raise _ended(approval, effect)
         case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect() | Recorded():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
-        case Decided() | NotCounted() | Kept() | Outrun() | RunMoved() | RunNotMoved():
+        case RunNotMoved(code, why):
+            raise {"over": RunOver}.get(code, RunLost)(f"{command.tool}: run {command.run_id} {why}", code=code)
+        case Decided() | NotCounted() | Kept() | Outrun() | RunMoved():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case Claimed(claim) if prepared.screen is not None:
             return Claimed(replace(claim, screen=prepared.screen))

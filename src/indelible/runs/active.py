@@ -112,7 +112,7 @@ class ActiveRun:
         return self._tell(happenings_of(events))
 
     def _tell(self, happenings: Sequence[Happening]) -> tuple[Told, ...]:
-        self.check()
+        self._check_own()
         with self._noting_loss():
             told = self._keeping.tell(self.id, self.token, happenings).told
         self._note_progress(sum(one.type in PROGRESS and one.status == "recorded" for one in told))
@@ -145,7 +145,7 @@ class ActiveRun:
         at: int | None = None,
     ) -> Checkpoint:
         """Seals the run as it is now, with the agent's own state; `at` names an earlier event instead."""
-        self.check()
+        self._check_own()
         new = self._saving(reason, state, suggested, at)
         with self._noting_loss():
             sealed = self._keeping.seal(self.id, self.token, new)
@@ -187,8 +187,14 @@ class ActiveRun:
         return is_enough or (is_late and self._progress > 0)
 
     def around(self, steps: Walk, prepared: Prepared) -> Walk:
-        """Walks a call of this run: saves before what cannot be repeated, and after enough was done."""
-        self.check()
+        """Walks a call of this run: saves before what cannot be repeated, and after enough was done.
+
+        Whether the run is still ours is decided together with the claim; what was done before replays anyway.
+        """
+        with self._noting_loss():
+            return (yield from self._saving_around(steps, prepared))
+
+    def _saving_around(self, steps: Walk, prepared: Prepared) -> Walk:
         if self._run.checkpointing.before_risky and prepared.handling.side_effect in NOT_REPLAYABLE:
             known: Effect | None = yield Recall(prepared.identity.ref)
             if known is None or known.status == "ready":  # else it replays, or waits for somebody
@@ -215,17 +221,25 @@ class ActiveRun:
     # Driving
 
     def check(self) -> None:
-        """Raises when this process may not work on the run any more."""
+        """Raises when this process may not work on the run any more, or has not been able to say so for too long."""
+        self._check_own()
+        if time.monotonic() > self._good_until:
+            raise self._lost()
+
+    def _check_own(self) -> None:
+        """Raises when this process is known to have lost the run.
+
+        Whether it has, only the record can say, in the transaction: a process that was held up for long goes on where
+        nobody has taken its run over meanwhile.
+        """
         if self._is_over:
             raise RunOver(f"run {self.id} has ended here; resume it to go on", code="over", run=self._run)
-        if self._is_lost or time.monotonic() > self._good_until:
-            self._is_lost = True
-            raise RunLost(
-                f"run {self.id}: the right to drive it ran out; somebody else may have taken it over. Stop, and resume "
-                "it to go on",
-                code="lost",
-                run=self._run,
-            )
+        if self._is_lost:
+            raise self._lost()
+
+    def _lost(self) -> RunLost:
+        why = "the right to drive it ran out; somebody else may have taken it over. Stop, and resume it to go on"
+        return RunLost(f"run {self.id}: {why}", code="lost", run=self._run)
 
     @contextmanager
     def _noting_loss(self) -> Iterator[None]:
@@ -256,7 +270,7 @@ class ActiveRun:
         self, agent: str, intent: str = "", *, run_id: str | None = None, allowed_tools: Sequence[str] | None = None
     ) -> ActiveRun:
         """Starts a run for another agent, whose parent is this one; both name each other on the record."""
-        self.check()
+        self._check_own()
         child = run_id or self._desk.run_id()
         told = self.record("delegation_started", {"agent": agent, "run": child}, side_effect="delegation")
         event = self._keeping.event_id(self.id, told.seq)
@@ -307,13 +321,13 @@ class ActiveRun:
 
     def release(self) -> None:
         """Lets go of the run as it is: it stays active, and anybody can resume it at once."""
-        self.check()
+        self._check_own()
         self._is_over = True
         self._desk.let_go(self)
         self._keeping.let_go(self.id, hash_of(self.token))
 
     def _end(self, status: RunStatus, reason: str, checkpoint: NewCheckpoint | None = None) -> Run:
-        self.check()
+        self._check_own()
         with self._noting_loss():
             self._run = self._keeping.end(self.id, self.token, status, reason, checkpoint)
         self._is_over = True
@@ -347,7 +361,7 @@ class ActiveRun:
             if error is None:
                 raise
             error.add_note(f"Indelible: run {self.id} could not be saved: {problem}")
-            self._desk.let_go(self)
+            self._desk.lose(self)
 
 
 def happening_of(

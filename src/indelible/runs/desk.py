@@ -162,6 +162,10 @@ class RunsDesk:
         if self.driven.get(run.id) is run:
             del self.driven[run.id]
 
+    def lose(self, run: ActiveRun) -> None:
+        """Stops keeping a run alive; whoever still calls tools for it here is asked for a right that may be gone."""
+        self._seats.drop(run)
+
     def close(self) -> None:
         """Stops keeping runs alive; those that were not ended can be resumed when their leases are over."""
         self._seats.close()

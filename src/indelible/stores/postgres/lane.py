@@ -77,7 +77,7 @@ class Lane:
             return []
         with self._line.lock:
             work = self._work(tenant, commands)
-            work.assume(known)
+            work.assume(known, self._heads)
             ways = [self._on_what_is_known, self._on_a_look, self._under_lock]
             return self._persist(work, ways[self._first_way(work) :])
 
@@ -181,9 +181,10 @@ class Lane:
         """Decides without having looked; one statement in the common case."""
         for _ in range(_GUESSES):
             now = self._now()
-            batch = decide(work.commands, work.assumed, self._heads.of(work.tenant, work.runs), now, work.by)
+            heads = self._heads.of(work.tenant, work.runs)
+            batch = decide(work.commands, work.assumed, heads, now, work.by, work.seen)
             # What a sheet says of time has to be by the database's clock, and here it is by ours.
-            if batch.sheets or not is_guarded(batch, work.assumed):
+            if batch.sheets or not is_guarded(batch, work.assumed) or work.is_denied(batch):
                 return None
             instead = self._write(work, batch, now)
             if not isinstance(instead, View):
@@ -192,6 +193,8 @@ class Lane:
             if any(effect is not None for effect in instead.effects.values()):
                 self._note(work, instead.effects)
                 return self._answer_from(work, instead)
+            if work.seen:
+                return None  # who drives the run may have changed with its head
             # Only the run's head was not what we took it for, and now it is known: decide again.
         return None
 
@@ -207,6 +210,7 @@ class Lane:
         if seen is None:
             return None
         self._note(work, seen.effects)
+        work.seen = seen.sheets
         batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, seen.sheets)
         if not batch.is_empty and work.needs_lock(batch, seen.sheets):
             return None
@@ -236,6 +240,7 @@ class Lane:
         if not locked.covers(seen, work.sheets):
             session.command(ROLLBACK, until)
             return None
+        work.seen = seen.sheets
         batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, seen.sheets)
         if batch.is_empty:
             self._end_without_writing(work, session, locked, until)
@@ -317,5 +322,5 @@ class Lane:
         if session.is_warned:
             raise _Unsure
         work.sent.clear()
-        self._heads.remember(work.tenant, batch)
+        self._heads.remember(work.tenant, batch, work.seen)
         self._ring(session.awaited)

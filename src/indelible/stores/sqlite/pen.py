@@ -12,8 +12,7 @@ from indelible.core.effects import Effect
 from indelible.core.events import Head, Provenance
 from indelible.core.identity import Ref
 from indelible.core.ports import Clock
-from indelible.core.sheets import NO_SHEETS
-from indelible.core.steps import needed_sheets
+from indelible.core.steps import needed_sheets, sheets_led_by_run
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import execute_rows, select_rows
@@ -49,7 +48,7 @@ class Pen:
         """Decides commands on these states and writes what follows; raises `Refused` when a state was another."""
         runs = {effect.run_id for effect in effects.values() if effect is not None}
         runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
-        sheets = NO_SHEETS if is_guess else read_sheets(self._connection, tenant, sheets_for(commands, effects))
+        sheets = read_sheets(self._connection, tenant, sheets_for(commands, effects))
         batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
         if is_guess and not is_guarded(batch, effects):
             raise Refused
@@ -123,11 +122,14 @@ def guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict
     """Gives the likely states: as their callers saw them last, and new where nobody has seen any.
 
     The write checks it: a key that is taken and a state that has moved on are both refused. What people said of an
-    effect holds for the effect as it is recorded, so nothing is guessed where sheets are needed.
+    effect holds for the effect as it is recorded, so nothing is guessed where that is needed.
     """
     effects: dict[Ref, Effect | None] = {}
     for command, seen in zip(commands, known, strict=True):
-        if (seen is None and not isinstance(command, Open | Record)) or needed_sheets(command, seen):
+        if seen is None and not isinstance(command, Open | Record):
+            raise Refused
+        needed = needed_sheets(command, seen)
+        if needed and not set(needed).issubset(sheets_led_by_run(command)):
             raise Refused
         effects.setdefault(command.ref, seen)
     return effects
