@@ -345,12 +345,13 @@ class AsyncLedger(Desk):
         return await asyncio.to_thread(self._run_desk().import_packet, packet, key, trust=trust)
 
     async def compensate(self, run_id: str) -> list[Compensated]:
-        """Makes good what a run's tools did, newest first, by what they declare; each is an effect of its own."""
-        found = await asyncio.to_thread(self._run_desk().compensations, run_id)
-        return [
-            Compensated(effect, await self._engine.drive_async(self._running(call, handler, words), handler))
-            for effect, call, handler, words in found
-        ]
+        """Makes good what a run's tools did, newest first, by what they declare; each is an effect of its own.
+
+        Goes on after one that fails, and says what came of each; called again, it does what is left.
+        """
+        desk = self._run_desk()
+        found = await asyncio.to_thread(desk.compensations, run_id)
+        return [await self._engine.drive_async(desk.compensating(one), one.handler) for one in found]
 
     async def reconcile(self, *, limit: int = 1000) -> list[Effect]:
         """Sees to effects whose worker never reported: calls them in doubt and asks their tools' probes."""

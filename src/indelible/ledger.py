@@ -311,11 +311,12 @@ class Ledger(Desk):
         return self._run_desk().import_packet(packet, key, trust=trust)
 
     def compensate(self, run_id: str) -> list[Compensated]:
-        """Makes good what a run's tools did, newest first, by what they declare; each is an effect of its own."""
-        return [
-            Compensated(effect, self._engine.drive(self._running(call, handler, words), handler))
-            for effect, call, handler, words in self._run_desk().compensations(run_id)
-        ]
+        """Makes good what a run's tools did, newest first, by what they declare; each is an effect of its own.
+
+        Goes on after one that fails, and says what came of each; called again, it does what is left.
+        """
+        desk = self._run_desk()
+        return [self._engine.drive(desk.compensating(one), one.handler) for one in desk.compensations(run_id)]
 
     def reconcile(self, *, limit: int = 1000) -> list[Effect]:
         """Sees to effects whose worker never reported: calls them in doubt and asks their tools' probes."""

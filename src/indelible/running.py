@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from indelible.core.canonical import decode
 from indelible.core.commands import Answer, Command
@@ -37,11 +37,25 @@ def current_run() -> str | None:
     return _current_run.get() or (None if running is None else running.run_id)
 
 
+CompensationStatus = Literal["done", "failed", "in_doubt", "waiting", "nothing_to_do", "undeclared"]
+
+
 class Compensated(NamedTuple):
-    """Is an effect that was made good, and what its compensation gave."""
+    """Is an effect, and what came of making it good: `value` is what its compensation gave, `error` what stood against.
+
+    There was `nothing_to_do` if it had been made good before, and where nothing is declared for its tool, nothing could
+    be done. What failed or is in doubt stays so until somebody retries or settles the compensation.
+    """
 
     effect: Effect
-    value: Any
+    status: CompensationStatus
+    value: Any = None
+    error: Exception | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Is there something left to do, by another call or by a person first?"""
+        return self.status in ("failed", "in_doubt", "waiting")
 
 
 class RunningEffect:

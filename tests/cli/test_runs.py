@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -319,3 +320,49 @@ def test_a_canceled_run_calls_no_tool_from_then_on(ledger_url: str, cli: Cli) ->
         driver.tell("go on")
         assert driver.result() == ["0", "1", "2", "over"]
     assert len(cli("effects", "list", "--run", "order-9", "--json").json["effects"]) == 3
+
+
+SHOP = """
+from indelible import {kind}
+
+ledger = {kind}.open()
+
+@ledger.tool(side_effect="payment", compensate=lambda effect: refund(effect.args["n"]))
+def buy(n): ...
+
+def refund(number):
+    if number == 2:
+        raise ConnectionError("no answer")
+    return "refunded"
+"""
+
+
+@pytest.mark.parametrize("kind", ["Ledger", "AsyncLedger"])
+def test_compensate_says_what_came_of_each_and_exits_with_what_is_left(
+    ledger_url: str, cli: Cli, tmp_path: Path, kind: str
+) -> None:
+    with Ledger.open(ledger_url) as ledger, ledger.start_run("order-7", agent="shop"):
+        for number in (1, 2):
+            ledger.run(ToolCall(tool="buy", args={"n": number}, run_id="order-7"), str, side_effect="payment")
+    (tmp_path / f"shop_{kind}.py").write_text(SHOP.format(kind=kind))
+    words = ("runs", "compensate", "order-7", "--ledger", f"shop_{kind}:ledger")
+    said = cli(*words, code=1)
+    assert [line.split()[1:] for line in said.out.splitlines() if "eff_" in line] == [
+        ["buy", "failed", "ConnectionError:", "no", "answer"],
+        ["buy", "done"],
+    ]
+    assert "2 effects, 1 left to make good." in said.out
+    del sys.modules[f"shop_{kind}"]
+    (tmp_path / f"shop_{kind}.py").write_text(SHOP.format(kind=kind).replace("number == 2", "False"))
+    (failed,) = cli("effects", "list", "--status", "failed", "--json").json["effects"]
+    cli("effects", "retry", failed["id"], "--by", "ana", "--reason", "asked them")
+    again = cli(*words, "--json").json["compensations"]
+    assert [(one["status"], one["value"]) for one in again] == [("done", "refunded"), ("nothing_to_do", "refunded")]
+    del sys.modules[f"shop_{kind}"]
+
+
+@pytest.mark.parametrize(
+    ("named", "why"), [("shop", "as in"), ("no_such_module:x", "cannot be imported"), ("json:dumps", "is no ledger")]
+)
+def test_compensate_needs_the_ledger_that_knows_the_tools(ledger_url: str, cli: Cli, named: str, why: str) -> None:
+    assert why in cli("runs", "compensate", "order-7", "--ledger", named, code=2).err

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from indelible import MayHaveHappened
+from indelible import MayHaveHappened, NothingHappened
 from indelible.core.resuming import context_content
-from indelible.errors import BadCall, EffectFailed, EffectInDoubt, PolicyRefused, UnknownRun
+from indelible.errors import BadCall, EffectFailed, EffectInDoubt, PolicyRefused, RunOver, UnknownRun
 from tests.scenarios.hands import begun, inside, resumed, started, told
 from tests.scenarios.shells import Count, Driver, Shell, charge
 
@@ -229,35 +229,85 @@ def test_what_a_run_did_is_made_good_in_reverse_and_once(ledger: Driver) -> None
     assert ("buy.compensate", "payment") in kinds, "each is an effect of its own"
 
 
-def test_a_compensation_that_fails_stops_the_rest_and_is_not_tried_again(ledger: Driver) -> None:
+def statuses(found: list[Any]) -> list[tuple[int, str]]:
+    return [(one.effect.args["n"], one.status) for one in found]
+
+
+def test_a_compensation_that_fails_does_not_stop_the_rest(ledger: Driver) -> None:
     entered: list[int] = []
+    problems: dict[int, Exception] = {
+        2: ConnectionError("no answer"),
+        3: MayHaveHappened("line cut"),
+        4: NothingHappened("closed on Sundays"),
+    }
 
     def refund(effect: Any) -> str:
-        entered.append(effect.args["n"])
-        if effect.args["n"] == 2:
-            raise ConnectionError("no answer")
+        number = effect.args["n"]
+        entered.append(number)
+        if number in problems:
+            raise problems[number]
         return "refunded"
 
     @ledger.tool(side_effect="payment", compensate=refund)
     def buy(n: int) -> int:
         return n
 
+    @ledger.tool(side_effect="notification")
+    def mail(n: int) -> int:
+        return n
+
     def body(run: Any) -> None:
-        for number in (1, 2, 3):
+        for number in (1, 2, 3, 4, 5):
             ledger.call(buy, number)
+        ledger.call(mail, 6)
 
     inside(ledger, body)
-    with pytest.raises(ConnectionError):
-        ledger.compensate("r1")
-    with pytest.raises(EffectFailed):
-        ledger.compensate("r1")
-    assert entered == [3, 2], "what is older stays until somebody has seen to it"
-    (failed,) = ledger.effects(run_id="r1", status="failed")
-    assert failed.tool == "buy.compensate"
-    ledger.retry(failed.id, by="ada", reason="the provider is back")
-    with pytest.raises(ConnectionError):
-        ledger.compensate("r1")
-    assert entered == [3, 2, 2]
+    found = ledger.compensate("r1")
+    expected = [(6, "undeclared"), (5, "done"), (4, "failed"), (3, "in_doubt"), (2, "failed"), (1, "done")]
+    assert statuses(found) == expected
+    assert [type(one.error) for one in found[2:5]] == [NothingHappened, MayHaveHappened, ConnectionError]
+    assert [one.is_open for one in found] == [False, False, True, True, True, False]
+    problems.clear()
+    again = ledger.compensate("r1")
+    left = [(4, "done"), (3, "in_doubt"), (2, "failed")]
+    assert statuses(again) == [(6, "undeclared"), (5, "nothing_to_do"), *left, (1, "nothing_to_do")]
+    assert entered == [5, 4, 3, 2, 1, 4], "what nobody looked at is not tried again, what did not happen is"
+    for status in ("in_doubt", "failed"):
+        (stuck,) = ledger.effects(run_id="r1", status=status)
+        ledger.retry(stuck.id, by="ada", reason="looked at it")
+    assert [status for _, status in statuses(ledger.compensate("r1"))][3:5] == ["done", "done"]
+    assert entered[6:] == [3, 2]
+
+
+def test_a_compensation_may_have_to_wait_for_a_person_or_be_refused(ledger: Driver, shell: Shell) -> None:
+    rule = {"name": "refunds", "match": {"tool": "buy.compensate"}}
+    asking = shell.open(policy={"rules": [{**rule, "then": "ask"}]}, wait=False)
+    refusing = shell.open(policy={"rules": [{**rule, "then": "refuse"}]})
+
+    def buy(n: int) -> int:
+        return n
+
+    tools = [one.tool(side_effect="payment", compensate=lambda _: 1)(buy) for one in (ledger, asking, refusing)]
+    inside(ledger, lambda run: ledger.call(tools[0], 1))
+    assert statuses(refusing.compensate("r1")) == [(1, "failed")]
+    assert statuses(asking.compensate("r1")) == [(1, "waiting")]
+
+
+def test_a_run_that_ended_elsewhere_is_made_good_by_whoever_drove_it(ledger: Driver, shell: Shell) -> None:
+    @ledger.tool(side_effect="payment", compensate=lambda effect: "refunded")
+    def buy(n: int) -> int:
+        return n
+
+    def body(run: Any) -> None:
+        ledger.call(buy, 1)
+        shell.open().end_run("r1", "canceled", by="ops", reason="wrong customer")
+        ledger.call(buy, 2)
+
+    with pytest.raises(RunOver):
+        inside(ledger, body)
+    assert statuses(ledger.compensate("r1")) == [(1, "done")]
+    with pytest.raises(UnknownRun):
+        ledger.compensate("never")
 
 
 def test_a_run_with_few_tools_may_make_good_what_they_did(ledger: Driver) -> None:

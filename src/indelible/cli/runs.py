@@ -295,6 +295,26 @@ def cancel(run_id: str, reason: str, by: str) -> None:
 
 @runs.command()
 @click.argument("run_id", metavar="RUN")
+@click.option("--ledger", "named", metavar="MODULE:NAME", required=True, help="The ledger that knows the run's tools.")
+@about_ledger
+def compensate(run_id: str, named: str) -> int:
+    """Make good what a run's tools did, newest first, by what they declare; exit 1 when something is left to do.
+
+    The tools are functions of yours, so the ledger is named as a program knows it: shop.tools:ledger.
+    """
+    from indelible.cli.compensating import compensate_by, said_content, say_compensated
+
+    place = where()
+    found = compensate_by(named, run_id)
+    if place.is_json:
+        say_json({"runId": run_id, "compensations": [said_content(one) for one in found]})
+    else:
+        say_compensated(run_id, found, place)
+    return 1 if any(one.is_open for one in found) else 0
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write.")
 @about_ledger
 def packet(run_id: str, out: Path) -> None:

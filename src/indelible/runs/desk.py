@@ -21,7 +21,6 @@ from indelible.core.receipts import parse_receipt
 from indelible.core.resuming import Packet, packet_digest, read_packet
 from indelible.core.run_commands import Told
 from indelible.core.run_diff import RunDifference, compare
-from indelible.core.run_limits import COMPENSATION
 from indelible.core.runs import (
     OVER,
     RUN_STATUSES,
@@ -33,10 +32,12 @@ from indelible.core.runs import (
     RunStatus,
 )
 from indelible.core.stamps import Stamp
-from indelible.errors import BadCall, JournalError, RunOver, RunRefused
+from indelible.core.walk import Walk
+from indelible.errors import BadCall, JournalError, RunOver, RunRefused, UnknownRun
 from indelible.heartbeats import Heartbeats
 from indelible.journal.sealing import receipt_of
 from indelible.runs.active import ActiveRun, happening_of, happenings_of, new_run
+from indelible.runs.compensating import Compensation, compensating, compensations_of
 from indelible.runs.keeping import RunKeeping, new_checkpoint
 
 if TYPE_CHECKING:
@@ -218,23 +219,15 @@ class RunsDesk:
 
     # Making good
 
-    def compensations(self, run_id: str) -> list[tuple[Effect, ToolCall, Callable[[RunningEffect], Any], OptionWords]]:
+    def compensations(self, run_id: str) -> list[Compensation]:
         """Lists what would make a run's effects good, the newest first."""
-        found = []
-        for effect in self.keeping.effects_of(run_id):
-            tool = self._desk._tools.get(effect.tool)
-            compensate = None if tool is None else tool.options.compensate
-            if effect.status != "succeeded" or compensate is None or effect.tool.endswith(COMPENSATION):
-                continue
-            call = ToolCall(
-                tool=effect.tool + COMPENSATION,
-                args={"args": effect.args, "effect": effect.id, "result": effect.detail},
-                run_id=run_id,
-                key=["effect"],
-            )
-            words: OptionWords = {"side_effect": effect.side_effect}
-            found.append((effect, call, _compensating(compensate, effect), words))
-        return found
+        if self.keeping.event_id(run_id, 0) is None:
+            raise UnknownRun(f"no run of tenant {self.tenant!r} is named {run_id!r}; see: indelible runs list")
+        return list(compensations_of(self._desk, self.keeping.effects_of(run_id)))
+
+    def compensating(self, one: Compensation) -> Walk:
+        """Gives the walk that makes one effect good, and says what came of it."""
+        return compensating(self._desk, one)
 
     # Comparing
 
@@ -379,7 +372,3 @@ def _asking(ask: Callable[[Mapping[str, Any]], Any]) -> Callable[[RunningEffect]
         return asked
 
     return lambda effect: ask(effect.args["request"])
-
-
-def _compensating(compensate: Callable[[Effect], Any], effect: Effect) -> Callable[[RunningEffect], Any]:
-    return lambda _: compensate(effect)

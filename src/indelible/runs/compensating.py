@@ -1,0 +1,86 @@
+"""Makes good what a run did: one compensation after the other, each an effect of its own, and what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from indelible.core import walk
+from indelible.core.calls import HARMLESS, OptionWords, ToolCall
+from indelible.core.effects import Effect
+from indelible.core.run_limits import COMPENSATION
+from indelible.core.walk import Raised, Recall, Request
+from indelible.errors import ApprovalPending, EffectInDoubt, IndelibleError, StillRunning, StoreError
+from indelible.running import Compensated, CompensationStatus
+
+if TYPE_CHECKING:
+    from indelible.desk import Desk
+    from indelible.running import RunningEffect
+
+
+@dataclass(frozen=True, slots=True)
+class Compensation:
+    """Is what would make an effect good; `handler` is None where nothing is declared for its tool."""
+
+    effect: Effect
+    call: ToolCall
+    handler: Callable[[RunningEffect], Any] | None
+
+
+def compensations_of(desk: Desk, effects: Iterator[Effect]) -> Iterator[Compensation]:
+    """Gives what would make these effects good; those that changed nothing outside, or failed, need nothing."""
+    for effect in effects:
+        tool = desk._tools.get(effect.tool)
+        compensate = None if tool is None else tool.options.compensate
+        is_needed = compensate is not None or effect.side_effect not in HARMLESS
+        if effect.status != "succeeded" or not is_needed or effect.tool.endswith(COMPENSATION):
+            continue
+        call = ToolCall(
+            tool=effect.tool + COMPENSATION,
+            args={
+                "args": None if effect.are_args_erased else effect.args,
+                "effect": effect.id,
+                "result": None if effect.is_detail_erased else effect.detail,
+            },
+            run_id=effect.run_id,
+            key=["effect"],
+        )
+        yield Compensation(effect, call, None if compensate is None else _handler(compensate, effect))
+
+
+def _handler(compensate: Callable[[Effect], Any], effect: Effect) -> Callable[[RunningEffect], Any]:
+    return lambda _: compensate(effect)
+
+
+def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compensated | Raised]:
+    """Walks one compensation and gives what came of it; only a store that is away and an interruption stop the rest.
+
+    Whoever makes good need not drive the run: it may have ended long ago.
+    """
+    if one.handler is None:
+        return Compensated(one.effect, "undeclared")
+    words: OptionWords = {"side_effect": one.effect.side_effect}
+    prepared = replace(desk._prepare(one.call, words), driver_token=None)
+    ref = prepared.identity.ref
+    before: Effect | None = yield Recall(ref)
+    try:
+        value = yield from walk.run(prepared, desk._mint)
+    except StoreError:
+        raise
+    except IndelibleError as error:
+        return Compensated(one.effect, _status_after(error), error=error)
+    if isinstance(value, Raised):
+        if value.is_interruption or not isinstance(value.error, Exception):
+            return value
+        after: Effect | None = yield Recall(ref)
+        is_in_doubt = after is not None and after.status == "in_doubt"
+        return Compensated(one.effect, "in_doubt" if is_in_doubt else "failed", error=value.error)
+    was_done = before is not None and before.status == "succeeded"
+    return Compensated(one.effect, "nothing_to_do" if was_done else "done", value)
+
+
+def _status_after(error: IndelibleError) -> CompensationStatus:
+    if isinstance(error, ApprovalPending | StillRunning):
+        return "waiting"
+    return "in_doubt" if isinstance(error, EffectInDoubt) else "failed"
