@@ -131,6 +131,17 @@ class Writer:
             raise
         return slot.result()
 
+    def do_together(self, commands: Sequence[Command]) -> list[Answer]:
+        """Carries out commands of one tenant in one transaction, all of them or none; blocks until it is durable."""
+        slots = [Slot(command, None) for command in commands]
+        with self._busy:
+            if self._is_closed:
+                raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")
+            self._answer(slots, is_one=True)
+        if self._queue:
+            self._wake_thread()  # whoever came meanwhile left it to us
+        return [slot.result() for slot in slots]
+
     def leave(self, slot: Slot, if_unwanted: Callable[[Answer], None]) -> None:
         """Notes that nobody waits for a slot's answer any more; `if_unwanted` gets it, perhaps twice, in any thread."""
         slot.if_unwanted = if_unwanted
@@ -220,7 +231,7 @@ class Writer:
             slots.append(self._queue.popleft())
         return slots
 
-    def _answer(self, slots: list[Slot]) -> None:
+    def _answer(self, slots: list[Slot], *, is_one: bool = False) -> None:
         commands = [slot.command for slot in slots]
         tenant = commands[0].ref.tenant
         try:
@@ -231,8 +242,9 @@ class Writer:
                 slot.error = error if len(slots) == 1 else _copy_of(error)
             return
         except Exception as error:
-            if len(slots) == 1:
-                slots[0].error = error
+            if len(slots) == 1 or is_one:
+                for slot in slots:
+                    slot.error = error
                 return
             for slot in slots:  # one command that cannot be written must not take the others with it
                 self._answer([slot])

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import signal
+import types
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from indelible import MayHaveHappened
+from indelible import AwaitingApproval, Ledger, MayHaveHappened
 from indelible.core.runs import side_effect_key
-from indelible.errors import BadCall, EffectInDoubt, IndelibleError, JournalError, PolicyRefused, RunOver, RunRefused
+from indelible.core.shapes import misshapen
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    EffectInDoubt,
+    IndelibleError,
+    JournalError,
+    PolicyRefused,
+    RunOver,
+    RunRefused,
+)
+from indelible.runs import keeping
+from indelible.runs.packets import packet_schema
+from tests.chaos.procs import Child
 from tests.journal.exported import key_of
 from tests.scenarios.hands import resumed, started, told
 from tests.scenarios.shells import Count, Driver, Shell, charge, prepare_store
@@ -145,12 +164,75 @@ def test_a_packet_is_not_taken_over_a_run_that_is_there(places: tuple[Driver, Dr
     here, there = places
     work(here)
     packet = here.export_packet("r1")
-    there.import_packet(packet, key=key_of(here.ledger))
-    for ledger in (there, here):
-        before = told(ledger)
-        with pytest.raises((RunRefused, IndelibleError)):
-            ledger.import_packet(packet, key=key_of(here.ledger))
-        assert told(ledger) == before, "nothing was added to it"
+    imported = there.import_packet(packet, key=key_of(here.ledger))
+    before = told(there), told(here)
+    assert there.import_packet(packet, key=key_of(here.ledger)) == imported, "the same packet is the same run"
+    with pytest.raises(RunRefused, match="here already"):
+        here.import_packet(packet, key=key_of(here.ledger))
+    later = here.export_packet("r1")
+    with pytest.raises(RunRefused, match="here already"):
+        there.import_packet(later, key=key_of(here.ledger))
+    assert (told(there), told(here)[:-1]) == before, "nothing was added to either"
+
+
+def import_and_die(line: Connection, url: str, packet: dict[str, Any], writes: int, *, is_written: bool) -> None:
+    """Is a process that is killed just before or after its nth transaction, while it imports a packet."""
+    keeping._AT_ONCE = 2
+    ledger = Ledger.open(url, tenant="acme", wakeups=False)
+    apply, count = ledger._engine.store.apply, 0
+
+    def dying(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == writes and not is_written:
+            os.kill(os.getpid(), signal.SIGKILL)
+        answers = apply(*args)
+        if count == writes:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answers
+
+    ledger._engine.writer._store = types.SimpleNamespace(apply=dying, address=url)  # type: ignore[assignment]
+    ledger.import_packet(packet, trust=True)
+
+
+def test_an_import_that_was_killed_anywhere_is_made_whole_by_another(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    with Ledger.open(f"sqlite:///{tmp_path / 'first.db'}", tenant="acme", seal=True) as first:
+        for number in range(5):
+            work_of(first, f"r{number}")
+        packets = [first.export_packet(f"r{number}") for number in range(5)]
+    url = prepare_store(store_url)
+    ends = []
+    # Six effects are three transactions, and the run is the fourth.
+    for packet, writes, is_written in zip(packets, (1, 2, 3, 4, 4), (True, False, True, False, True), strict=True):
+        run_id = packet["packet"]["runId"]
+        with Child(functools.partial(import_and_die, is_written=is_written), url, packet, writes) as child:
+            assert child.join() == -signal.SIGKILL
+        with Ledger.open(url, tenant="acme") as ledger:
+            ends.append((len(ledger.effects(run_id=run_id)), ledger.get_run(run_id) is not None))
+            assert ledger.import_packet(packet, trust=True).status == "blocked"
+            assert len(ledger.effects(run_id=run_id)) == 6
+            context = ledger.resume_run(run_id).context
+            assert context is not None
+            assert context.state == {"cursor": 2}
+            assert len(context.receipts) == 7
+            assert ledger.verify_run(run_id).is_valid
+            types_told = [event.type for event in ledger.events(run_id, limit=100)]
+            assert types_told.count("tool_call_adopted") == 6
+            assert types_told.count("run_started") == 1
+    assert ends == [(2, False), (2, False), (6, False), (6, False), (6, True)], "a run is there whole or not at all"
+
+
+def work_of(ledger: Ledger, run_id: str) -> None:
+    """Makes six effects in a run and hands it off."""
+    run = ledger.start_run(run_id, agent="scout")
+    for number in range(6):
+        call = charge(run_id=run_id, args={"n": number})
+        ledger.run(call, lambda effect: effect.args, side_effect="payment")
+    run.artifact("leads.csv")
+    run.hand_off("another", state={"cursor": 2})
 
 
 # One store is enough for what is refused before anything is written.
@@ -268,6 +350,112 @@ def test_a_packet_of_a_later_version_is_refused(exported: dict[str, Any], elsewh
     exported["packet"]["schemaVersion"] = 2
     with pytest.raises(BadCall, match="version 1"):
         elsewhere.import_packet(exported, trust=True)
+
+
+# The schema
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Packets of runs that have nothing, and of runs that have everything there is."""
+    folder = tmp_path_factory.mktemp("shapes")
+    with Ledger.open(f"sqlite:///{folder / 'ledger.db'}", keys=folder / "keys", seal=True) as ledger:
+        ledger.start_run("empty", agent="scout").release()
+        run = ledger.start_run("full", agent="scout", intent="all", allowed_tools=["*"], permissions={"region": "eu"})
+        run.record("plan_locked", step="plan")
+        ledger.run(charge(run_id="full", call_id="c1"), lambda _: {"fee": Decimal("0.30")}, side_effect="payment")
+        for problem in (MayHaveHappened("line cut"), ZeroDivisionError("no")):
+            with pytest.raises(type(problem)):
+                ledger.run(charge(run_id="full", tool=type(problem).__name__), Count(problem), side_effect="write")
+        with pytest.raises(ApprovalPending):
+            ledger.run(charge(run_id="full", tool="ask"), str, approval="required", wait=False)
+        canceled = ledger.begin(charge(run_id="full", tool="later"), approval="required", wait=False)
+        assert isinstance(canceled, AwaitingApproval)
+        ledger.cancel(canceled.effect.id, by="ada", reason="no")
+        denied = ledger.begin(charge(run_id="full", tool="never"), approval="required", wait=False)
+        assert isinstance(denied, AwaitingApproval)
+        ledger.deny(denied.approval.id, reason="no", by="ada")
+        ledger.begin(charge(run_id="full", tool="under-way"))
+        run.record("execution_succeeded", {"n": 1}, side_effect="notification", side_effect_key=MAIL, step="mail")
+        run.artifact("s3://leads.csv", content=b"a,b", metadata={"rows": 3})
+        run.delegate("researcher")
+        run.hand_off("another", state=STATE, suggested="go on")
+        failed = ledger.start_run("failed", agent="scout", parent="full")
+        failed.fail("on purpose", state=[1, None, "x"])
+        ledger.run(charge(run_id="forgotten"), Count({"id": 1}), side_effect="payment")
+        ledger.start_run("forgotten", agent="scout").release()
+        ledger.erase(run_id="forgotten", fields=["args", "result"], by="ada", reason="asked to")
+        return [json.loads(json.dumps(ledger.export_packet(name))) for name in ("empty", "full", "failed", "forgotten")]
+
+
+def test_the_schema_is_one_and_real_packets_keep_to_it(shapes: list[dict[str, Any]]) -> None:
+    Draft202012Validator.check_schema(packet_schema())
+    for packet in shapes:
+        Draft202012Validator(packet_schema()).validate(packet)
+        assert misshapen(packet, packet_schema(), "it") is None
+    statuses = {effect["status"] for effect in shapes[1]["packet"]["effects"]}
+    assert statuses == {"succeeded", "failed", "in_doubt", "denied", "canceled"}
+
+
+def test_every_field_of_a_packet_is_in_the_schema_and_on_its_page(shapes: list[dict[str, Any]]) -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/packet.md").read_text()
+    schema = packet_schema()
+
+    def described(value: Any, asked: Any) -> Iterator[str]:
+        asked = schema["$defs"][asked["$ref"].removeprefix("#/$defs/")] if "$ref" in asked else asked
+        if isinstance(value, list) and "items" in asked:
+            for one in value:
+                yield from described(one, asked["items"])
+        elif isinstance(value, dict) and "properties" in asked:
+            assert set(value) == set(asked["properties"])
+            for name, inner in value.items():
+                yield name
+                yield from described(inner, asked["properties"][name])
+
+    names = {name for packet in shapes for name in described(packet, schema)}
+    assert len(names) > 50
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+def test_our_own_check_and_that_of_others_agree_on_every_broken_packet(shapes: list[dict[str, Any]]) -> None:
+    theirs = Draft202012Validator(packet_schema())
+    packet = shapes[1]
+    refused = 0
+    for path in leaves(packet):
+        at = packet
+        for name in path[:-1]:
+            at = at[name]
+        kept = at[path[-1]]
+        for other in (None, 7, "x", []):
+            at[path[-1]] = other
+            is_refused = misshapen(packet, packet_schema(), "it") is not None
+            refused += is_refused
+            if other == 7 or path[1:2] == ("run",):  # theirs takes long
+                assert is_refused == (not theirs.is_valid(packet)), (path, other)
+        at[path[-1]] = kept
+    assert refused > 200
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("runId",), 5, r"the file\.packet\.runId must be string, not int"),
+        (("effects", 0, "status"), "requires_approval", r"packet\.effects\[0\]\.status must be one of succeeded"),
+        (("effects", 0, "key"), "xyz", r"effects\[0\]\.key must look like"),
+        (("receipts", 0), {}, r"receipts\[0\] lacks eventId"),
+        (("head",), None, r"packet\.head must be string"),
+    ],
+)
+def test_a_packet_that_breaks_its_schema_is_refused_by_the_place(
+    exported: dict[str, Any], elsewhere: Driver, path: tuple[Any, ...], value: Any, told: str
+) -> None:
+    at = exported["packet"]
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = value
+    with pytest.raises(BadCall, match=told):
+        elsewhere.import_packet(exported, trust=True)
+    assert elsewhere.effects() == []
 
 
 def test_the_packet_has_the_documented_fields(exported: dict[str, Any]) -> None:

@@ -258,10 +258,15 @@ def _effect_content(effect: Effect) -> dict[str, Any]:
     }
 
 
-def read_packet(content: Mapping[str, Any], now: datetime) -> Packet:
-    """Reads a packet; raises `BadCall` when it is none or of a version that is not known here."""
+def check_kind(content: Mapping[str, Any]) -> None:
+    """Raises `BadCall` unless this is a packet, and of the version that is known here."""
     if content.get("kind") != PACKET_KIND or content.get("schemaVersion") != SCHEMA_VERSION:
         raise BadCall(f"this is no resume packet of version {SCHEMA_VERSION}; export it again: indelible runs packet")
+
+
+def read_packet(content: Mapping[str, Any], now: datetime) -> Packet:
+    """Reads a packet; raises `BadCall` when it is none or of a version that is not known here."""
+    check_kind(content)
     try:
         effects = [_read_effect(content["tenant"], content["runId"], told, now) for told in content["effects"]]
     except (KeyError, TypeError, ValueError, AttributeError) as problem:

@@ -133,8 +133,6 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
     return tuple(dict.fromkeys(needed))
 
 
-def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
-    """Records a fact, or changes a sheet, that is about no effect."""
 def sheets_led_by_run(command: Command) -> tuple[SheetRef, ...]:
     """Names those sheets of a command that nobody else changes without an event in the run that the command names.
 
@@ -146,6 +144,8 @@ def sheets_led_by_run(command: Command) -> tuple[SheetRef, ...]:
     return sheets_of_run(command) if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun) else ()
 
 
+def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
+    """Records a fact, or changes a sheet, that is about no effect."""
     sheet = command.sheet
     if sheet is not None:
         found = sheets.get(sheet.ref)
@@ -219,8 +219,6 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
             assert_never(effect.status)
 
 
-def _may_be_other(command: Open, effect: Effect) -> bool:
-    """May a call with other content have this key? With key fields: it replays what is settled, or is asked about."""
 def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Opens or claims the effect, unless whoever asks has lost the run they ask for."""
     if command.driver_token is not None:
@@ -230,6 +228,8 @@ def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets
     return opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets)
 
 
+def _may_be_other(command: Open, effect: Effect) -> bool:
+    """May a call with other content have this key? With key fields: it replays what is settled, or is asked about."""
     is_asked_about = effect.approval_id is not None and effect.attempt == 0
     return command.has_key_fields and (effect.is_settled or is_asked_about)
 

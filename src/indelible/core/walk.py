@@ -234,12 +234,12 @@ class Prepared:
     principal: str | None = None
     plain_args_json: bytes | None = field(default=None, repr=False)
     """Is what the caller said, where that is not what may be recorded; rules look at it."""
+    driver_token: str | None = field(default=None, repr=False)
+    """Is the right to drive the call's run, where this process has or had it."""
 
 
 def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: str | None = None) -> Open:
     """Gives the command that asks to run this call, with the verdict on it."""
-    driver_token: str | None = field(default=None, repr=False)
-    """Is the right to drive the call's run, where this process has or had it."""
     call, identity, handling = prepared.call, prepared.identity, prepared.handling
     return Open(
         ref=identity.ref,
@@ -262,11 +262,11 @@ def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: st
         principal=prepared.principal,
         awaited_approval=awaited_approval,
         grants=judged.grants,
+        driver_token=prepared.driver_token,
     )
 
 
 def begin(
-        driver_token=prepared.driver_token,
     prepared: Prepared, mint: Mint, known: Effect | None = None, awaited_approval: str | None = None
 ) -> Generator[Request, Any, Begun]:
     """Asks once and gives the typed answer; what cannot be answered that way is raised.

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.calls import OptionWords, SideEffect, ToolCall, check_name
-from indelible.core.canonical import decode, encode
+from indelible.core.canonical import encode
 from indelible.core.commands import Record
 from indelible.core.effects import Actor, Effect
 from indelible.core.events import facts_json
-from indelible.core.notes import parse_vkey
-from indelible.core.receipts import parse_receipt
-from indelible.core.resuming import Packet, packet_digest, read_packet
+from indelible.core.resuming import Packet, read_packet
 from indelible.core.run_commands import Told
 from indelible.core.run_diff import RunDifference, compare
 from indelible.core.runs import (
@@ -33,18 +30,21 @@ from indelible.core.runs import (
 )
 from indelible.core.stamps import Stamp
 from indelible.core.walk import Walk
-from indelible.errors import BadCall, JournalError, RunOver, RunRefused, UnknownRun
+from indelible.errors import BadCall, RunOver, RunRefused, UnknownRun
 from indelible.heartbeats import Heartbeats
 from indelible.journal.sealing import receipt_of
 from indelible.runs.active import ActiveRun, happening_of, happenings_of, new_run
 from indelible.runs.compensating import Compensation, compensating, compensations_of
 from indelible.runs.keeping import RunKeeping, new_checkpoint
+from indelible.runs.packets import check_packet, opened_packet, told_again, write_packet
 
 if TYPE_CHECKING:
     from indelible.desk import Desk
     from indelible.running import RunningEffect
 
 LEASE = timedelta(seconds=30)
+_PACKET = "packet"
+"""Names, among what a run may do, the packet that it was imported from."""
 
 
 class RunsDesk:
@@ -267,98 +267,59 @@ class RunsDesk:
         }
         written = encode(signed, root="packet")
         if path is not None:
-            _write_new(Path(path), written + b"\n")
+            write_packet(Path(path), written + b"\n")
         content: dict[str, Any] = json.loads(written)  # as others read it: what JSON cannot say is tagged
         return content
 
     def import_packet(self, named: Mapping[str, Any] | str | Path, key: str | None, *, trust: bool) -> Run:
-        """Takes a run over from another ledger: its effects replay here, and it can be resumed."""
-        signed = _opened_packet(named)
-        content = signed.get("packet")
-        if not isinstance(content, dict):
-            raise BadCall("this is no resume packet; export one: indelible runs packet RUN")
+        """Takes a run over from another ledger: its effects replay here, and it can be resumed.
+
+        Its effects come first, some at a time: without the run they do no harm. Then the run comes whole, in one
+        transaction. Whoever is stopped in between imports the same packet again.
+        """
+        signed = opened_packet(named)
         if key is not None:
             check_packet(signed, key)
         elif not trust:
             raise BadCall("name the key of the ledger the packet comes from, or say that you trust it as it is")
-        packet = read_packet(content, self.stamp(0).at)
+        packet = read_packet(signed["packet"], self.stamp(0).at)
+        there = self.keeping.get(packet.content["runId"])
+        if there is not None and there.permissions.get(_PACKET) == packet.digest:
+            return there  # it was imported before
+        self._refuse_import(packet.content, there)
         return self._adopt(packet)
 
     def _adopt(self, packet: Packet) -> Run:
         content = packet.content
         told, run_id = content["run"], content["runId"]
-        self._refuse_import(run_id, told["status"])
         origin = {"head": content["head"], "ledger": content["ledgerId"], "packet": packet.digest, "run": run_id}
-        self.keeping.adopt(packet, origin)
-        active = self.start_run(
+        run = new_run(
             run_id,
+            self.stamp(0).at,
             agent=told["agentId"],
             intent=told["intentSummary"],
             runtime=told["runtime"],
-            permissions=dict(told["permissions"], packet=packet.digest),
+            parent=None,
+            parent_event=None,
+            allowed_tools=None,
+            permissions={**told["permissions"], _PACKET: packet.digest},
+            checkpointing=CheckpointRule(),
         )
         imported = {"event_type": "indelible.packet_imported", "payload": origin, "step": content["currentStep"]}
-        active.record_all([*_told_again(packet), imported])
-        return active.hand_off("whoever resumes it", state=content["state"], suggested=content["suggestedNextAction"])
+        happenings = happenings_of([*told_again(packet), imported])
+        suggested = content["suggestedNextAction"]
+        saved = new_checkpoint(self.checkpoint_id(), "explicit_handoff", content["state"], suggested)
+        self.keeping.adopt(packet, origin)
+        taken = self.keeping.start_whole(run, self._engine.mint.token(), happenings, saved, "imported from a packet")
+        self._engine.judging.forget()  # it may have looked before the run had limits
+        return taken
 
-    def _refuse_import(self, run_id: str, status: str) -> None:
-        there = self.keeping.get(run_id)
+    def _refuse_import(self, content: Mapping[str, Any], there: Run | None) -> None:
+        run_id, status = content["runId"], content["run"]["status"]
         if there is not None:
             raise RunRefused(f"run {run_id} is here already and {there.status}; resume it", code="exists", run=there)
         if status in OVER:
             raise RunOver(f"run {run_id} is {status}; there is nothing to go on with", code="over")
-
-
-def _told_again(packet: Packet) -> Iterator[dict[str, Any]]:
-    """Gives what a packet tells of work done, and the side effects that no effect of it stands for."""
-    for receipt in packet.content["receipts"]:
-        yield {
-            "actor": receipt["actorId"] or None,
-            "event_type": receipt["eventType"],
-            "payload": receipt["payload"],
-            "side_effect": receipt["sideEffectClass"],
-            "step": receipt["stepName"],
-        }
-    adopted = {effect.key for effect in packet.effects}
-    for key in packet.content["blockedSideEffectKeys"]:
-        if key not in adopted:
-            known = {"event_type": "indelible.side_effect_known", "side_effect": "external_mutation"}
-            yield {**known, "side_effect_key": key}
-
-
-def check_packet(signed: Mapping[str, Any], key: str) -> None:
-    """Raises unless the ledger with this key made the packet: an event in its journal tells of its hash."""
-    try:
-        body, receipt = b64decode(signed["event"], validate=True), parse_receipt(signed["receipt"])
-        event: Any = decode(body)
-        is_told = event["type"] == "packet_exported" and event["facts"]["packet"] == packet_digest(signed["packet"])
-        is_proven = is_told and receipt.head.signed_by(parse_vkey(key)) and receipt.covers(body)
-    except (KeyError, TypeError, ValueError) as problem:
-        raise JournalError(f"the packet does not prove where it comes from: {problem}") from problem
-    if not is_proven:
-        raise JournalError("the packet was altered, or is of another ledger than the key you gave")
-
-
-def _opened_packet(named: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
-    """Reads a packet from its file, or as it was read from JSON."""
-    try:
-        written = json.dumps(named, ensure_ascii=False).encode() if isinstance(named, Mapping) else _bytes_of(named)
-        content = decode(written.strip())
-    except (OSError, TypeError, ValueError) as problem:
-        raise BadCall(f"this cannot be read as a packet: {problem}") from problem
-    if not isinstance(content, dict):
-        raise BadCall("this is no resume packet; export one: indelible runs packet RUN")
-    return content
-
-
-def _bytes_of(path: str | Path) -> bytes:
-    return Path(path).read_bytes()
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    """Writes a file that only its owner can read, for it holds arguments and results."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
 
 
 def _asking(ask: Callable[[Mapping[str, Any]], Any]) -> Callable[[RunningEffect], Any]:

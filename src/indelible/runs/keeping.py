@@ -12,7 +12,7 @@ from indelible.core.approval_sheets import read_approval
 from indelible.core.approvals import Approval
 from indelible.core.calls import check_run_id
 from indelible.core.canonical import decode, encode
-from indelible.core.commands import Adopt, Answer, Illegal, Keep, Kept, Moved
+from indelible.core.commands import Adopt, Answer, Illegal, Keep, Kept
 from indelible.core.effects import SYSTEM, Actor, Effect
 from indelible.core.events import NO_EVENTS
 from indelible.core.following import Opened, RunEvent, RunStory, by_event
@@ -61,6 +61,7 @@ from indelible.errors import (
 from indelible.runs.seals import Seal, SealCheck, checkpoint_sheets
 
 _PAGE = 1000
+_AT_ONCE = 200  # effects of a packet are taken over in transactions of so many
 _REFUSALS: Mapping[str, type[RunRefused]] = {
     "driven": RunDriven,
     "lost": RunLost,
@@ -118,23 +119,42 @@ class RunKeeping:
 
     def start(self, run: Run, token: str, lease: timedelta) -> RunMoved:
         """Begins a run."""
+        return self._moved(self._starting(run, token, lease))
+
+    def _starting(self, run: Run, token: str, lease: timedelta) -> StartRun:
         check_run_id(run.id)
         redactor = self._redactor()
         if redactor is not None:
             run = replace(run, intent=redactor.text(run.intent))
-        command = StartRun(tenant=self._tenant, stamp=self._stamp(1), run=run, token=token, lease=lease)
-        return self._moved(command)
+        return StartRun(tenant=self._tenant, stamp=self._stamp(1), run=run, token=token, lease=lease)
+
+    def start_whole(
+        self, run: Run, token: str, happenings: Sequence[Happening], checkpoint: NewCheckpoint, reason: str
+    ) -> Run:
+        """Begins a run, tells what happened in it, saves it and lets go of it, all of that or nothing."""
+        commands: list[RunCommand] = [
+            self._starting(run, token, timedelta(minutes=1)),
+            self._telling(run.id, token, happenings),
+            self._ending(run.id, token, "blocked", reason, checkpoint),
+        ]
+        answers = self._engine.writer.do_together(commands)
+        moved = [moved_or_raise(command, answer) for command, answer in zip(commands, answers, strict=True)]
+        taken = moved[-1].run
+        assert taken is not None, "a run that was begun is there"
+        return taken
 
     def tell(self, run_id: str, token: str | None, happenings: Sequence[Happening]) -> RunMoved:
         """Records what happened, all of it or nothing."""
+        return self._moved(self._telling(run_id, token, happenings))
+
+    def _telling(self, run_id: str, token: str | None, happenings: Sequence[Happening]) -> Tell:
         check_run_id(run_id)
         if not happenings:
             raise BadCall("there is nothing to record")
         stamp = self._stamp(2 * len(happenings))
         if self._redactor() is not None:
             happenings = [replace(one, payload_json=self._kept(one.payload_json, "payload")) for one in happenings]
-        command = Tell(tenant=self._tenant, run_id=run_id, stamp=stamp, token=token, happenings=tuple(happenings))
-        return self._moved(command)
+        return Tell(tenant=self._tenant, run_id=run_id, stamp=stamp, token=token, happenings=tuple(happenings))
 
     def seal(self, run_id: str, token: str | None, checkpoint: NewCheckpoint) -> Checkpoint:
         """Saves a run."""
@@ -159,8 +179,21 @@ class RunKeeping:
         by: Actor | None = None,
     ) -> Run:
         """Ends a run, or sets it aside."""
+        run = self._moved(self._ending(run_id, token, status, reason, checkpoint, by)).run
+        assert run is not None, "a run that ends was there"
+        return run
+
+    def _ending(
+        self,
+        run_id: str,
+        token: str | None,
+        status: RunStatus,
+        reason: str,
+        checkpoint: NewCheckpoint | None,
+        by: Actor | None = None,
+    ) -> EndRun:
         redactor = self._redactor()
-        command = EndRun(
+        return EndRun(
             tenant=self._tenant,
             run_id=run_id,
             stamp=self._stamp(4, by),
@@ -169,9 +202,6 @@ class RunKeeping:
             reason_json=encode(reason if redactor is None else redactor.text(reason), root="reason"),
             checkpoint=None if checkpoint is None else self.to_be_sealed(checkpoint),
         )
-        run = self._moved(command).run
-        assert run is not None, "a run that ends was there"
-        return run
 
     def to_be_sealed(self, checkpoint: NewCheckpoint) -> NewCheckpoint:
         """Gives what may be recorded of a checkpoint: no more of the agent's state than of arguments and results."""
@@ -210,7 +240,7 @@ class RunKeeping:
         return read_run(found[0]) if found and found[0].body is not None else None
 
     def find(self, run_id: str) -> Run:
-        """Gives a run, or raises that there is none."""
+        """Gives a run that can be read, or raises that there is none."""
         found = self.get(run_id)
         if found is None:
             raise UnknownRun(f"no run of tenant {self._tenant!r} is named {run_id!r}; see: indelible runs list")
@@ -433,28 +463,23 @@ class RunKeeping:
                 return
             before = page[-1].id
 
-    def adopt(self, packet: Packet, origin: Mapping[str, Any]) -> list[Effect]:
-        """Takes over the effects of a packet, so that none of them is done again here."""
+    def adopt(self, packet: Packet, origin: Mapping[str, Any]) -> None:
+        """Takes over the effects of a packet, so that none of them is done again here; those that are here stay."""
         if packet.content["tenant"] != self._tenant:
             raise BadCall(
                 f"the packet is of tenant {packet.content['tenant']!r}, and this ledger works for {self._tenant!r}: "
                 "keys of other tenants mean nothing here. Open the ledger with tenant=…"
             )
-        adopted = []
-        for effect in packet.effects:
-            command = Adopt(
-                effect=replace(effect, tenant=self._tenant),
-                stamp=self._stamp(4),
-                origin_json=encode(dict(origin), root="origin"),
-            )
-            match self._engine.write_alone(command):
-                case Moved(taken):
-                    adopted.append(taken)
-                case Illegal(there, why):
-                    raise IllegalMove(f"{there.tool}: {there.id} {why}", effect=there)
-                case answer:
-                    raise AssertionError(f"an Adopt is never answered by {type(answer).__name__}")
-        return adopted
+        origin_json = encode(dict(origin), root="origin")
+        commands = [
+            Adopt(effect=replace(effect, tenant=self._tenant), stamp=self._stamp(4), origin_json=origin_json)
+            for effect in packet.effects
+        ]
+        for start in range(0, len(commands), _AT_ONCE):
+            for answer in self._engine.writer.do_together(commands[start : start + _AT_ONCE]):
+                if isinstance(answer, Illegal):
+                    there = answer.effect
+                    raise IllegalMove(f"{there.tool}: {there.id} {answer.why}", effect=there)
 
     def keep_driving(self, run_id: str, token_hash: str, until_after: timedelta) -> bool:
         """Extends the right to drive a run; says whether it is still ours."""
