@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from indelible.core.approval_sheets import read_approval
-from indelible.core.approvals import Approval, ApprovalStatus, is_bound_to, same_person
+from indelible.core.approvals import Approval, ApprovalStatus, same_person
+from indelible.core.asking import why_altered
 from indelible.core.calls import check_name
 from indelible.core.canonical import decode, encode
 from indelible.core.commands import (
@@ -80,7 +81,7 @@ class Approving:
         self,
         engine: Engine,
         tenant: str,
-        screen_of: Callable[[Effect], Screen | None],
+        screen_of: Callable[[str], Screen | None],
         verdict_on: Callable[[Approval, Effect, bytes], Verdict],
         opened: Callable[[Effect, Payload], Payload | None],
     ) -> None:
@@ -199,16 +200,11 @@ class Approving:
         return effect
 
     def _check_unaltered(self, approval: Approval) -> None:
-        """Refuses to show or to approve arguments that are not those the digest is of: somebody changed the store."""
+        """Shows no arguments but those the digest is of."""
         effect = self._engine.recorded.look([approval.ref]).effects[0]
-        if effect is None or effect.are_args_erased or not approval.is_open or effect.approval_id != approval.id:
-            return
-        if not is_bound_to(approval, effect, schema=approval.schema, policy=approval.policy):
-            raise IllegalMove(
-                f"{approval.id}: what is stored of {effect.id} is not what was asked about. Deny it, and find out "
-                "who changed it: indelible verify",
-                effect=effect,
-            )
+        altered = None if effect is None else why_altered(approval, effect)
+        if effect is not None and altered is not None:
+            raise IllegalMove(f"{approval.id}: {effect.id} {altered}", effect=effect)
 
     # Deciding
 
@@ -227,9 +223,6 @@ class Approving:
         if not reason:
             raise BadCall("say why: a denial needs a reason, and it goes on the record")
         approval = self.find(name)
-        if is_approval:
-            self._check_unaltered(approval)
-        effect = self._effect_of(approval)
         mint = self._engine.mint
         command = CastVote(
             ref=approval.ref,
@@ -237,14 +230,14 @@ class Approving:
             approval_id=approval.id,
             digest=digest,
             is_approval=is_approval,
-            detail_json=self._said(effect, reason),
+            detail_json=self._said(approval.tool, reason),
             signature=signature,
             delegation_id=self._delegation_of(approval, by),
             grant=grant,
             grant_id="" if grant is None else f"grt_{mint.effect_id().removeprefix('eff_')}",
-            pinned="" if grant is None else self._pinned(effect, grant),
+            pinned="" if grant is None else self._pinned(self._effect_of(approval), grant),
         )
-        return self._done(self._write(command, effect))[0]
+        return self._done(self._write(command, None))[0]
 
     def _delegation_of(self, approval: Approval, by: Actor) -> str | None:
         if approval.people is None:
@@ -269,7 +262,7 @@ class Approving:
             ref=approval.ref,
             stamp=self._engine.mint.stamp(by),
             approval_id=approval.id,
-            detail_json=self._said(effect, reason),
+            detail_json=self._said(effect.tool, reason),
         )
         reopened = self._done(self._write(command, effect))[0]
         granted = [grant for grant in self.grants(approval.tool) if grant.approval_id == approval.id]
@@ -294,14 +287,14 @@ class Approving:
             digest=digest,
             args_json=args_json,
             verdict=self._verdict_on(approval, effect, args_json),
-            detail_json=self._said(effect, reason),
+            detail_json=self._said(effect.tool, reason),
         )
         return self._done(self._write(command, effect))[0]
 
     def _check_edit(self, effect: Effect, args: Mapping[str, Any]) -> None:
         """Refuses an edit of what is kept out of the record: nobody could run it, for only its caller has it."""
         changed = changes_in(decode(encode(args, root="args")), effect.args)
-        screen = self._screen_of(effect)
+        screen = self._screen_of(effect.tool)
         kept = encode(changed)
         if holds_mark(changed) or (screen is not None and screen.redactor.screen(kept).recorded_args != kept):
             raise BadCall(
@@ -314,11 +307,11 @@ class Approving:
         command = Attend(ref=approval.ref, stamp=self._engine.mint.stamp(SYSTEM), approval_id=approval.id)
         return self._done(self._write(command, self._effect_of(approval)))[0]
 
-    def _said(self, effect: Effect, reason: str) -> bytes:
-        screen = self._screen_of(effect)
+    def _said(self, tool: str, reason: str) -> bytes:
+        screen = self._screen_of(tool)
         return encode(reason if screen is None else screen.text(reason), root="reason")
 
-    def _write(self, command: AboutApproval, effect: Effect) -> Answer:
+    def _write(self, command: AboutApproval, effect: Effect | None) -> Answer:
         return self._engine.write_alone(command, effect)
 
     def _done(self, answer: Answer) -> tuple[Approval, Effect]:

@@ -97,7 +97,7 @@ class Desk:
         key = redaction_key or RedactionKey(engine.store, None)
         self._data_keys = data_keys
         self._forgetting = Forgetting(engine, tenant, self._options.redact, key, data_keys)
-        self._approving = Approving(engine, tenant, self._screen_of, self._verdict_on_edit, self._opened_payload)
+        self._approving = Approving(engine, tenant, self._screen_for, self._verdict_on_edit, self._opened_payload)
         self._principal = principal
         self._outbox = outbox
         self._runs: RunsDesk | None = None
@@ -345,7 +345,10 @@ class Desk:
         return replace(verdict, question=replace(verdict.question, notify=approval.question.notify))
 
     def _screen_of(self, effect: Effect) -> Screen | None:
-        return self._forgetting.screen(self._handling(effect.tool, None).redact)
+        return self._screen_for(effect.tool)
+
+    def _screen_for(self, tool: str) -> Screen | None:
+        return self._forgetting.screen(self._handling(tool, None).redact)
 
     def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
         """Gives how a call is treated: as it says itself, else as its tool says, else as the ledger says."""

@@ -112,8 +112,8 @@ class Engine:
                 return None
             case Probe(effect, reconcile):
                 return _report(lambda: _finish_coroutine(reconcile(effect)))
-            case Judge(prepared):
-                return self.judging.judge(prepared)
+            case Judge(prepared, waited):
+                return self.judging.judge(prepared, waited=waited)
             case Recall(ref):
                 return self.store.look([ref]).effects[0]
             case CheckSealing():
@@ -206,10 +206,10 @@ class Engine:
                 return await asyncio.sleep(duration.total_seconds())
             case Probe(effect, reconcile):
                 return await _report_async(_in_own_time(reconcile, effect))
-            case Judge(prepared):
-                if self.judging.may_block(prepared):
-                    return await in_own_thread(self.judging.judge, prepared)
-                return self.judging.judge(prepared)
+            case Judge(prepared, waited):
+                if self.judging.may_block(prepared, waited=waited):
+                    return await in_own_thread(lambda: self.judging.judge(prepared, waited=waited))
+                return self.judging.judge(prepared, waited=waited)
             case Recall(ref):
                 return (await in_own_thread(self.store.look, [ref])).effects[0]
             case CheckSealing():

@@ -71,10 +71,10 @@ class Judging:
         """Is it time to look the stored policy up?"""
         return self._looked_at is None or time.monotonic() - self._looked_at > LOOK_EVERY
 
-    def may_block(self, prepared: Prepared) -> bool:
+    def may_block(self, prepared: Prepared, *, waited: bool = False) -> bool:
         """May judging this call have to wait for the store, or for somebody's rule?"""
         has_rules = self._own is not None or self._stored is not None or self._limits.are_any
-        return self.is_due or has_rules or prepared.handling.needs_approval
+        return self.is_due or has_rules or (prepared.handling.needs_approval and not waited)
 
     def refresh(self) -> None:
         """Looks the stored policy up; what cannot be looked up is raised, so that nothing runs meanwhile."""
@@ -104,17 +104,17 @@ class Judging:
             self._stored = _Unreadable(f"{type(problem).__name__}: {problem}")
         self._stored_version = sheet.version
 
-    def judge(self, prepared: Prepared) -> Judged:
-        """Gives the verdict on a call, and the standing grants that may cover it."""
+    def judge(self, prepared: Prepared, *, waited: bool = False) -> Judged:
+        """Gives the verdict on a call, and the standing grants that may cover one that has not `waited` for people."""
         if self.is_due:
             self.refresh()
         if not self._limits.are_any:
-            return self._judged(prepared)
+            return self._judged(prepared, waited)
         refused = self._limits.verdict_on(prepared)
-        judged = self._judged(prepared) if refused is None else Judged(refused)
+        judged = self._judged(prepared, waited) if refused is None else Judged(refused)
         return replace(judged, origins=self._limits.origins_of(prepared))
 
-    def _judged(self, prepared: Prepared) -> Judged:
+    def _judged(self, prepared: Prepared, waited: bool) -> Judged:
         verdict, terms = ALLOWED, None
         if self._own is not None or self._stored is not None:
             verdict, terms = self.verdict_on(prepared), self._terms()
@@ -123,11 +123,11 @@ class Judging:
         if not self._channels:
             if verdict is ALLOWED:
                 return _PASSED
-            return Judged(verdict, self._grants(prepared, verdict), terms=terms)
+            return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms)
         terms = self._told_to_all(terms or Question(rule=""))
         if verdict.question is not None:
             verdict = replace(verdict, question=self._told_to_all(verdict.question))
-        return Judged(verdict, self._grants(prepared, verdict), terms=terms)
+        return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms)
 
     def _terms(self) -> Question | None:
         """Gives the terms on which the policies ask where no rule says more: all of them are met together."""

@@ -51,7 +51,7 @@ class Waiting:
         self._is_closed = False
 
     def add(self, effect: Effect, waker: Waker) -> None:
-        """Calls `waker` once with the effect's newest state, when that is another than the one given."""
+        """Calls `waker` once with the effect's newest known state, when that has moved on or most likely has."""
         with self._lock:
             self._wakers.setdefault(effect.ref, {})[waker] = effect
             # It may have moved before we came; somebody has to look once.
@@ -116,12 +116,25 @@ class Waiting:
                 # watch it would be a durable write on some stores, which whoever is to be woken would wait for.
                 rang = [ref for ref in refs if rung and ref.key[:16] in rung and ref not in self._unseen]
                 self._unseen.clear()
+                rang = [ref for ref in rang if not self._send_asker(ref)]
             self._look(self._store.look, rang)
             with self._lock:
                 refs = [ref for ref in refs if ref in self._wakers]
             self._look(self._store.watch, refs)
         if alarm is not None:
             alarm.close()
+
+    def _send_asker(self, ref: Ref) -> bool:
+        """Wakes a lone caller whose question was most likely answered: it looks itself as it claims, so we need not."""
+        wakers = self._wakers.get(ref, {})
+        if len(wakers) != 1:
+            return False
+        ((waker, seen),) = wakers.items()
+        if seen.status != "requires_approval":
+            return False
+        self._drop(ref, waker)
+        waker(seen)
+        return True
 
     def _open_alarm(self) -> Alarm | None:
         try:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approvals import Approval, Escalation, Need, Person
+from indelible.core.approvals import Approval, Escalation, Need, Person, ended
+from indelible.core.asking import why_altered
 from indelible.core.canonical import decode
 from indelible.core.commands import (
     ApprovalEnded,
@@ -122,6 +123,27 @@ def test_a_vote_that_does_not_count_changes_nothing(by: Actor, words: Any, why: 
     assert code(answer) == why
     assert (answer.approval, answer.effect) == (approval, shelf.effects[REF])
     assert (shelf.sheets, len(shelf.types())) == (before, 1)
+
+
+def test_nobody_approves_what_is_stored_otherwise_than_it_was_asked_and_anybody_denies_it() -> None:
+    shelf, approval = asked_for(asks())
+    shelf.effects[REF] = replace(shelf.effects[REF], args_json=b'{"amount":9}')
+    answer = shelf.do(cast(approval, ADA))
+    assert isinstance(answer, Illegal)
+    assert "is not what was asked about" in answer.why
+    assert len(shelf.types()) == 1
+    assert code(shelf.do(cast(approval, ADA, digest=OTHER_DIGEST))) == "digest", "what does not count need not be right"
+    assert shelf.do(cast(approval, ADA, is_approval=False)).approval.status == "denied"
+
+
+def test_what_is_over_or_erased_has_nothing_left_to_compare() -> None:
+    shelf, approval = asked_for(asks())
+    altered = replace(shelf.effects[REF], args_json=b'{"amount":9}')
+    assert why_altered(approval, altered) is not None
+    assert why_altered(approval, shelf.effects[REF]) is None
+    assert why_altered(ended(approval, "expired"), altered) is None
+    assert why_altered(approval, replace(altered, args_json=None)) is None
+    assert why_altered(approval, replace(altered, approval_id="apr_2")) is None
 
 
 def test_the_person_the_agent_acts_for_does_not_count() -> None:

@@ -14,8 +14,11 @@ from indelible.core.ports import Store
 from indelible.stores import open_store
 from indelible.testing import StoreConformance
 from tests.scenarios.fixtures import _scenario_database
+from tests.scenarios.raw import execute
 
 __all__ = ["_scenario_database"]
+
+OVERWRITE = "UPDATE indelible_payloads SET value = ? WHERE tenant = ? AND run_id = ? AND seq = ? AND field = ?"
 
 
 class TestSqliteStore(StoreConformance):
@@ -36,6 +39,9 @@ class TestSqliteStore(StoreConformance):
             if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'mine'").fetchone() is None:
                 return []
             return [number for (number,) in connection.execute("SELECT number FROM mine")]
+
+    def tamper(self, tenant: str, run_id: str, seq: int, field: str, value: bytes) -> None:
+        execute(self._url, OVERWRITE, value, tenant, run_id, seq, field)
 
 
 class TestMemoryStore:
@@ -69,6 +75,9 @@ class TestPostgresStore(StoreConformance):
         with psycopg.connect(self._url) as connection:
             return [number for (number,) in connection.execute("SELECT number FROM mine")]
 
+    def tamper(self, tenant: str, run_id: str, seq: int, field: str, value: bytes) -> None:
+        execute(self._url, OVERWRITE, value, tenant, run_id, seq, field)
+
 
 def test_every_must_of_the_ports_has_a_test_that_repeats_it() -> None:
     """Reads the contract: whoever adds a MUST has to add its test."""
@@ -77,6 +86,7 @@ def test_every_must_of_the_ports_has_a_test_that_repeats_it() -> None:
         ("apply", "decide every command"): "apply_must_decide_every_command_with_core_batch_decide",
         ("apply", "write all of it"): "apply_must_write_all_of_it_or_nothing",
         ("sheets", "give None as the body"): "sheets_must_give_none_as_the_body_of_one_that_was_erased",
+        ("sheets", "NOT give the body"): "sheets_must_not_give_the_body_of_one_that_is_not_what_its_event_commits_to",
         ("apply", "NOT return before"): "apply_must_not_return_before_it_is_durable",
         ("apply", "give, after a commit"): "apply_must_give_after_a_lost_outcome_the_answers",
         ("look", "give the committed state"): "look_must_give_the_committed_state_of_each_effect",

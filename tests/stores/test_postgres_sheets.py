@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import select
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from indelible import Ledger, ToolCall, judging
 from indelible.core.approvals import Need
 from indelible.core.budgets import read_budget
 from indelible.core.commands import (
@@ -66,6 +69,7 @@ from tests.stores.test_postgres import (
 __all__ = ["admin", "other", "store", "traffic", "url"]
 
 WRITTEN = "write_batch_with_sheets"
+LISTED = listing(TENANT, SheetFilter(kind="approval", id="apr_1", limit=1))[0].name.decode().removeprefix("indelible_")
 UNDER_LOCK = ["BEGIN", "lock_sheets", "lock_runs", "lock_effects", "look_with_sheets", WRITTEN, "COMMIT"]
 
 
@@ -103,14 +107,61 @@ def test_a_call_that_is_asked_about_takes_two_statements_a_step(store: PostgresS
     assert traffic.of(lambda: do(store, again, held[3].effect)) == []
 
 
-def test_who_knows_nothing_of_an_effect_looks_twice(store: PostgresStore, traffic: Traffic) -> None:
+def test_who_knows_nothing_of_an_effect_looks_twice_unless_they_name_the_question(
+    store: PostgresStore, traffic: Traffic
+) -> None:
     asked = ask(store, 1)
-    assert traffic.of(lambda: do(store, approval(asked))) == ["look", "look_with_sheets", WRITTEN]
+    assert traffic.of(lambda: do(store, approval(asked))) == ["look_with_sheets", WRITTEN]
     again = opening(1, verdict=asking())
     assert traffic.of(lambda: do(store, again)) == ["look", "look_with_sheets", WRITTEN]
     waiting = opening(2, verdict=asking())
     ask(store, 2)
     assert traffic.of(lambda: do(store, waiting)) == ["look", "look_with_sheets"], "to wait, nothing is written"
+
+
+def test_to_approve_takes_three_statements_and_the_write_itself_tells_who_waits(
+    store: PostgresStore, url: str, traffic: Traffic, tmp_path: Path
+) -> None:
+    asked = [ask(store, number) for number in (1, 2)]
+    waiting = PostgresStore(url)
+    waiting.watch([asked[1].effect.ref])
+    alarm = waiting.alarm()
+    assert alarm is not None
+    with Ledger.open(url, tenant=TENANT, seal=False, keys=tmp_path) as ledger, contextlib.closing(waiting):
+        for each in asked:  # the first time connects and prepares
+            name, digest = each.approval.id, each.approval.digest
+            sent = traffic.of(lambda name=name, digest=digest: ledger.approve(name, digest=digest, by="ana"))
+    assert sent == [LISTED, "look_with_sheets", WRITTEN]
+    assert select.select([alarm], [], [], 10)[0]
+    assert alarm.drain() == {asked[1].effect.key[:16]}
+    alarm.close()
+
+
+def test_whoever_waits_for_an_approval_goes_from_the_bell_to_the_claim(
+    url: str, traffic: Traffic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "LOOK_EVERY", 60.0)
+    words: dict[str, Any] = {"tenant": TENANT, "seal": False, "keys": tmp_path}
+    with (
+        Ledger.open(url, approval="required", wait=60, **words) as waiting,
+        Ledger.open(url, **words) as deciding,
+        ThreadPoolExecutor() as pool,
+    ):
+        before = 0
+        for number in range(2):  # the first time connects and prepares
+            call = ToolCall(run_id="order-1", tool="pay", args={"n": number})
+            asked = waiting.begin(call)
+            assert isinstance(asked, AwaitingApproval)
+            before = len(traffic.sent)
+            value = pool.submit(waiting.run, call, lambda effect: effect.args["n"])
+            while traffic.sent[before:][-2:] != ["mark_awaited", "look"]:
+                time.sleep(0.001)
+            before = len(traffic.sent)
+            deciding.approve(asked.approval.id, digest=asked.approval.digest, by="ana")
+            assert value.result(60) == number
+    aside = {"introduce", "settle_in", "say_changed"}  # of the connection that tells others how the call has ended
+    sent = [name for name in traffic.sent[before:] if name not in aside]
+    assert sent == [LISTED, *["look_with_sheets", WRITTEN] * 2, "move_one"]
 
 
 def test_many_questions_are_asked_in_one_statement(
@@ -171,7 +222,8 @@ def test_what_is_kept_aside_takes_two_statements_however_much_it_is(store: Postg
         ({"topic": "chat"}, "by_topic", "(topic ="),
         ({"topic": "chat", "status": "due"}, "by_topic", "(topic ="),
         ({"due_by": datetime(2030, 1, 1, tzinfo=UTC)}, "by_due", "(due_at <="),
-        ({"due_by": datetime(2030, 1, 1, tzinfo=UTC), "status": "due", "topic": "chat"}, "by_due", "(due_at <="),
+        ({"due_by": datetime(2030, 1, 1, tzinfo=UTC), "status": "due"}, "by_due", "(due_at <="),
+        ({"due_by": datetime(2030, 1, 1, tzinfo=UTC), "topic": "chat"}, "by_channel", "(due_at <="),
     ],
 )
 def test_every_way_to_list_sheets_has_its_index_and_needs_no_sorting(

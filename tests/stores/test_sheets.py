@@ -74,7 +74,8 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
         ({"topic": "chat", "after": ""}, "INDEX indelible_sheets_by_topic (tenant=? AND kind=? AND topic=? AND id>?"),
         ({"topic": "chat", "status": "due"}, "INDEX indelible_sheets_by_topic (tenant=? AND kind=? AND topic=?"),
         ({"due_by": LONG_AGO}, "INDEX indelible_sheets_by_due (tenant=? AND kind=? AND due_at<?)"),
-        ({"due_by": LONG_AGO, "status": "due", "topic": "chat"}, "INDEX indelible_sheets_by_due (tenant=? AND kind=?"),
+        ({"due_by": LONG_AGO, "status": "due"}, "INDEX indelible_sheets_by_due (tenant=? AND kind=? AND due_at<?)"),
+        ({"due_by": LONG_AGO, "topic": "chat"}, "INDEX indelible_sheets_by_channel (tenant=? AND topic=? AND due_at<?"),
     ],
 )
 def test_every_way_to_list_sheets_in_a_file_has_its_index_and_needs_no_sorting(

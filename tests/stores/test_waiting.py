@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -46,6 +47,10 @@ class Watched:
             self.looks.append(set(refs))
             self.has_looked.notify_all()
         return seen
+
+    def await_looks(self, many: int) -> None:
+        with self.has_looked:
+            assert self.has_looked.wait_for(lambda: len(self.looks) >= many, PATIENCE)
 
     def await_looks_at(self, refs: set[Ref]) -> None:
         with self.has_looked:
@@ -102,9 +107,13 @@ def test_when_a_question_ends_only_that_effect_is_looked_at(store: Store) -> Non
     assert len(watched.looks) > before
 
 
+@pytest.mark.parametrize("callers", [1, 2])
 @pytest.mark.usefixtures("only_when_told")
-def test_whoever_is_woken_by_an_alarm_waits_for_no_write(postgres_url: str) -> None:
-    """Here to watch is a durable write, and would stand between an approval and the start of its handler."""
+def test_whoever_is_woken_by_an_alarm_waits_for_no_write(callers: int, postgres_url: str) -> None:
+    """Here to watch is a durable write, and would stand between an approval and the start of its handler.
+
+    For several callers somebody looks once; one caller alone looks when it claims, and need not be told what is there.
+    """
     indelible.migrate(postgres_url)
     heard: SimpleQueue[Effect] = SimpleQueue()
     with (
@@ -114,11 +123,14 @@ def test_whoever_is_woken_by_an_alarm_waits_for_no_write(postgres_url: str) -> N
         approval, effect = ask(store, "asked", FAR)
         watched = Watched(store)
         with contextlib.closing(Waiting(watched)) as waits:  # type: ignore[arg-type]
-            waits.add(effect, heard.put)
-            watched.await_looks_at({effect.ref})
+            for _ in range(callers):
+                before = len(watched.looks)
+                waits.add(effect, partial(heard.put))
+                watched.await_looks(before + 1)
             before = len(watched.looks)
             apply_one(elsewhere, Commands(TENANT).approve(approval))
-            assert heard.get(timeout=PATIENCE).status == "ready"
+            told = [heard.get(timeout=PATIENCE).status for _ in range(callers)]
+            assert told == (["requires_approval"] if callers == 1 else ["ready"] * callers)
         assert watched.looks[before:] == []
 
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from indelible.core import budgets
 from indelible.core.approval_sheets import approval_sheet
-from indelible.core.approvals import Approval, Refusal, Vote, ask, ended, escalated, unvoted, voted
+from indelible.core.approvals import Approval, Refusal, Vote, ask, ended, escalated, is_bound_to, unvoted, voted
 from indelible.core.budgets import Exceeded, charges_json, read_charges
 from indelible.core.changes import Change, Step
 from indelible.core.claiming import approval_of, said_by
@@ -69,6 +69,8 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
     counted = _why_no_grant(command, approval) or voted(approval, vote, command.digest, actor.kind, now)
     if isinstance(counted, Refusal):
         return _not(counted, approval, effect)
+    if command.is_approval and (altered := why_altered(approval, effect)) is not None:
+        return Step(Illegal(effect, altered))
     if counted.status == "pending":
         change = Change(effect, "approval_voted", {"reason": command.detail_json}, (approval_sheet(counted),))
         return Step(Decided(counted, effect), (change,))
@@ -80,6 +82,18 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
         counted = replace(counted, grant=command.grant_id)
         grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor.id))]
     return _moved(command, effect, counted, now, seq, "ready", grants)
+
+
+def why_altered(approval: Approval, effect: Effect) -> str | None:
+    """Says that the arguments are not those the digest is of, for somebody changed the store: nobody may approve them.
+
+    An approval that is over, or whose arguments are erased, has nothing left to compare.
+    """
+    if not approval.is_open or effect.are_args_erased or effect.approval_id != approval.id:
+        return None
+    if is_bound_to(approval, effect, schema=approval.schema, policy=approval.policy):
+        return None
+    return "as it is stored is not what was asked about. Deny it, and find out who changed it: indelible verify"
 
 
 def _why_no_grant(command: CastVote, approval: Approval) -> Refusal | None:

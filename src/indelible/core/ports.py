@@ -138,7 +138,11 @@ class Store(Protocol):
         """Lists what the events with these numbers commit to and what has not been erased."""
 
     def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
-        """Lists sheets of one kind with what is on them; MUST give None as the body of one that was erased."""
+        """Lists sheets of one kind with what is on them; MUST give None as the body of one that was erased.
+
+        MUST NOT give the body of a recorded one that is not what its event commits to: that is None as well, here and
+        wherever something is decided on it, so that nobody who only changes the tables decides anything by it.
+        """
 
     def transaction(self, tenant: str) -> AbstractContextManager[Transaction]:
         """Opens a transaction of the caller's own on the same database."""

@@ -124,8 +124,10 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         needed += sheets_led_by_run(command)
     elif isinstance(command, Amend):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
-    elif isinstance(command, CastVote) and command.delegation_id is not None:
-        needed.append(delegation_ref(command.delegation_id))
+    elif isinstance(command, CastVote):
+        needed += [] if command.delegation_id is None else [delegation_ref(command.delegation_id)]
+        # Whoever votes names the question; that of an effect nobody has looked at yet is most likely the same.
+        needed += [approval_ref(command.approval_id)] if effect is None else []
     if effect is not None and effect.charges_json is not None:
         needed += [budget_ref(charge.budget) for charge in read_charges(effect.charges_json)]
     if effect is not None and effect.approval_id is not None and not isinstance(command, _NOT_ABOUT_APPROVAL):

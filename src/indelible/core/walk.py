@@ -138,9 +138,13 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Ask the policy about this call, as it is now; answer `Judged`."""
+    """Ask the policy about this call, as it is now; answer `Judged`.
+
+    Whoever has `waited` for an approval goes on with that one: no standing grant has to be looked for.
+    """
 
     prepared: Prepared
+    waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,13 +271,18 @@ def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: st
 
 
 def begin(
-    prepared: Prepared, mint: Mint, known: Effect | None = None, awaited_approval: str | None = None
+    prepared: Prepared,
+    mint: Mint,
+    known: Effect | None = None,
+    awaited_approval: str | None = None,
+    *,
+    waited: bool = False,
 ) -> Generator[Request, Any, Begun]:
     """Asks once and gives the typed answer; what cannot be answered that way is raised.
 
     The policy is asked each time: what it said before somebody was asked need not hold when they have answered.
     """
-    judged: Judged = yield Judge(prepared)
+    judged: Judged = yield Judge(prepared, waited)
     for origin in judged.origins:
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
@@ -350,13 +359,15 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
     left = handling.wait
     known: Effect | None = None
     awaited_approval: str | None = None
+    waited = False
     has_probed = False
     entries = 0
     if handling.inclusion != "not_awaited":
         yield CheckSealing()
     while True:
-        begun: Begun = yield from begin(prepared, mint, known, awaited_approval)
+        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, waited=waited)
         known = None
+        waited = isinstance(begun, AwaitingApproval)
         match begun:
             case Claimed(claim):
                 entries += 1

@@ -42,7 +42,7 @@ def way_to(selected: SheetFilter) -> str:
     if selected.id is not None:
         return "id"
     if selected.due_by is not None:
-        return "due"
+        return "channel" if selected.kind == "delivery" and selected.topic is not None else "due"
     if selected.topic is not None:
         return "topic"
     return "kind" if selected.status is None else "status"

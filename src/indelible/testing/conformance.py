@@ -14,6 +14,9 @@
         def handler_wrote(self):
             return [number for (number,) in my_own_connection.execute("SELECT * FROM mine")]
 
+        def tamper(self, tenant, run_id, seq, field, value):
+            my_own_connection.execute("UPDATE …", (value, tenant, run_id, seq, field))
+
 A test opens the store as often as it likes; every time it is the same database, and each test has tenants of its own.
 """
 

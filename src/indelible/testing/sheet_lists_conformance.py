@@ -10,7 +10,7 @@ from typing import Any
 
 from indelible.core.approval_sheets import approval_sheet, read_approval
 from indelible.core.approvals import Approval
-from indelible.core.commands import Command, Decided, Illegal, Kept, Recorded
+from indelible.core.commands import AwaitingApproval, Command, Decided, Illegal, Kept, Recorded
 from indelible.core.events import commitment
 from indelible.core.forgetting import ERASED, erased_facts
 from indelible.core.ports import Store
@@ -40,6 +40,24 @@ class SheetListsConformance(Suite):
             erase(store, make, ((other.effect.opened_seq, "approval"),))
             (sheet,) = store.sheets(make.tenant, SheetFilter(kind="approval", status="approved"))
             assert read_approval(sheet) == voted.approval
+
+    def test_sheets_must_not_give_the_body_of_one_that_is_not_what_its_event_commits_to(self) -> None:
+        """Neither in a list nor to whoever decides: an approval that somebody wrote into the tables allows nothing."""
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            asked, other = ask_about(store, make, "effect"), ask_about(store, make, "other")
+            forged = approval_sheet(replace(asked.approval, status="approved")).body
+            assert forged is not None
+            self.tamper(make.tenant, asked.effect.run_id, asked.effect.opened_seq, "approval", forged)
+            found = store.sheets(make.tenant, SheetFilter(kind="approval"))
+            bodies = {sheet.id: sheet.body for sheet in found}
+            assert bodies == {asked.approval.id: None, other.approval.id: approval_sheet(other.approval).body}
+            assert isinstance(apply_one(store, make.approve(asked.approval)), Illegal)
+            assert isinstance(apply_one(store, make.ask("effect", verdict=asking())), AwaitingApproval)
+            genuine = approval_sheet(asked.approval).body
+            assert genuine is not None
+            self.tamper(make.tenant, asked.effect.run_id, asked.effect.opened_seq, "approval", genuine)
+            assert {sheet.body for sheet in store.sheets(make.tenant, SheetFilter(kind="approval"))} >= {genuine}
 
     def test_sheets_are_what_the_events_they_name_commit_to(self) -> None:
         make = Commands(self.tenant())

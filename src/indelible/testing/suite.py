@@ -25,6 +25,10 @@ class Suite:
         """Gives what opens the store: picklable, for other processes, and taking `clock=`."""
         raise NotImplementedError
 
+    def tamper(self, tenant: str, run_id: str, seq: int, field: str, value: bytes) -> None:
+        """Overwrites what an event commits to, as somebody with the database's password would."""
+        raise NotImplementedError
+
     @contextmanager
     def opened(self, clock: Clock | None = None) -> Iterator[Store]:
         """Opens the store for a while."""

@@ -103,6 +103,8 @@ SELECT awaited FROM moved
 
 -- name: write_batch
 -- Writes any number of changes of one tenant, all or none. Gives the keys of moved effects that somebody waits for.
+-- With sheets: whoever waits for people is told in the same transaction, and those keys are not given. People decide
+-- seldom, so that such commits may go one at a time; the way over the ringer would take as long as a write.
 WITH headed AS (
     UPDATE indelible_runs r SET count = h.count, head = h.hash
     FROM (
@@ -210,7 +212,13 @@ WITH headed AS (
         %(payload_salt)s::bytea[], %(payload_value)s::bytea[]) AS p (run_id, seq, field, salt, value)
     WHERE guard.holds
 )
-SELECT ARRAY(SELECT key FROM moved WHERE awaited) FROM guard WHERE holds
+SELECT ARRAY(
+    SELECT key FROM moved WHERE awaited
+    --+ AND key <> ALL (%(decided_key)s::bytea[])
+    )
+    --+ , (SELECT count(pg_notify('indelible', left(encode(key, 'hex'), 16))) FROM moved
+    --+     WHERE awaited AND key = ANY (%(decided_key)s))
+FROM guard WHERE holds
 --+ -- Where no event is written, this is what undoes the statement: a division by zero.
 --+ OR 1 / holds::integer = 1
 
@@ -533,8 +541,8 @@ WITH RECURSIVE found (tenant) AS (
 SELECT tenant FROM found WHERE tenant IS NOT NULL
 
 -- name: say_changed
--- Tells whoever listens which effects changed.
-SELECT pg_notify('indelible', %(payload)s::text)
+-- Tells whoever listens which effects changed; nobody waits for a disk, for a lost call is found by looking.
+SELECT pg_notify('indelible', %(payload)s::text), set_config('synchronous_commit', 'off', true)
 
 -- name: introduce
 -- What a new connection has to know about the server: who really answers, and whether a commit is on the disk.

@@ -13,10 +13,12 @@ from indelible.stores.postgres.driver import pq
 from indelible.stores.postgres.rows import Named
 from indelible.stores.postgres.statements import Statement, listing_sheets
 
+_ASKED = "requires_approval"
 # Each leaves the planner one index to take: what a filter says besides is hidden from it.
 _ELSEWHERE = 'tenant COLLATE "POSIX" = %(tenant)s::text'
 _WAYS = {
     "id": "tenant = %(tenant)s::text AND id = %(id)s",
+    "channel": f"{_ELSEWHERE} AND kind = 'delivery' AND topic = %(topic)s AND due_at <= %(due_by)s",
     "due": f"{_ELSEWHERE} AND due_at <= %(due_by)s",
     "topic": f"{_ELSEWHERE} AND topic = %(topic)s",
     "status": f"{_ELSEWHERE} AND status = %(status)s",
@@ -74,6 +76,7 @@ def sheet_values(batch: Batch) -> Named:
         "moved_approval_id": wire.texts(effect.approval_id for effect in moved),
         "moved_charges": wire.byteas(effect.charges_json for effect in moved),
         "kept_was_version": wire.bigints(0 if before is None else before.version for before, _ in pairs),
+        "decided_key": wire.hexes([ref.key for ref, (was, _) in batch.moved.items() if was.status == _ASKED]),
     }
     _put_kept(values, [after for _, after in pairs])
     return values

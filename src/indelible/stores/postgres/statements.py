@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
+from zlib import crc32
 
 from indelible.stores.named_sql import load_queries
 
@@ -34,7 +35,7 @@ class Statement(NamedTuple):
         return [values[name] for name in self.parameters]
 
 
-def _compile(name: str, sql: str) -> Statement:
+def _compile(name: str, sql: str, *, is_kept: bool = False) -> Statement:
     numbers: dict[str, int] = {}
     numbered = _PARAMETER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", sql)
     # Each prepared statement is known to the server by a name of its own, that of this version of its text.
@@ -43,7 +44,7 @@ def _compile(name: str, sql: str) -> Statement:
         sql=numbered.encode(),
         parameters=tuple(numbers),
         formats=[1] * len(numbers),
-        is_kept=name in _KEPT,
+        is_kept=is_kept or name in _KEPT,
     )
 
 
@@ -68,5 +69,9 @@ SQL = {name: _compile(name, text) for name, text in _TEXTS.items()}
 
 @lru_cache
 def listing_sheets(way: str, order: str) -> Statement:
-    """Gives the statement that lists sheets by one way, in one order."""
-    return _compile("list_sheets", _TEXTS["list_sheets"].replace("{way}", way).replace("{order}", order))
+    """Gives the statement that lists sheets by one way, in one order.
+
+    There are few of them, and to plan one takes longer than to carry it out: their plans are kept as well.
+    """
+    sql = _TEXTS["list_sheets"].replace("{way}", way).replace("{order}", order)
+    return _compile(f"list_sheets_{crc32(sql.encode()):08x}", sql, is_kept=True)

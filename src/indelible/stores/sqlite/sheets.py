@@ -17,6 +17,10 @@ from indelible.stores.sqlite.statements import SQL
 # The index for each way, and what it is searched by: left alone, SQLite takes the primary key and reads every sheet.
 _WAYS = {
     "id": ("", "s.id = :id"),
+    "channel": (
+        "INDEXED BY indelible_sheets_by_channel",
+        "s.kind = 'delivery' AND s.topic = :topic AND s.due_at <= :due_by",
+    ),
     "due": ("INDEXED BY indelible_sheets_by_due", "s.due_at <= :due_by"),
     "topic": ("INDEXED BY indelible_sheets_by_topic", "s.topic = :topic"),
     "status": ("INDEXED BY indelible_sheets_by_status", "s.status = :status"),

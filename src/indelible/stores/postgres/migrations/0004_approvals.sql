@@ -26,3 +26,7 @@ CREATE INDEX indelible_sheets_by_topic ON indelible_sheets (tenant COLLATE "POSI
 
 CREATE INDEX indelible_sheets_by_due ON indelible_sheets (tenant COLLATE "POSIX", kind, due_at, id)
 WHERE due_at IS NOT NULL;
+
+-- Each channel finds its own messages, however many wait for another one that is down.
+CREATE INDEX indelible_sheets_by_channel ON indelible_sheets (tenant COLLATE "POSIX", topic, due_at, id)
+WHERE kind = 'delivery' AND due_at IS NOT NULL;

@@ -23,3 +23,7 @@ CREATE INDEX indelible_sheets_by_status ON indelible_sheets (tenant, kind, statu
 CREATE INDEX indelible_sheets_by_topic ON indelible_sheets (tenant, kind, topic, id);
 
 CREATE INDEX indelible_sheets_by_due ON indelible_sheets (tenant, kind, due_at, id) WHERE due_at IS NOT NULL;
+
+-- Each channel finds its own messages, however many wait for another one that is down.
+CREATE INDEX indelible_sheets_by_channel ON indelible_sheets (tenant, topic, due_at, id)
+WHERE kind = 'delivery' AND due_at IS NOT NULL;
