@@ -114,13 +114,14 @@ def vote_before_write() -> None:
                 do(self, owed.pop())
         return self
 
-    def broken(self: Approving, command: Any, effect: Effect) -> Answer:
+    def broken(self: Approving, command: Any, effect: Effect | None) -> Answer:
         if not isinstance(command, CastVote):
             return write(self, command, effect)
         paid(self._engine.writer)
         selected = SheetFilter(kind="approval", id=command.approval_id, limit=1)
         sheets = {sheet.ref: sheet for sheet in self._engine.store.sheets(self._tenant, selected)}
         owed.append(command)
+        effect = self._engine.store.look([command.ref]).effects[0]
         return next_step(command, effect, command.stamp.at, 0, sheets).answer
 
     put(Approving, "_write", broken)
