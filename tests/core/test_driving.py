@@ -229,11 +229,17 @@ def test_a_run_goes_on_from_a_checkpoint_of_its_own() -> None:
     assert isinstance(world.take(checkpoint_id="ckpt_2"), RunMoved)
 
 
-def test_an_erased_run_is_a_run_nobody_started() -> None:
+@pytest.mark.parametrize(("status", "code"), [("completed", "over"), ("canceled", "over"), ("failed", "review")])
+def test_nothing_is_decided_about_a_run_that_cannot_be_read(status: Any, code: str) -> None:
+    """What was erased is over; what is not over, and cannot be read, was altered."""
     world = World()
     world.start()
+    world.end(status)
     world.sheets[run_ref("r")] = replace(world.sheets[run_ref("r")], body=None)
-    assert refused(world.take()) == "unknown"
+    known = len(world.types())
+    for answer in (world.start(), world.take(is_forced=True), world.tell(PLAN), world.seal(), world.end("failed")):
+        assert refused(answer) == code
+    assert len(world.types()) == known
 
 
 def test_two_resumers_at_one_moment_one_wins() -> None:

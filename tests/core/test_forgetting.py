@@ -10,6 +10,7 @@ import pytest
 
 from indelible import Failed
 from indelible.core import walk
+from indelible.core.approvals import APPROVAL_STATUSES
 from indelible.core.changes import Fact
 from indelible.core.commands import (
     ArgsErased,
@@ -32,18 +33,23 @@ from indelible.core.forgetting import (
     Kept,
     erased_facts,
     goes_with_args,
+    goes_with_run,
     hold_facts,
     holds_in,
     is_cancelable,
+    is_message_over,
+    is_needed_to_resume,
     is_policy,
     mark_in,
     portions,
     select,
     why_held,
     why_needed,
+    why_resumable,
 )
 from indelible.core.grants import GrantTerms
 from indelible.core.identity import Ref
+from indelible.core.runs import OVER, RUN_STATUSES
 from indelible.core.steps import next_step
 from indelible.core.verdicts import ALLOWED
 from indelible.errors import EffectErased
@@ -319,3 +325,23 @@ def test_a_refused_call_is_found_by_whom_it_is_about() -> None:
         step = next_step(open_command(verdict=refuses(), **words), None, NOON, 0)  # type: ignore[arg-type]
         assert isinstance(step.change, Fact)
         assert step.change.committed.keys() == names
+
+
+def test_a_run_keeps_what_it_is_gone_on_with_until_it_is_over() -> None:
+    assert {status for status in RUN_STATUSES if why_resumable("r", status) is None} == OVER
+    assert why_resumable("r", "failed") == (
+        "it is failed and needs what it is gone on with; end it first: indelible runs cancel r"
+    )
+    told = ("run", "checkpoint", "state", "side_effect_key", "payload", "reason", "args", "policy", "subject")
+    assert [name for name in told if is_needed_to_resume(name)] == ["run", "checkpoint", "state", "side_effect_key"]
+
+
+def test_with_a_run_goes_what_is_told_of_it_and_not_why_something_of_it_was_erased() -> None:
+    told = ("run", "checkpoint", "state", "side_effect_key", "payload", "reason", "args", "policy", "subject")
+    assert [name for name in told if goes_with_run("run_failed", name)] == list(told[:6])
+    assert [name for name in told if goes_with_run("payload_erased", name)] == list(told[:5])
+
+
+def test_a_message_is_needed_while_its_question_is_open() -> None:
+    needed = {status for status in APPROVAL_STATUSES if not is_message_over(status)}
+    assert needed == {"pending", "approved"}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 
 import pytest
 
+from indelible.core.events import instant
 from indelible.core.runs import (
     BY_THE_LEDGER,
     EVENT_TYPES,
@@ -22,6 +24,7 @@ from indelible.core.runs import (
     checkpoint_sheet,
     driver_ref,
     driver_sheet,
+    left_of_run,
     mark_ref,
     read_checkpoint,
     read_driver,
@@ -49,6 +52,17 @@ RUN = Run(
     created_at=NOON,
     updated_at=NOON + HOUR,
 )
+
+
+@pytest.mark.parametrize("unread", ["erased", "altered"])
+def test_of_a_run_that_cannot_be_read_its_events_tell_what_is_left(unread: str) -> None:
+    started = {"at": instant(NOON), "facts": {"fence": 1, "parent": "run-0", "parent_event": "evt_00"}}
+    sheet = replace(run_sheet(RUN), body=None, seq=7)
+    left = left_of_run(sheet, started, {"at": instant(NOON + HOUR)}, is_erased=unread == "erased")
+    names = ("id", "version", "status", "agent", "parent", "parent_event", "created_at", "updated_at")
+    assert [getattr(left, name) for name in names] == [getattr(RUN, name) for name in names]
+    assert (left.intent, left.runtime, left.seq, left.unread) == (f"({unread})", f"({unread})", 7, unread)
+    assert (left.allowed_tools, left.permissions) == (None, {}), "who asks for these has to ask whether it was read"
 
 
 @pytest.mark.parametrize("run", [RUN, Run(id="r", agent="a", created_at=NOON, updated_at=NOON)])

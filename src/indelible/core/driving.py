@@ -76,7 +76,10 @@ def why_no_call(run_id: str, token: str, sheets: Sheets) -> RunNotMoved | None:
 
 def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Decides a command about a run."""
-    run = _run(sheets.get(run_ref(command.run_id)))
+    sheet = sheets.get(run_ref(command.run_id))
+    if sheet is not None and sheet.body is None:
+        return Step(why_unread(sheet.status))
+    run = None if sheet is None else read_run(sheet)
     driver = _driver(sheets.get(driver_ref(command.run_id)))
     if isinstance(command, StartRun):
         return _start(command, run, driver, now, seq)
@@ -96,8 +99,13 @@ def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> S
             assert_never(command)
 
 
-def _run(sheet: Sheet | None) -> Run | None:
-    return None if sheet is None or sheet.body is None else read_run(sheet)
+def why_unread(status: str) -> RunNotMoved:
+    """Says that nothing can be decided about a run, for what was recorded of it was erased or altered."""
+    if status in OVER:
+        return RunNotMoved(
+            "over", f"is {status}, and what was recorded of it is erased; there is nothing to go on with"
+        )
+    return RunNotMoved("review", "is not what was recorded of it; look at it: indelible runs verify")
 
 
 def _driver(sheet: Sheet | None) -> Driver | None:

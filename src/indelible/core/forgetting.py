@@ -2,7 +2,8 @@
 
 Events stay for ever and hold no payload. What they commit to can go: the event `payload_erased` names it, in the same
 transaction, and the record still verifies. What is made of an effect's arguments goes with them: approvals and grants
-hold hashes of them, verdicts and charges amounts, and reasons of votes whatever people said about them.
+hold hashes of them, verdicts and charges amounts, and reasons of votes whatever people said about them. What is told of
+a run goes when the run is over; until then whoever resumes it needs it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from indelible.core.effects import ENDED, Effect
 from indelible.core.events import Event, facts_json
+from indelible.core.runs import OVER
+from indelible.core.sheets import Sheet
 
 Basis = Literal["request", "subject", "retention"]
 ERASED = "payload_erased"
@@ -23,6 +26,11 @@ HOLDS_RUN = "indelible:holds"
 """Is the run in which holds on subjects are placed and lifted; a hold on a run stands in that run."""
 
 _MADE_OF_ARGS = frozenset({"args", "approval", "grant", "charges", "policy"})
+_NEEDED_TO_RESUME = frozenset({"run", "checkpoint", "state", "side_effect_key"})
+_OF_RUN = _NEEDED_TO_RESUME | {"payload"}
+_OPEN_QUESTION = frozenset({"pending", "approved"})
+OUT_OF_HAND = ("sent", "dead")
+"""Are the statuses of messages that nobody sends any more."""
 POLICY_STAYS = "calls were judged by it, and those to come are; put another one in force instead"
 # Keeps an event's body far below its limit, whatever the names of run and actor are.
 MOST_AT_ONCE = 500
@@ -42,6 +50,16 @@ class ForgettingStore(Protocol):
 
         MUST list them in the order of their ids. MUST NOT list one that has not ended.
         """
+
+    def refusals(self, tenant: str, after: tuple[str, int], limit: int) -> list[Event]:
+        """Lists events that tell of calls refused before they were effects and that still have payloads.
+
+        MUST list them in the order of runs and numbers, from the first above `after` on. What somebody told by hand
+        under the same name is listed too.
+        """
+
+    def drop(self, tenant: str, sheets: Sequence[Sheet]) -> int:
+        """Drops sheets that no event commits to, and says how many; MUST leave alone what has changed since."""
 
     def holds(self, tenant: str) -> list[Event]:
         """MUST list every event that placed or lifted a hold, each run's in their order."""
@@ -141,6 +159,28 @@ def why_needed(effect: Effect) -> str | None:
 def is_cancelable(effect: Effect) -> bool:
     """May a person withdraw it, so that its payloads can go?"""
     return effect.status in ("requires_approval", "ready")
+
+
+def why_resumable(run_id: str, status: str) -> str | None:
+    """Says why what a run is gone on with is still needed, or None when the run is over."""
+    if status in OVER:
+        return None
+    return f"it is {status} and needs what it is gone on with; end it first: indelible runs cancel {run_id}"
+
+
+def is_needed_to_resume(name: str) -> bool:
+    """Is this field of an event about no effect needed while its run can be resumed?"""
+    return name in _NEEDED_TO_RESUME
+
+
+def goes_with_run(event_type: str, name: str) -> bool:
+    """Is this field of an event about no effect erased when its run is?"""
+    return name in _OF_RUN or (name == "reason" and event_type.startswith("run_"))
+
+
+def is_message_over(approval_status: str) -> bool:
+    """Is what a message was about decided, so that nobody needs to know any more what became of the message?"""
+    return approval_status not in _OPEN_QUESTION
 
 
 def why_held(hold: Hold) -> str:

@@ -13,6 +13,12 @@ from indelible.core.walk import Origin
 
 ALLOWED_TOOLS_RULE = "allowed tools of the run"
 DRY_RUN_RULE = "dry run of a fork"
+UNREAD_LIMITS = Verdict(
+    decision="refuse",
+    rule=ALLOWED_TOOLS_RULE,
+    why="what the run may do was erased, or is not what was recorded; start another run",
+)
+"""Is the refusal of every call of a run that had limits which nobody can read."""
 COMPENSATION = ".compensate"
 """Ends the name of the tool that makes another one's work good."""
 

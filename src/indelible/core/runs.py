@@ -112,6 +112,8 @@ class Run:
     updated_at: datetime
     seq: int | None = None
     """Is the event that told of this state."""
+    unread: Literal["erased", "altered"] | None = None
+    """Says why only what its events tell in clear is known of it."""
 
     def moved(self, status: RunStatus, at: datetime) -> Run:
         """Gives the run one change later."""
@@ -285,6 +287,26 @@ def read_run(sheet: Sheet) -> Run:
         created_at=datetime.fromisoformat(content["created_at"]),
         updated_at=datetime.fromisoformat(content["updated_at"]),
         seq=sheet.seq,
+    )
+
+
+def left_of_run(sheet: Sheet, started: Mapping[str, Any], newest: Mapping[str, Any], *, is_erased: bool) -> Run:
+    """Gives what its events tell in clear of a run that was erased or altered: its name, how it stands, since when."""
+    unread: Literal["erased", "altered"] = "erased" if is_erased else "altered"
+    told = started.get("facts", {})
+    return Run(
+        id=sheet.id,
+        version=sheet.version,
+        status=sheet.status,  # type: ignore[arg-type]  # the sheet of a run has no other
+        agent=sheet.topic,
+        intent=f"({unread})",
+        runtime=f"({unread})",
+        parent=told.get("parent"),
+        parent_event=told.get("parent_event"),
+        created_at=datetime.fromisoformat(started["at"]),
+        updated_at=datetime.fromisoformat(newest["at"]),
+        seq=sheet.seq,
+        unread=unread,
     )
 
 

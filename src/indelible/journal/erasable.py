@@ -11,16 +11,20 @@ from indelible.core.forgetting import (
     POLICY_STAYS,
     Hold,
     Kept,
+    Payloads,
     Selection,
     goes_with_args,
     holds_in,
+    is_needed_to_resume,
     is_policy,
     mark_in,
     select,
     why_held,
     why_needed,
+    why_resumable,
 )
 from indelible.core.ports import Store
+from indelible.core.sheets import SheetFilter
 from indelible.journal.grant_states import grants_told_at, states_of
 
 _PAGE = 1000
@@ -86,12 +90,36 @@ class Erasable:
         """Chooses among the payloads of these events that are there."""
         effect_of = {event.seq: event.effect_id for event in events}
         type_of = {event.seq: event.type for event in events}
-        found = self._payloads(run_id, list(effect_of))
+        found = list(self._payloads(run_id, list(effect_of)))
         present = [(seq, name) for seq, name, _ in found if fields is None or name in fields]
         policies = [(seq, name) for seq, name in present if is_policy(type_of[seq], name)]
-        chosen = select(run_id, [one for one in present if one not in policies], effect_of, whys)
-        kept = [Kept(run_id, None, POLICY_STAYS)] if policies else []
+        told = [(seq, name) for seq, name in present if effect_of[seq] is None]
+        needed, why_run = self._needed_to_resume(run_id, told)
+        held, why_facts = self._held_facts([(seq, name, value) for seq, name, value in found if not effect_of[seq]])
+        staying = {*policies, *needed, *(one for one in told if one[0] in held)}
+        chosen = select(run_id, [one for one in present if one not in staying], effect_of, whys)
+        reasons = [POLICY_STAYS] if policies else []
+        kept = [Kept(run_id, None, why) for why in (*reasons, *why_run, *why_facts)]
         return replace(chosen, kept=(*chosen.kept, *kept))
+
+    def run_status(self, run_id: str) -> str | None:
+        """Says how a run stands; None when it was never started."""
+        found = self._store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
+        return found[0].status if found else None
+
+    def _needed_to_resume(self, run_id: str, told: Payloads) -> tuple[Payloads, list[str]]:
+        """Gives what stays of what is told of a run, and why."""
+        needed = [(seq, name) for seq, name in told if is_needed_to_resume(name)]
+        status = self.run_status(run_id) if needed else None
+        why = None if status is None else why_resumable(run_id, status)
+        return ([], []) if why is None else (needed, [why])
+
+    def _held_facts(self, facts: Iterable[tuple[int, str, bytes]]) -> tuple[set[int], list[str]]:
+        """Gives which calls that were refused are about somebody on hold, and why they stay."""
+        marks = {seq: mark_in(value) for seq, name, value in facts if name == "subject"}
+        holds = {hold.subject: hold for hold in self.holds()} if marks else {}
+        held = {seq for seq, mark in marks.items() if mark in holds}
+        return held, [why_held(holds[mark]) for mark in dict.fromkeys(marks[seq] for seq in sorted(held))]
 
     def with_made_of_args(self, run_id: str, selection: Selection, events: Sequence[Event]) -> Selection:
         """Adds to arguments that go what is made of them, wherever in the run that is told."""

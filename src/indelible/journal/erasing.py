@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from indelible.core.canonical import encode
@@ -19,7 +18,6 @@ from indelible.core.forgetting import (
     Erasure,
     Hold,
     Kept,
-    Prunable,
     Selection,
     erased_facts,
     hold_facts,
@@ -29,12 +27,11 @@ from indelible.core.forgetting import (
     why_held,
 )
 from indelible.core.ports import Store
+from indelible.core.sheets import SheetFilter
 from indelible.core.walk import Mint
 from indelible.errors import BadCall, IllegalMove, OnHold
 from indelible.journal.erasable import Erasable
-
-# So many effects are looked up before their runs are read: each run is then read once for all of them.
-_PRUNED_AT_ONCE = 100_000
+from indelible.journal.long_ended import LongEnded
 
 
 class Eraser:
@@ -107,35 +104,26 @@ class Eraser:
                 self._write(Cancel(ref=effect.ref, stamp=self._mint.stamp(by), detail_json=why))
 
     def prune(self, before: datetime, *, by: Actor, reason: str, is_rehearsal: bool) -> Erasure:
-        """Erases the payloads of effects that ended before a moment; what is on hold is kept."""
+        """Erases the payloads of what ended before a moment, and drops messages about it; what is on hold is kept."""
         counts: dict[str, int] = {}
         kept: list[Kept] = []
-        after = ""
-        while found := self._store.forgetting.prunable(self._tenant, before, after, _PRUNED_AT_ONCE):
-            after = found[-1].effect_id
-            for run_id, effects in _by_run(found).items():
-                hold = self._erasable.hold_on(run_id)
-                if hold is not None:
-                    kept.append(Kept(run_id, None, why_held(hold)))
-                    continue
-                chosen = {run_id: self._select_prunable(run_id, effects)}
-                for other, selection in self._erasable.with_grants(chosen).items():
-                    kept += selection.kept
-                    counts[other] = counts.get(other, 0) + len(selection.erased)
-                    if not is_rehearsal:
-                        self._erase(other, selection, "retention", by, reason)
+        ended = LongEnded(self._store, self._tenant, self._erasable)
+        for chosen in ended.selections(before):
+            for run_id, selection in chosen.items():
+                kept += selection.kept
+                counts[run_id] = counts.get(run_id, 0) + len(selection.erased)
+                if not is_rehearsal:
+                    self._erase(run_id, selection, "retention", by, reason)
+        messages = ended.messages(before)
+        dropped = len(messages)
+        if messages and not is_rehearsal:
+            dropped = self._store.forgetting.drop(self._tenant, messages)
         erased = {run_id: count for run_id, count in counts.items() if count}
-        return Erasure(erased, tuple(kept), () if is_rehearsal else self._clear_away(bool(erased)), is_rehearsal)
-
-    def _select_prunable(self, run_id: str, effects: list[Prunable]) -> Selection:
-        ids = {effect.effect_id for effect in effects}
-        # From the first event of the run on: what opened an effect is not what has its arguments, once it was edited.
-        events = [event for event in self._erasable.events(run_id) if event.effect_id in ids]
-        selection = self._erasable.select(run_id, events, self._erasable.whys(run_id, ids, {}))
-        # A state that a call brought by using a grant stays until the grant goes, with the call it was given with.
-        uses = {event.seq for event in events if event.type == "tool_call_started"}
-        left = [(seq, name) for seq, name in selection.erased if name != "grant" or seq not in uses]
-        return replace(selection, erased=tuple(left))
+        remarks = () if is_rehearsal else self._clear_away(bool(erased or dropped))
+        if dropped:
+            verb = "would be" if is_rehearsal else "were"
+            remarks = (f"messages that went out or were given up {verb} dropped too: {dropped}", *remarks)
+        return Erasure(erased, tuple(dict.fromkeys(kept)), remarks, is_rehearsal)
 
     # Holds
 
@@ -182,8 +170,17 @@ class Eraser:
         return tuple(self._store.forgetting.clear_away(self._rewrite)) if has_erased or self._rewrite else ()
 
     def _erase(self, run_id: str, selection: Selection, basis: Basis, by: Actor, reason: str) -> None:
+        if any(name == "side_effect_key" for _, name in selection.erased):
+            self._drop_marks(run_id)
         for portion in portions(selection.erased):
             self._record(run_id, ERASED, erased_facts(basis, portion), by, reason, tuple(portion))
+
+    def _drop_marks(self, run_id: str) -> None:
+        """Drops the notes of side effects of a run that is over: each is a hash of a key, and nobody asks for it."""
+        if self._erasable.run_status(run_id) is None:
+            return  # it was never started, so it never ends
+        while marks := self._store.sheets(self._tenant, SheetFilter(kind="mark", topic=run_id)):
+            self._store.forgetting.drop(self._tenant, marks)
 
     def _record(
         self,
@@ -205,13 +202,6 @@ class Eraser:
                 erased=erased,
             )
         )
-
-
-def _by_run(found: Iterable[Prunable]) -> dict[str, list[Prunable]]:
-    runs: dict[str, list[Prunable]] = {}
-    for effect in found:
-        runs.setdefault(effect.run_id, []).append(effect)
-    return runs
 
 
 def _check_fields(events: Iterable[Event], fields: Sequence[str] | None) -> None:

@@ -13,8 +13,9 @@ from indelible.core.approvals import Approval
 from indelible.core.calls import check_run_id
 from indelible.core.canonical import decode, encode
 from indelible.core.commands import Adopt, Answer, Illegal, Keep, Kept
+from indelible.core.driving import why_unread
 from indelible.core.effects import SYSTEM, Actor, Effect
-from indelible.core.events import NO_EVENTS
+from indelible.core.events import NO_EVENTS, Event
 from indelible.core.following import Opened, RunEvent, RunStory, by_event
 from indelible.core.notes import log_name
 from indelible.core.ports import Filter
@@ -39,17 +40,19 @@ from indelible.core.runs import (
     Run,
     RunStatus,
     driver_sheet,
+    left_of_run,
     read_checkpoint,
     read_driver,
     read_run,
 )
-from indelible.core.sheets import SheetFilter
+from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.stamps import Stamp
 from indelible.core.tags import Encrypted
 from indelible.engine import Engine
 from indelible.errors import (
     BadCall,
     IllegalMove,
+    JournalError,
     ReviewRequired,
     RunDriven,
     RunLost,
@@ -62,6 +65,7 @@ from indelible.runs.seals import Seal, SealCheck, checkpoint_sheets
 
 _PAGE = 1000
 _AT_ONCE = 200  # effects of a packet are taken over in transactions of so many
+_FEW = 20
 _REFUSALS: Mapping[str, type[RunRefused]] = {
     "driven": RunDriven,
     "lost": RunLost,
@@ -237,13 +241,34 @@ class RunKeeping:
     def get(self, run_id: str) -> Run | None:
         """Gives the run with this id; None when it was never started here."""
         found = self._engine.store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
-        return read_run(found[0]) if found and found[0].body is not None else None
+        return self._read(found[0]) if found else None
+
+    def _read(self, sheet: Sheet) -> Run:
+        """Reads a run; of one that was erased, what its events still tell."""
+        if sheet.body is not None:
+            return read_run(sheet)
+        seq = -1 if sheet.seq is None else sheet.seq
+        started = next((event for event in self._events(sheet.id) if event.type == "run_started"), None)
+        newest = self._engine.store.events(self._tenant, sheet.id, seq - 1, 1)
+        if started is None or not newest:
+            raise JournalError(f"run {sheet.id}: the events that tell of it are gone; see: indelible verify")
+        kept = self._engine.store.payloads(self._tenant, sheet.id, [seq])
+        is_erased = all(payload.field != "run" for payload in kept)
+        return left_of_run(sheet, started.read(), newest[0].read(), is_erased=is_erased)
+
+    def _events(self, run_id: str) -> Iterator[Event]:
+        after = -1
+        while page := self._engine.store.events(self._tenant, run_id, after, _FEW):
+            yield from page
+            after = page[-1].seq
 
     def find(self, run_id: str) -> Run:
         """Gives a run that can be read, or raises that there is none."""
         found = self.get(run_id)
         if found is None:
             raise UnknownRun(f"no run of tenant {self._tenant!r} is named {run_id!r}; see: indelible runs list")
+        if found.unread is not None:
+            raise _refusal(run_id, replace(why_unread(found.status), run=found))
         return found
 
     def runs(self, status: RunStatus | None, agent: str | None, before: str | None, limit: int) -> list[Run]:
@@ -251,7 +276,7 @@ class RunKeeping:
         if status is not None and status not in get_args(RunStatus):
             raise BadCall(f"status={status!r}: choose one of {', '.join(get_args(RunStatus))}")
         selected = SheetFilter(kind="run", status=status, topic=agent, before=before, limit=limit)
-        return [read_run(sheet) for sheet in self._engine.store.sheets(self._tenant, selected) if sheet.body]
+        return [self._read(sheet) for sheet in self._engine.store.sheets(self._tenant, selected)]
 
     def driver(self, run_id: str) -> Driver | None:
         """Gives who drives a run, or drove it last."""
@@ -508,10 +533,14 @@ def moved_or_raise(command: RunCommand, answer: Answer) -> RunMoved:
             raise UnknownRun(f"run {command.run_id} {why}")
         case RunNotMoved("checkpoint" | "event", why):
             raise UnknownCheckpoint(f"run {command.run_id} {why}")
-        case RunNotMoved(code, why, run):
-            raise _REFUSALS.get(code, RunRefused)(f"run {command.run_id} {why}", code=code, run=run)
+        case RunNotMoved():
+            raise _refusal(command.run_id, answer)
         case _:
             raise AssertionError(f"{type(command).__name__} is never answered by {type(answer).__name__}")
+
+
+def _refusal(run_id: str, answer: RunNotMoved) -> RunRefused:
+    return _REFUSALS.get(answer.code, RunRefused)(f"run {run_id} {answer.why}", code=answer.code, run=answer.run)
 
 
 def new_checkpoint(

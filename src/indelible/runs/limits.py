@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indelible.core.ports import Store
-from indelible.core.run_limits import limit_on, origin_of
+from indelible.core.run_limits import UNREAD_LIMITS, limit_on, origin_of
 from indelible.core.runs import Run, read_run
 from indelible.core.sheets import SheetFilter
 from indelible.core.verdicts import Verdict
@@ -21,16 +21,19 @@ class RunLimits:
         self._tenant = tenant
         self.are_any = False
         self._known: dict[str, Run | None] = {}
+        self._unread: set[str] = set()
 
     def refresh(self) -> None:
         """Looks whether any run has limits, and forgets what was known."""
         self.are_any = bool(self._store.sheets(self._tenant, SheetFilter(kind="limit", limit=1)))
-        self._known = {}
+        self._known, self._unread = {}, set()
 
     def verdict_on(self, prepared: Prepared) -> Verdict | None:
         """Gives the refusal of a call that its run does not let happen."""
         run = self._run(prepared.call.run_id)
-        return None if run is None else limit_on(run, prepared.call.tool, prepared.handling.side_effect)
+        if run is not None:
+            return limit_on(run, prepared.call.tool, prepared.handling.side_effect)
+        return UNREAD_LIMITS if prepared.call.run_id in self._unread else None
 
     def origins_of(self, prepared: Prepared) -> tuple[Origin, ...]:
         """Gives where the call may stand already: in the run its own was forked from, and in that one's, and so on."""
@@ -50,4 +53,11 @@ class RunLimits:
                 self._known = {}
             found = self._store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
             self._known[run_id] = read_run(found[0]) if found and found[0].body is not None else None
+            if found and found[0].body is None:
+                self._note_unread(run_id)
         return self._known[run_id]
+
+    def _note_unread(self, run_id: str) -> None:
+        """Remembers that a run had limits which nobody can read any more: then it allows nothing."""
+        if self._store.sheets(self._tenant, SheetFilter(kind="limit", id=run_id, limit=1)):
+            self._unread.add(run_id)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 
 from indelible.core.canonical import encode
-from indelible.core.commands import Record, Recorded
+from indelible.core.commands import Record, Recorded, RefusedByPolicy
 from indelible.core.effects import ERASED_DIGEST
 from indelible.core.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED, erased_facts, hold_facts
 from indelible.core.ports import Store
+from indelible.core.sheets import SheetFilter
+from indelible.core.verdicts import Verdict
 from indelible.journal.redaction_key import RedactionKey
-from indelible.testing.commands import Commands
+from indelible.testing.commands import Commands, message
 from indelible.testing.suite import Suite, apply_one, take_claim
 
 _FAR = timedelta(days=1)
+_REFUSED = Verdict(decision="refuse", rule="never", policy="policy-1", why="no")
 
 
 class ForgettingConformance(Suite):
@@ -62,6 +65,40 @@ class ForgettingConformance(Suite):
             take_claim(store, make, "processing")
             apply_one(store, make.ask("asks"))
             assert store.forgetting.prunable(make.tenant, claim.effect.created_at + _FAR, "", 9) == []
+
+    def test_refusals_must_be_listed_in_the_order_of_runs_and_numbers(self) -> None:
+        """Page by page, and without those whose payloads are gone, that are of effects, or of other tenants."""
+        tenant, other = self.tenant(), self.tenant()
+        runs = [Commands(tenant, run_id) for run_id in ("run-b", "run-a")]
+        with self.opened() as store:
+            for make in (*runs, Commands(other)):
+                for number in range(3):
+                    refusal = make.open(f"drop {number}", run_id=make.run_id, verdict=_REFUSED)
+                    assert isinstance(apply_one(store, refusal), RefusedByPolicy)
+                take_claim(store, make, f"effect of {make.run_id}", run_id=make.run_id)
+            places = [("run-a", 0), ("run-a", 1), ("run-a", 2), ("run-b", 0), ("run-b", 1), ("run-b", 2)]
+            listed = store.forgetting.refusals(tenant, ("", -1), 4)
+            listed += store.forgetting.refusals(tenant, (listed[-1].run_id, listed[-1].seq), 4)
+            assert [(event.run_id, event.seq) for event in listed] == places
+            _erase(store, runs[1], ((1, "args"), (1, "policy"), (2, "args")))
+            left = [(event.run_id, event.seq) for event in store.forgetting.refusals(tenant, ("run-a", 0), 9)]
+            assert left == places[2:]
+
+    def test_drop_must_leave_alone_what_has_changed_since(self) -> None:
+        """It says how many went, and the same sheets of other tenants stay."""
+        make, other = Commands(self.tenant()), Commands(self.tenant())
+        with self.opened() as store:
+            for one in (make, other):
+                for name in ("a", "b", "c"):
+                    apply_one(store, one.keep(message(name)))
+            read = store.sheets(make.tenant, SheetFilter(kind="delivery"))
+            changed = next(sheet for sheet in read if sheet.id == "b").after(status="sent", body=b"{}")
+            apply_one(store, make.keep(changed))
+            assert store.forgetting.drop(make.tenant, read) == 2
+            assert store.forgetting.drop(make.tenant, read) == 0
+            assert store.sheets(make.tenant, SheetFilter(kind="delivery")) == [changed]
+            assert len(store.sheets(other.tenant, SheetFilter(kind="delivery"))) == 3
+            assert store.forgetting.drop(make.tenant, []) == 0
 
     def test_holds_must_list_every_event_that_placed_or_lifted_a_hold(self) -> None:
         """Each run's in their order, and no other event."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from indelible.core.events import Event
 from indelible.core.forgetting import Prunable
+from indelible.core.sheets import Sheet
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
 from indelible.stores.postgres.driver import pq
@@ -32,8 +33,8 @@ _STILL_SEEN = (
     "may still be in the tables' files; end it (see pg_stat_activity), then erase with rewrite again"
 )
 _LOOK_AGAIN = 0.05
-_CLEARING = ("clear_payloads", "clear_effects")
-_REWRITING = ("rewrite_payloads", "rewrite_effects")
+_CLEARING = ("clear_payloads", "clear_effects", "clear_sheets")
+_REWRITING = ("rewrite_payloads", "rewrite_effects", "rewrite_sheets")
 
 
 class PostgresForgetting:
@@ -64,6 +65,28 @@ class PostgresForgetting:
             Prunable(get(row, 0).decode(), get(row, 1).decode(), wire.read_bigint(get(row, 2)))
             for row in range(found.ntuples)
         ]
+
+    def refusals(self, tenant: str, after: tuple[str, int], limit: int) -> list[Event]:
+        """Lists events that tell of refused calls and still have something to erase."""
+        values = {
+            "tenant": tenant.encode(),
+            "run_id": after[0].encode(),
+            "seq": wire.bigint(after[1]),
+            "limit": wire.bigint(limit),
+        }
+        return rows.events_from(self._run("list_refusals", values))
+
+    def drop(self, tenant: str, sheets: Sequence[Sheet]) -> int:
+        """Drops sheets that are as they were read."""
+        assert not any(sheet.is_recorded for sheet in sheets), "what is on the record is erased, not dropped"
+        values = {
+            "tenant": tenant.encode(),
+            "kinds": wire.texts(sheet.kind for sheet in sheets),
+            "ids": wire.texts(sheet.id for sheet in sheets),
+            "versions": wire.bigints(sheet.version for sheet in sheets),
+        }
+        found = self._run("drop_sheets", values)
+        return wire.read_bigint(found.get_value(0, 0) or b"")
 
     def holds(self, tenant: str) -> list[Event]:
         """Lists the events that placed and lifted holds."""
@@ -106,7 +129,7 @@ class PostgresForgetting:
         if is_done:
             return [_ELSEWHERE] if rewrite else [_FREE_SPACE, _ELSEWHERE]
         return [
-            "this user may not VACUUM indelible_payloads and indelible_effects, or the server refused: deleted rows "
+            "this user may not VACUUM indelible_payloads, _effects and _sheets, or the server refused: deleted rows "
             "stay in its files until it clears them away by itself; let the tables' owner run VACUUM",
             _ELSEWHERE,
         ]

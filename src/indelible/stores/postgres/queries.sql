@@ -405,6 +405,24 @@ WHERE tenant = %(tenant)s::text AND id > %(after)s::text AND updated_at < %(befo
         WHERE p.tenant = e.tenant AND p.run_id = e.run_id AND p.seq IN (e.opened_seq, e.detail_seq))
 ORDER BY id LIMIT %(limit)s::bigint
 
+-- name: list_refusals
+-- Events that tell of calls that were refused before they were effects, and that still have payloads.
+SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events e
+WHERE tenant = %(tenant)s::text AND type = 'policy_checked' AND effect_id IS NULL
+    AND (run_id, seq) > (%(run_id)s::text, %(seq)s::bigint)
+    AND EXISTS (SELECT FROM indelible_payloads p WHERE p.tenant = e.tenant AND p.run_id = e.run_id AND p.seq = e.seq)
+ORDER BY run_id, seq LIMIT %(limit)s::bigint
+
+-- name: drop_sheets
+-- Sheets that no event commits to, those that nobody changed since; gives how many.
+WITH dropped AS (
+    DELETE FROM indelible_sheets s
+    USING unnest(%(kinds)s::text[], %(ids)s::text[], %(versions)s::bigint[]) AS v (kind, id, version)
+    WHERE s.tenant = %(tenant)s::text AND s.kind = v.kind AND s.id = v.id AND s.version = v.version
+    RETURNING 1
+)
+SELECT count(*) FROM dropped
+
 -- name: list_holds
 -- Events that placed and lifted legal holds.
 SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
@@ -426,6 +444,10 @@ VACUUM indelible_payloads
 -- Clears older versions of effects away.
 VACUUM indelible_effects
 
+-- name: clear_sheets
+-- Clears dropped messages and notes away.
+VACUUM indelible_sheets
+
 -- name: running_transactions
 -- The oldest transaction that still runs, in any database of the server, and the one that comes next.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
@@ -437,6 +459,10 @@ VACUUM (FULL) indelible_payloads
 -- name: rewrite_effects
 -- Writes the effects into a new file; nobody else can use the table meanwhile.
 VACUUM (FULL) indelible_effects
+
+-- name: rewrite_sheets
+-- Writes the sheets into a new file; nobody else can use the table meanwhile.
+VACUUM (FULL) indelible_sheets
 
 -- name: has_pending
 -- A row if an event waits to be integrated.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ import apsw
 
 from indelible.core.events import Event
 from indelible.core.forgetting import Prunable
+from indelible.core.sheets import Sheet
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.statements import SQL
 
@@ -45,6 +46,22 @@ class SqliteForgetting:
         with self._reading() as connection:
             found: Any = connection.execute(SQL["list_prunable"], values).fetchall()
         return [Prunable(*row) for row in found]
+
+    def refusals(self, tenant: str, after: tuple[str, int], limit: int) -> list[Event]:
+        """Lists events that tell of refused calls and still have something to erase."""
+        values = {"tenant": tenant, "run_id": after[0], "seq": after[1], "limit": limit}
+        with self._reading() as connection:
+            return [rows.event_from(row) for row in connection.execute(SQL["list_refusals"], values)]
+
+    def drop(self, tenant: str, sheets: Sequence[Sheet]) -> int:
+        """Drops sheets that are as they were read."""
+        dropped = 0
+        with self._writing() as connection, connection:
+            for sheet in sheets:
+                assert not sheet.is_recorded, "what is on the record is erased, not dropped"
+                connection.execute(SQL["drop_sheet"], (tenant, sheet.kind, sheet.id, sheet.version))
+                dropped += connection.changes()
+        return dropped
 
     def holds(self, tenant: str) -> list[Event]:
         """Lists the events that placed and lifted holds."""

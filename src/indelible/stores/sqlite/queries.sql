@@ -182,6 +182,17 @@ WHERE tenant = :tenant AND id > :after AND updated_at < :before
         WHERE p.tenant = e.tenant AND p.run_id = e.run_id AND p.seq IN (e.opened_seq, e.detail_seq))
 ORDER BY id LIMIT :limit
 
+-- name: list_refusals
+-- Events that tell of calls that were refused before they were effects, and that still have payloads.
+SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events e
+WHERE tenant = :tenant AND type = 'policy_checked' AND effect_id IS NULL AND (run_id, seq) > (:run_id, :seq)
+    AND EXISTS (SELECT 1 FROM indelible_payloads p WHERE p.tenant = e.tenant AND p.run_id = e.run_id AND p.seq = e.seq)
+ORDER BY run_id, seq LIMIT :limit
+
+-- name: drop_sheet
+-- A sheet that no event commits to, if nobody changed it since.
+DELETE FROM indelible_sheets WHERE tenant = ? AND kind = ? AND id = ? AND version = ?
+
 -- name: list_holds
 -- Events that placed and lifted legal holds.
 SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events

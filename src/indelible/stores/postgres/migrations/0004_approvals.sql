@@ -30,3 +30,7 @@ WHERE due_at IS NOT NULL;
 -- Each channel finds its own messages, however many wait for another one that is down.
 CREATE INDEX indelible_sheets_by_channel ON indelible_sheets (tenant COLLATE "POSIX", topic, due_at, id)
 WHERE kind = 'delivery' AND due_at IS NOT NULL;
+
+-- Calls that were refused before they were effects, to be found when they are old.
+CREATE INDEX indelible_events_of_refusals ON indelible_events (tenant, run_id, seq)
+WHERE type = 'policy_checked' AND effect_id IS NULL;
