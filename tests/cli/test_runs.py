@@ -117,17 +117,17 @@ Events for run: order-123
 {wide}
 Seq  Event Type                   Actor                    Status      Side Effect
 {wide}
-  0  run_started                  agent                    recorded    none
-  1  plan_locked                  agent                    recorded    none
-  2  tool_call_started            agent                    recorded    payment
-  3  tool_call_finished           indelible                recorded    payment
-  4  execution_succeeded          mailer                   recorded    notification
-  5  execution_succeeded          mailer                   skipped     notification
-  6  artifact_created             agent                    recorded    none
-  7  checkpoint_sealed            agent                    recorded    none
-  8  approval_requested           agent                    recorded    external_mutation
-  9  checkpoint_sealed            agent                    recorded    none
- 10  run_blocked                  agent                    recorded    none
+  1  run_started                  agent                    recorded    none
+  2  plan_locked                  agent                    recorded    none
+  3  tool_call_started            agent                    recorded    payment
+  4  tool_call_finished           indelible                recorded    payment
+  5  execution_succeeded          mailer                   recorded    notification
+  6  execution_succeeded          mailer                   skipped     notification
+  7  artifact_created             agent                    recorded    none
+  8  checkpoint_sealed            agent                    recorded    none
+  9  approval_requested           agent                    recorded    external_mutation
+ 10  checkpoint_sealed            agent                    recorded    none
+ 11  run_blocked                  agent                    recorded    none
 """
     )
 
@@ -141,6 +141,7 @@ def test_checkpoint_prints_the_documented_lines(cli: Cli, run_id: str) -> None:
     sealed = cli("runs", "inspect", run_id, "--json").json["checkpoints"][0]
     assert sealed["sealedHash"] in said
     assert sealed["suggestedNextAction"] == "go on"
+    assert cli("runs", "checkpoint", run_id, "--at", "2", "--json").json["atSeq"] == 1
 
 
 def test_resume_prints_the_documented_page_and_leaves_the_run_to_an_agent(
@@ -255,8 +256,12 @@ def test_a_timeline_draws_what_waited_and_what_was_done(cli: Cli, run_id: str) -
 
 
 def test_a_fork_is_compared_with_the_run_it_comes_from(cli: Cli, run_id: str, ledger_url: str) -> None:
-    forked = cli("runs", "fork", run_id, "--at", "3", "--name", "f1").out
+    forked = cli("runs", "fork", run_id, "--at", "4", "--name", "f1").out
+    assert "Forked order-123 at event 4: f1" in forked
     assert "A dry run" in forked
+    by_id = cli("runs", "events", run_id, "--json").out.splitlines()[3]
+    again = cli("runs", "fork", run_id, "--at", json.loads(by_id)["eventId"], "--json").json
+    assert (json.loads(by_id)["seq"], again["atSeq"]) == (3, 3), "the record counts from 0"
     same = cli("runs", "diff", run_id, "f1", code=1).out
     assert "  pay  succeeded" in same
     assert "- sync  requires_approval" in same
@@ -264,7 +269,8 @@ def test_a_fork_is_compared_with_the_run_it_comes_from(cli: Cli, run_id: str, le
     found = cli("runs", "diff", run_id, run_id, "--json").json
     assert {one["kind"] for one in found["differences"]} == {"same"}
     assert cli("runs", "fork", run_id, "--for-real", "--json").json["isDryRun"] is False
-    assert "no event 99" in cli("runs", "fork", run_id, "--at", "99", code=2).err
+    for at in ("99", "0", "x"):
+        assert f"no event {at}; its last is 11" in cli("runs", "fork", run_id, "--at", at, code=2).err
 
 
 def test_a_run_is_canceled_with_a_reason(cli: Cli, run_id: str) -> None:

@@ -182,7 +182,7 @@ def swap(world: World) -> None:
     events[1], events[2] = events[2], events[1]
 
 
-@pytest.mark.parametrize(("change", "named"), [(edit_body, "event 1"), (drop, "event 2"), (swap, "event 2")])
+@pytest.mark.parametrize(("change", "named"), [(edit_body, "seq 1"), (drop, "seq 2"), (swap, "seq 2")])
 def test_the_first_event_that_does_not_fit_is_named(change: Any, named: str) -> None:
     story = tampered(change)
     assert story.broken is not None
@@ -271,6 +271,6 @@ def test_after_an_event_that_was_altered_nothing_more_is_believed(change: Any) -
     world.events["r"][1] = replace(event, body=change(event.body))
     story, events = world.story()
     assert story.broken is not None
-    assert story.broken.startswith("event 1")
+    assert story.broken.startswith("seq 1")
     assert (story.checkpoints, story.step, story.progress, story.head.length) == ({}, None, 0, 3)
     assert [event.status for event in events] == ["recorded", "unread", "unread"]

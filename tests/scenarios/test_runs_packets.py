@@ -73,7 +73,7 @@ def ask(driver: Driver, answer: Any, asked: list[Any]) -> Any:
         asked.append(request)
         return answer
 
-    return blocking if driver.kind == "blocking" else awaited
+    return blocking if driver.kind != "async" else awaited
 
 
 def work(ledger: Driver) -> None:
@@ -383,8 +383,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         failed = ledger.start_run("failed", agent="scout", parent="full")
         failed.fail("on purpose", state=[1, None, "x"])
         ledger.run(charge(run_id="forgotten"), Count({"id": 1}), side_effect="payment")
-        ledger.start_run("forgotten", agent="scout").release()
         ledger.erase(run_id="forgotten", fields=["args", "result"], by="ada", reason="asked to")
+        ledger.start_run("forgotten", agent="scout").release()
         return [json.loads(json.dumps(ledger.export_packet(name))) for name in ("empty", "full", "failed", "forgotten")]
 
 

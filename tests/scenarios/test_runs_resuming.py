@@ -237,7 +237,7 @@ def test_an_event_that_was_edited_breaks_the_chain_and_no_force_helps(ledger: Dr
     assert edited != bytes(body)
     execute(ledger.url, f"UPDATE indelible_events SET body = ? {where}", edited, ledger.tenant)
     for force in (False, True):
-        with pytest.raises(ReviewRequired, match="event 1"):
+        with pytest.raises(ReviewRequired, match="seq 1"):
             resumed(ledger, force=force)
     report = ledger.verify_run("r1")
     assert report.broken is not None
@@ -248,7 +248,7 @@ def test_a_value_that_was_edited_sets_the_run_aside_until_somebody_says_it_goes_
     saved_twice(ledger)
     edit_payload(ledger, 3, "payload", b"847", b"999")
     assert ledger.verify_run("r1").altered == [(3, "payload")]
-    with pytest.raises(ReviewRequired, match="event 3: payload"):
+    with pytest.raises(ReviewRequired, match="seq 3: payload"):
         resumed(ledger)
     context = resumed(ledger, force=True).context
     assert context.state == {"cursor": 2}

@@ -68,8 +68,8 @@ def is_resumable(run: Run, report: RunReport) -> bool:
 
 
 def event_row(event: RunEvent) -> str:
-    """Gives one event as a line of the table."""
-    cells = f"{event.seq:>3}  {visible(event.type):<27}  {visible(event.actor):<23}  {event.status:<10}"
+    """Gives one event as a line of the table, which counts from 1; in the record, `seq` counts from 0."""
+    cells = f"{event.seq + 1:>3}  {visible(event.type):<27}  {visible(event.actor):<23}  {event.status:<10}"
     return f"{cells}  {event.side_effect}".rstrip()
 
 
@@ -123,7 +123,7 @@ def _valid(is_valid: bool) -> str:
 def why_invalid(report: RunReport) -> list[str]:
     """Lists what does not hold, the first of each kind."""
     told = [] if report.broken is None else [report.broken]
-    told += [f"event {seq}: its {name} is not what it commits to" for seq, name in report.altered[:1]]
+    told += [f"seq {seq}: its {name} is not what it commits to" for seq, name in report.altered[:1]]
     told += [f"{seal.checkpoint.id}: {seal.why}" for seal in report.seals if not seal.is_valid][:1]
     return told if report.lineage is None else [*told, report.lineage]
 
@@ -149,12 +149,12 @@ def run_content(run: Run, ledger_id: str, story: RunStory | None = None) -> dict
     }
 
 
-def checkpoint_content(checkpoint: Checkpoint, sealed_hash: str | None) -> dict[str, Any]:
-    """Gives a checkpoint as JSON."""
+def checkpoint_content(checkpoint: Checkpoint, sealed_hash: str | None, *, is_valid: bool = True) -> dict[str, Any]:
+    """Gives a checkpoint as JSON; one that is not what was sealed cannot be resumed from."""
     return {
         "checkpointId": checkpoint.id,
         "sealedHash": sealed_hash,
-        "isResumable": True,
+        "isResumable": is_valid,
         "reason": checkpoint.reason,
         "suggestedNextAction": checkpoint.suggested,
         "atSeq": checkpoint.at,

@@ -111,11 +111,12 @@ def inspect(run_id: str) -> None:
     if not place.is_json:
         print(inspected(run, story, checkpoints, len(approvals), report))
         return
+    sound = {seal.checkpoint.id for seal in report.seals if seal.is_valid}
     say_json(
         {
             "run": run_content(run, ledger_id, story),
             "events": [event_content(event) for event in kept],
-            "checkpoints": [checkpoint_content(one, hashes[one.id]) for one in checkpoints],
+            "checkpoints": [checkpoint_content(one, hashes[one.id], is_valid=one.id in sound) for one in checkpoints],
             "artifacts": [artifact_content(artifact) for artifact in story.artifacts],
             "resumableCheckpoints": [seal.checkpoint.id for seal in report.seals if seal.is_valid],
             "blockedSideEffectKeys": story.blocked_keys,
@@ -164,14 +165,15 @@ def _follow(ledger: Ledger, story: RunStory, say: Any) -> None:
 @click.option("--reason", type=click.Choice(get_args(CheckpointReason)), default="manual", show_default=True)
 @click.option("--state", metavar="JSON", help="The agent's state to save: a JSON object, or @FILE.")
 @click.option("--suggested", metavar="TEXT", help="What to do next, for whoever resumes.")
-@click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="An earlier event.  [default: the latest]")
+@click.option("--at", metavar="EVENT", help="An earlier event, by its number or id.  [default: the latest]")
 @about_ledger
-def checkpoint(run_id: str, reason: CheckpointReason, state: str | None, suggested: str | None, at: int | None) -> None:
+def checkpoint(run_id: str, reason: CheckpointReason, state: str | None, suggested: str | None, at: str | None) -> None:
     """Seal a run as it is now."""
     place = where()
     with open_existing(place) as ledger:
         saved = None if state is None else read_args(state)
-        sealed = ledger.checkpoint(run_id, saved, reason=reason, suggested=suggested, at=at)
+        seq = _seq_of(ledger, run_id, at)
+        sealed = ledger.checkpoint(run_id, saved, reason=reason, suggested=suggested, at=seq)
         sealed_hash = _sealed_hash(ledger, run_id, sealed.seq)
     if place.is_json:
         say_json(checkpoint_content(sealed, sealed_hash))
@@ -238,15 +240,15 @@ def timeline(run_id: str, width: int | None) -> None:
 
 @runs.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="The last event to replay.  [default: all]")
+@click.option("--at", metavar="EVENT", help="The last event to replay, by its number or id.  [default: all]")
 @click.option("--name", metavar="RUN", help="The new run's name.")
 @click.option("--for-real", is_flag=True, help="Let calls that are not on the record happen.  [default: a dry run]")
 @about_ledger
-def fork(run_id: str, at: int | None, name: str | None, for_real: bool) -> None:
+def fork(run_id: str, at: str | None, name: str | None, for_real: bool) -> None:
     """Begin a run in which the effects of another one replay from the record."""
     place = where()
     with open_existing(place) as ledger:
-        forked = ledger.fork_run(run_id, at=at, new_id=name, dry_run=not for_real)
+        forked = ledger.fork_run(run_id, at=_seq_of(ledger, run_id, at), new_id=name, dry_run=not for_real)
         forked.release()
         assert forked.run.fork is not None
         origin = forked.run.fork
@@ -254,7 +256,7 @@ def fork(run_id: str, at: int | None, name: str | None, for_real: bool) -> None:
         say_json({"runId": forked.id, "forkOf": run_id, "atSeq": origin.at, "isDryRun": origin.is_dry})
         return
     kind = "A dry run: nothing outside is touched." if origin.is_dry else "What is not on the record really happens."
-    print(f"Forked {visible(run_id)} at event {origin.at}: {visible(forked.id)}\n{kind}")
+    print(f"Forked {visible(run_id)} at event {origin.at + 1}: {visible(forked.id)}\n{kind}")
     print(f'Go on in a program: ledger.resume_run("{visible(forked.id)}")')
 
 
@@ -356,6 +358,23 @@ def find(ledger: Ledger, run_id: str) -> Run:
     if run is None:
         raise UnknownRun(f"no run named {run_id!r} was started here; see: indelible runs list")
     return run
+
+
+def _seq_of(ledger: Ledger, run_id: str, at: str | None) -> int | None:
+    """Gives the `seq` of an event that is named by its number in `runs events`, which counts from 1, or by its id."""
+    if at is None:
+        return None
+    found: list[int] = []
+
+    def look(event: RunEvent) -> None:
+        if at in (str(event.seq + 1), f"evt_{event.id}"):
+            found.append(event.seq)
+
+    story = ledger.run_story(run_id, each=look)
+    if not found:
+        last = story.head.length
+        raise BadCall(f"run {run_id} has no event {at}; its last is {last}, see: indelible runs events {run_id}")
+    return found[0]
 
 
 def _sealed_hash(ledger: Ledger, run_id: str, seq: int | None) -> str | None:

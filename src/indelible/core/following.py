@@ -130,7 +130,7 @@ class RunStory:
         if self.broken is None:
             why = why_bad(event, self.run_id, self.head)
             if why is not None:
-                self.broken = f"event {event.seq}: {why}"
+                self.broken = f"seq {event.seq}: {why}"
         self.head = Head(event.seq + 1, event.hash)
         if self.broken is not None:
             return _unread(event)

@@ -137,7 +137,7 @@ class RunsDesk:
         story = self.keeping.story(run_id)
         last = story.head.length - 1
         if at is not None and not 0 <= at <= last:
-            raise BadCall(f"run {run_id} has no event {at}; its last is {last}")
+            raise BadCall(f"run {run_id} has no event with seq {at}; its last has {last}")
         fork = Fork(run_id=run_id, at=last if at is None else at, is_dry=dry_run)
         return self.start_run(
             new_id,
