@@ -76,3 +76,31 @@ def test_holds_are_placed_listed_and_lifted(cli: Cli, paid: str) -> None:
 def test_a_reason_is_needed(cli: Cli, paid: str) -> None:
     for words in (["erase", "--run", "order-1"], ["hold", "add", "--run", "order-1"]):
         assert "--reason" in cli(*words, code=2).err
+
+
+def test_an_erased_run_is_shown_as_such_and_nobody_goes_on_with_it(cli: Cli, paid: str) -> None:
+    with Ledger.open(paid) as ledger:
+        with ledger.start_run("lead-1", agent="sales", intent=CANARY) as run:
+            run.record("plan_locked", {"goal": CANARY}, step="plan", side_effect_key="k", side_effect="payment")
+            run.artifact(f"file:{CANARY}")
+            run.checkpoint({"at": CANARY})
+        ledger.start_run("lead-2", agent="sales").fail(CANARY)
+    assert "lead-1" in cli("prune", "--before", "0h").out
+    listed = cli("runs", "list").out
+    assert "(erased)" in next(line for line in listed.splitlines() if line.startswith("lead-1"))
+    inspected = cli("runs", "inspect", "lead-1").out
+    assert "Intent:              (erased)" in inspected
+    assert "Resumable:           No" in inspected
+    shown = [
+        cli("runs", command, "lead-1", *more).out for command in ("inspect", "events") for more in ((), ("--json",))
+    ]
+    shown += [cli("runs", "timeline", "lead-1").out, cli("events", "lead-1").out, listed]
+    assert all(CANARY not in one for one in shown)
+    assert "Ledger Integrity:     Valid" in cli("runs", "verify", "lead-1").out
+    for command in (("resume", "lead-1"), ("fork", "lead-1"), ("packet", "lead-1", "--out", "never.json")):
+        assert "is completed, and what was recorded of it is erased" in cli("runs", *command, code=1).err
+    kept = cli("erase", "--run", "lead-2", "--reason", "asked", code=1).out
+    assert "Kept run lead-2: it is failed and needs what it is gone on with" in kept
+    cli("runs", "cancel", "lead-2", "-m", "done")
+    assert "Erased" in cli("erase", "--run", "lead-2", "--reason", "asked").out
+    assert CANARY not in cli("runs", "inspect", "lead-2", "--json").out

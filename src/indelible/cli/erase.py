@@ -44,7 +44,8 @@ def rewrite_option(function: F) -> F:
 def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
     """Erase payloads; the record stays and verifies.
 
-    Payloads are arguments, results and texts. What an effect still needs is kept: one that waits, runs or is in doubt.
+    Payloads are arguments, results, texts and what agents told and saved. What is still needed is kept: by an effect
+    that waits, runs or is in doubt, and by a run that can be resumed.
     Exits with 1 if something was kept.
     """
     place = where()
@@ -61,9 +62,10 @@ def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
 @by_option
 @about_ledger
 def prune(before: str, reason: str, dry_run: bool, rewrite: bool | None, by: str) -> int:
-    """Erase the payloads of effects that ended long ago.
+    """Erase the payloads of what ended long ago.
 
-    Effects that have not ended, and what is on hold, are kept; that is no failure here.
+    These are effects, runs that are completed or canceled, and refused calls; messages about decisions are dropped too.
+    What has not ended, and what is on hold, is kept; that is no failure here.
     """
     place = where()
     with open_existing(place) as ledger:
