@@ -91,17 +91,35 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
-# Each scenario goes through both shells and on both stores; all four pairs of them take twice as long.
-_LEFT_OUT = ("[blocking-postgres", "[async-sqlite")
+# Each scenario goes through three shells and on both stores; all six pairs of them take three times as long.
+_LEFT_OUT = ("[blocking-postgres", "[async-sqlite", "[http-")
+# What shares the ledger's own database, or looks at its keys, has neither behind a server.
+_NOT_OVER_HTTP = (
+    "test_transactions.py",
+    "test_encryption.py",
+    "test_approving_hidden.py",
+    "test_runs_hidden.py",
+    "test_an_approved_handler_writes_in_the_transaction_that_settles_it",
+    "test_a_transaction_that_is_rolled_back_with_its_attempt_gives_the_approval_back",
+    "test_what_a_handler_writes_in_its_transaction_is_spent_in_the_same_commit",
+    "test_a_caller_of_the_same_ledger_is_told_without_asking_the_store",
+    "test_a_function_that_raises_holds_up_no_call_and_is_called_again",
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out every other pair of shell and store of the scenarios, unless INDELIBLE_MATRIX=full asks for all."""
-    if os.environ.get("INDELIBLE_MATRIX") == "full":
-        return
-    left_out = [
-        item for item in items if "tests/scenarios/" in item.nodeid and any(pair in item.nodeid for pair in _LEFT_OUT)
-    ]
+    """Leaves out some pairs of shell and store, unless INDELIBLE_MATRIX=full asks for all, or =http for those."""
+    matrix = os.environ.get("INDELIBLE_MATRIX")
+
+    def is_left_out(item: pytest.Item) -> bool:
+        is_http = "[http-" in item.nodeid
+        if is_http and any(name in item.nodeid for name in _NOT_OVER_HTTP):
+            return True
+        if matrix is not None:
+            return matrix == "http" and not is_http
+        return is_http or ("tests/scenarios/" in item.nodeid and any(pair in item.nodeid for pair in _LEFT_OUT))
+
+    left_out = [item for item in items if is_left_out(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)

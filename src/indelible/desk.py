@@ -33,7 +33,7 @@ from indelible.core.events import Event, Payload
 from indelible.core.identity import Identity, Ref, identify
 from indelible.core.journal import Signer
 from indelible.core.notes import Note, TreeHead, log_name, parse_head
-from indelible.core.ports import Clock, Filter
+from indelible.core.ports import Clock, Filter, Store
 from indelible.core.receipts import Receipt
 from indelible.core.redaction import Redactor, Screen, subject_of
 from indelible.core.verdicts import Verdict
@@ -47,7 +47,7 @@ from indelible.journal.sealing import receipt_of
 from indelible.judging import Judging, policy_from
 from indelible.notary import Notary, OnUnsealed, signer_maker
 from indelible.running import _current_run
-from indelible.stores import address_of, is_postgres, open_store
+from indelible.stores import is_postgres, is_remote, open_store
 from indelible.tool import Tool, ToolDecorator
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class Desk:
         cls: type[Self],
         url: str | None = None,
         *,
-        tenant: str = DEFAULT_TENANT,
+        token: str | None = None,
+        store: Store | None = None,
+        tenant: str | None = None,
         actor: Actor | str = AGENT,
         clock: Clock | None = None,
         wakeups: bool = True,
@@ -130,10 +132,13 @@ class Desk:
         on_approval_required: Hook | None = None,
         **options: Unpack[OptionWords],
     ) -> Self:
-        """Opens the ledger at an address: `sqlite:///file.db`, `:memory:` or `postgresql://…`.
+        """Opens the ledger at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`.
 
         Without one, $INDELIBLE_URL names it, or else it is `.indelible/ledger.db` in the current folder. Options given
         here hold for every call that its tool or the call itself does not tell otherwise.
+
+        A server wants a `token` ($INDELIBLE_TOKEN), which says whose tenant it is, and judges and seals by itself. A
+        `store` that is open already is used as it is, and stays open when this ledger is closed.
 
         `seal` says whether this process seals the journal: by default a SQLite ledger does, with a key that is made on
         first use in the folder `keys` ($INDELIBLE_KEYS, else ~/.indelible/keys), and a PostgreSQL one leaves it to
@@ -148,16 +153,20 @@ class Desk:
         """
         own = Options(**options)
         agent = Actor(actor, "agent") if isinstance(actor, str) else actor
-        check_name("tenant", tenant)
+        check_name("tenant", DEFAULT_TENANT if tenant is None else tenant)
         _check_on_unsealed(on_unsealed)
         if principal is not None:
             check_name("principal", principal)
         # What is wrong with these is told before anything is opened.
         own_policy = None if policy is None else policy_from(policy)
         all_channels = _channels(channels, on_approval_required)
-        store = open_store(url, clock=clock, wakeups=wakeups)
+        is_own = store is None
+        if store is None:
+            store = open_store(url, clock=clock, wakeups=wakeups, token=token)
+        tenant = _tenant_of(store, tenant)
+        is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
         if seal is None:
-            seal = signer is not None or keys is not None or not is_postgres(address_of(url))
+            seal = signer is not None or keys is not None or not is_sealed_elsewhere
         notary = Notary(
             store,
             tenant,
@@ -170,7 +179,7 @@ class Desk:
         folder = None if keys is None else Path(keys)
         redaction_key = RedactionKey(store, folder)
         view: EncryptingStore | None = None
-        if encrypt or has_data_keys(store.ledger_name, folder):
+        if encrypt or (not is_remote(store.address) and has_data_keys(store.ledger_name, folder)):
             from indelible.journal.encrypting_store import encrypting_view  # only whoever encrypts loads it
 
             view = encrypting_view(store, folder, redaction_key, is_encrypting=encrypt)
@@ -181,7 +190,7 @@ class Desk:
             os.environ.get("INDELIBLE_ENVIRONMENT", "") if environment is None else environment,
             tuple(channel.name for channel in all_channels),
         )
-        engine = Engine(store, notary, view, judging)
+        engine = Engine(store, notary, view, judging, owns_store=is_own)
         return cls(
             engine,
             tenant=tenant,
@@ -557,6 +566,17 @@ def _outbox(engine: Engine, tenant: str, channels: Sequence[Channel]) -> Outbox 
     outbox = Outbox(engine, tenant, channels)
     outbox.start()
     return outbox
+
+
+def _tenant_of(store: Store, asked: str | None) -> str:
+    """Gives the tenant to work for: the one asked for, unless a credential says whose it is."""
+    given: str | None = getattr(store, "tenant", None)
+    if given is None:
+        return asked or DEFAULT_TENANT
+    if asked not in (None, given):
+        store.close()
+        raise BadCall(f"the credential for {store.address} is for the tenant {given!r}, not {asked!r}")
+    return given
 
 
 def _check_on_unsealed(choice: str) -> None:

@@ -54,8 +54,17 @@ Handler = Callable[[RunningEffect], Any]
 class Engine:
     """Carries out walks on one store, for blocking and for asynchronous callers."""
 
-    def __init__(self, store: Store, notary: Notary, view: Store | None = None, judging: Judging | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        notary: Notary,
+        view: Store | None = None,
+        judging: Judging | None = None,
+        *,
+        owns_store: bool = True,
+    ) -> None:
         """Works through `view`, if there is one: the same store as those see it who can open what is encrypted."""
+        self._owns_store = owns_store
         self.recorded = store
         self.judging = judging or Judging(store, DEFAULT_TENANT)
         self.store = store = view or store
@@ -73,7 +82,8 @@ class Engine:
         self.writer.close()
         self.notary.close()
         self.waiting.close()
-        self.store.close()
+        if self._owns_store:
+            self.store.close()
 
     # Blocking
 

@@ -31,6 +31,8 @@
     │   │   ├── RunOver          it has ended
     │   │   └── ReviewRequired   somebody has to look at it first
     │   └── IllegalMove          the effect's status does not allow this operation
+    ├── NotAuthenticated         the server does not know this credential: get another one
+    ├── NotPermitted             this credential is not for this
     ├── EffectFailed             the recorded outcome is a failure (raised on replay)
     ├── LeaseLost                the handler ran but its claim was no longer ours; its late result is kept as an event
     ├── ResultNotRecorded        the handler ran but its result could not be stored; the effect is in doubt
@@ -108,6 +110,14 @@ class BadPolicy(BadCall):
     def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.problems = tuple(problems)
+
+
+class NotAuthenticated(IndelibleError):
+    """The server does not know the credential, or it has ended; get another one."""
+
+
+class NotPermitted(IndelibleError):
+    """The credential is known and is not for this."""
 
 
 class Refused(IndelibleError):

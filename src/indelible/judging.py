@@ -18,7 +18,7 @@ from indelible.core.canonical import decode
 from indelible.core.grants import pinned_digest, read_grant
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verdicts import ALLOWED, Verdict, asked_by_tool
+from indelible.core.verdicts import ALLOWED, Verdict, asked_besides, asked_by_tool, is_of_the_call
 from indelible.core.walk import Judged, Prepared
 from indelible.forks import after_fork
 from indelible.runs.limits import RunLimits
@@ -113,6 +113,19 @@ class Judging:
         refused = self._limits.verdict_on(prepared)
         judged = self._judged(prepared, waited) if refused is None else Judged(refused)
         return replace(judged, origins=self._limits.origins_of(prepared))
+
+    def judge_besides(self, prepared: Prepared, said: Verdict) -> Judged:
+        """Gives the verdict on a call that another process has judged by its own rules: nobody's condition is lost."""
+        judged = self.judge(prepared)
+        if said == ALLOWED:
+            return judged
+        from indelible.core.policy import strictest
+
+        asked = asked_besides(judged.verdict, said.rule, judged.terms) if is_of_the_call(said) else said
+        verdict = strictest([judged.verdict, asked])
+        if verdict.question is not None and self._channels:
+            verdict = replace(verdict, question=self._told_to_all(verdict.question))
+        return replace(judged, verdict=verdict, grants=self._grants(prepared, verdict))
 
     def _judged(self, prepared: Prepared, waited: bool) -> Judged:
         verdict, terms = ALLOWED, None

@@ -35,7 +35,7 @@ def scenario_url(request: pytest.FixtureRequest) -> str:
     return prepare_store(request.getfixturevalue("sqlite_url"))
 
 
-@pytest.fixture(params=["blocking", "async"])
+@pytest.fixture(params=["blocking", "async", "http"])
 def shell(request: pytest.FixtureRequest, scenario_url: str) -> Iterator[Shell]:
     """Opens ledgers of one kind on one store, for a tenant that has no effects yet."""
     opener = Shell(request.param, scenario_url)

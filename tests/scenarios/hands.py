@@ -36,7 +36,7 @@ class Hand:
 def begun(driver: Driver, verb: str, *args: Any, **words: Any) -> Any:
     """Starts, resumes or forks a run and gives it; nothing ends it but the scenario."""
     beginning = getattr(driver.ledger, verb)(*args, **words)
-    if driver.kind == "blocking":
+    if driver.kind != "async":
         return beginning
 
     async def awaited() -> Any:
@@ -61,7 +61,7 @@ def inside(
     """Does something inside the block of a run that is started, resumed or forked; gives or raises what it does."""
     if verb == "start_run":
         words.setdefault("agent", "scout")
-    if driver.kind == "blocking":
+    if driver.kind != "async":
         with getattr(driver.ledger, verb)(run_id, **words) as run:
             return body(run)
 

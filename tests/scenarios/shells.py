@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import indelible
@@ -41,9 +42,7 @@ class Shell:
     def open(self, **options: Any) -> Driver:
         """Opens another ledger on the same store, for the same tenant if none is named."""
         options.setdefault("tenant", self.tenant)
-        driver: Driver = (
-            BlockingDriver(self.url, options) if self.kind == "blocking" else AsyncDriver(self.url, options)
-        )
+        driver: Driver = _DRIVERS[self.kind](self.url, options)
         self._opened.append(driver)
         return driver
 
@@ -139,6 +138,45 @@ class AsyncDriver(Driver):
             self._thread.join(PATIENCE)
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
+
+
+# What these say is for whoever keeps the store.
+_OF_THE_SERVER = [
+    "clock",
+    "encrypt",
+    "environment",
+    "keys",
+    "on_unsealed",
+    "seal",
+    "sign_events",
+    "signer",
+    "witnesses",
+]
+
+
+class HttpDriver(BlockingDriver):
+    """Drives a `Ledger` that is behind a server of its own."""
+
+    kind = "http"
+
+    def __init__(self, url: str, options: dict[str, Any]) -> None:
+        from tests.server.serving import serve_believing
+
+        own = {word: value for word, value in options.items() if word not in _OF_THE_SERVER or word == "environment"}
+        self._served = serve_believing(url, **{word: options[word] for word in _OF_THE_SERVER if word in options})
+        self.url = url
+        try:
+            self.ledger = Ledger.open(self._served.url, token=quote(ascii(own["tenant"])), **own)
+        except BaseException:
+            self._served.stop()
+            raise
+
+    def end(self) -> None:
+        super().end()
+        self._served.stop()
+
+
+_DRIVERS: dict[str, type[Any]] = {"blocking": BlockingDriver, "async": AsyncDriver, "http": HttpDriver}
 
 
 def as_coroutine_function(handler: Callable[[RunningEffect], Any]) -> Callable[[RunningEffect], Any]:

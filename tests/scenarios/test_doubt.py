@@ -79,7 +79,7 @@ def test_a_handler_over_its_time_limit_leaves_doubt_at_once_and_its_result_is_ke
         ledger.run(charge(), gate, timeout=SOON)
     assert ledger.effects()[0].status == "in_doubt"
     gate.open()
-    if ledger.kind == "blocking":  # a coroutine is stopped, a thread cannot be
+    if ledger.kind != "async":  # a coroutine is stopped, a thread cannot be
         eventually(lambda: "tool_call_late" in types_of(ledger))
         late = ledger.events("order-1")[-1]
         (kept,) = ledger.engine.store.payloads(ledger.tenant, "order-1", [late.seq])

@@ -259,7 +259,7 @@ def work_until_killed(line: Connection, kind: str, url: str, tenant: str) -> Non
         line.send("paying")
         signal.pause()
 
-    if kind == "blocking":
+    if kind != "async":
         driver.run(charge(run_id="r1", tool="pay"), pay, side_effect="payment")
     driver.spawn("run", charge(run_id="r1", tool="pay"), pay, side_effect="payment").result(PATIENCE * 10)
 

@@ -33,7 +33,7 @@ def model(driver: Driver, answer: Any) -> tuple[Callable[..., Any], list[Any]]:
     async def ask_async(request: Any) -> Any:
         return ask(request)
 
-    return (ask if driver.kind == "blocking" else ask_async), seen
+    return (ask if driver.kind != "async" else ask_async), seen
 
 
 # Forking

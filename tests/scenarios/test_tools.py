@@ -216,7 +216,7 @@ def test_calls_inside_a_run_belong_to_it(ledger: Driver) -> None:
 
 def mail_in_run(ledger: Driver, mail: Any) -> None:
     """Calls the tool where the run is set: in this very context."""
-    if ledger.kind == "blocking":
+    if ledger.kind != "async":
         mail("ada")
     else:
         ledger.call(lambda: mail("ada"))

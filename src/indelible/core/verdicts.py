@@ -75,17 +75,22 @@ def verdict_json(verdict: Verdict) -> bytes:
 
 def asked_as_repeat(verdict: Verdict, terms: Question | None = None) -> Verdict:
     """Gives the verdict on a call that looks like one before: somebody is asked, unless it is refused anyway."""
-    return _asked_besides(verdict, REPEAT_RULE, terms)
+    return asked_besides(verdict, REPEAT_RULE, terms)
 
 
 def asked_by_tool(verdict: Verdict, terms: Question | None = None) -> Verdict:
     """Gives the verdict on a call whose tool wants somebody to be asked; what the policy says besides stays."""
-    return _asked_besides(verdict, TOOL_RULE, terms)
+    return asked_besides(verdict, TOOL_RULE, terms)
 
 
-def _asked_besides(verdict: Verdict, rule: str, terms: Question | None) -> Verdict:
+def asked_besides(verdict: Verdict, rule: str, terms: Question | None) -> Verdict:
     """Asks where no rule of the policy does, on the policy's own terms if there are any: whom it names, they decide."""
     if verdict.decision != "allow":
         return verdict
     question = Question(rule=rule) if terms is None else replace(terms, rule=rule)
     return replace(verdict, decision="ask", rule=rule, question=question)
+
+
+def is_of_the_call(verdict: Verdict) -> bool:
+    """Does somebody have to be asked because the call itself wants that, and not because of any rule?"""
+    return verdict.decision == "ask" and not verdict.policy and verdict.rule in (TOOL_RULE, REPEAT_RULE)

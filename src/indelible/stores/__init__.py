@@ -19,9 +19,15 @@ def address_of(url: str | None) -> str:
     return url or os.environ.get("INDELIBLE_URL") or f"sqlite:///{DEFAULT_PATH}"
 
 
-def open_store(url: str | None = None, *, clock: Clock | None = None, wakeups: bool = True) -> Store:
-    """Opens the store at an address: `sqlite:///file.db`, `:memory:` or `postgresql://…`."""
+def open_store(
+    url: str | None = None, *, clock: Clock | None = None, wakeups: bool = True, token: str | None = None
+) -> Store:
+    """Opens the store at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`."""
     address = address_of(url)
+    if is_remote(address):
+        from indelible.stores.remote import RemoteStore
+
+        return RemoteStore(address, token=token or os.environ.get("INDELIBLE_TOKEN"), wakeups=wakeups)
     if is_postgres(address):
         from indelible.stores.postgres import PostgresStore
 
@@ -59,6 +65,11 @@ def is_postgres(address: str) -> bool:
     return address.startswith(("postgresql://", "postgres://"))
 
 
+def is_remote(address: str) -> bool:
+    """Does this address name a server?"""
+    return address.startswith(("https://", "http://"))
+
+
 def sqlite_path(address: str) -> str:
     """Gives the file that a SQLite address names."""
     if address in (":memory:", "sqlite://", "sqlite:///:memory:"):
@@ -67,6 +78,6 @@ def sqlite_path(address: str) -> str:
         return address.removeprefix("sqlite:///")
     if "://" in address:
         raise Misconfigured(
-            f"{address.partition('://')[0]}:// is no store; use sqlite:///file.db, :memory: or postgresql://…"
+            f"{address.partition('://')[0]}:// is no store; use sqlite:///file.db, :memory:, postgresql://… or https://…"
         )
     return address

@@ -1,0 +1,1 @@
+"""One ledger for agents in any language, over HTTP."""

@@ -1,0 +1,191 @@
+"""Answers what a client asks of the store: reads as they are, commands after they were admitted and judged here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+from indelible.aio import AsyncLedger
+from indelible.core.admitting import Caller, admitted
+from indelible.core.calls import Options, ToolCall, handling_of
+from indelible.core.commands import Amend, Answer, CastVote, Command, Open, Record
+from indelible.core.effects import Effect
+from indelible.core.events import SALT_BYTES
+from indelible.core.grants import pinned_digest
+from indelible.core.identity import Identity, Ref
+from indelible.core.policy import strictest
+from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
+from indelible.core.walk import Prepared
+from indelible.core.wire import from_wire
+from indelible.errors import BadCall, NotPermitted, TooLarge
+from indelible.running import in_own_thread, set_unless_done, tell_loop
+
+LONGEST_WAIT = 30
+_MOST_SALTS = 4 * MOST_AT_ONCE
+
+
+def read_words(name: str, body: Any) -> dict[str, Any]:
+    """Reads what is passed with a question; raises `BadCall` for anything that is not what the table says."""
+    question = APPLY if name == "apply" else QUESTIONS.get(name)
+    if question is None:
+        raise BadCall(f"{name!r} is no question to a store; see the list at /docs")
+    if not isinstance(body, dict):
+        raise BadCall("body: an object is expected here")
+    if set(body) != set(question.words):
+        raise BadCall(f"body: {', '.join(question.words) or 'nothing'} is expected, got {', '.join(body) or 'nothing'}")
+    words = {word: from_wire(kind, body[word], word) for word, kind in question.words.items()}
+    for word, value in words.items():
+        _check_size(word, value)
+    return words
+
+
+def _check_size(word: str, value: Any) -> None:
+    if isinstance(value, tuple) and len(value) > MOST_AT_ONCE and word != "seqs":
+        raise TooLarge(f"{word}: at most {MOST_AT_ONCE} at once", limit=MOST_AT_ONCE, size=len(value))
+    most = value if word in ("limit", "count") else getattr(value, "limit", 0)
+    if isinstance(value, tuple):
+        most = len(value)
+    if not 0 <= most <= MOST_LISTED:
+        raise TooLarge(f"{word}: at most {MOST_LISTED} at once", limit=MOST_LISTED, size=most)
+
+
+class Answering:
+    """Answers for one tenant's ledger."""
+
+    def __init__(self, ledger: AsyncLedger, caller: Caller) -> None:
+        self._ledger = ledger
+        self._engine = ledger._engine
+        self._caller = caller
+
+    async def answer(self, name: str, words: dict[str, Any]) -> Any:
+        """Gives the answer to one question."""
+        if name == "apply":
+            return await self._apply(words["commands"])
+        if not self._caller.scopes & QUESTIONS[name].scopes:
+            needed = " or ".join(sorted(QUESTIONS[name].scopes))
+            raise NotPermitted(f"{name} needs a credential with the scope {needed}")
+        if name in ("look", "watch", "await"):
+            self._check_places(words["refs"])
+        if name == "await":
+            return await self._await(**words)
+        if name == "sheets" and not may_read_sheets(self._caller.scopes, words["selected"].kind):
+            return []
+        if name == "heartbeat":
+            self._check_places([words["claim"].effect.ref])
+            return await in_own_thread(lambda: self._engine.store.heartbeat(**words))
+        return await in_own_thread(self._read, name, words)
+
+    def _read(self, name: str, words: dict[str, Any]) -> Any:
+        part, _, method = name.rpartition(".")
+        where: Any = reduce(getattr, [part] if part else [], self._engine.store)
+        of_tenant = [] if method in _OF_NO_TENANT else [self._caller.tenant]
+        try:
+            return getattr(where, method)(*of_tenant, *words.values())
+        except LookupError as none:
+            if name != "journal.tile":
+                raise
+            del none
+            return b""
+
+    def _check_places(self, refs: Sequence[Ref]) -> None:
+        if any(ref.tenant != self._caller.tenant for ref in refs):
+            raise NotPermitted(f"this credential is for the tenant {self._caller.tenant!r} and for no other")
+
+    # Writing
+
+    async def _apply(self, commands: Sequence[Command]) -> list[Answer]:
+        if not commands:
+            return []
+        ready = [await self._let_in(command) for command in commands]
+        if any(isinstance(one, Record) and one.sheet is not None and one.sheet.kind == "policy" for one in ready):
+            self._engine.judging.forget()
+        if len(ready) > 1:  # they are one transaction, and stay one
+            return await in_own_thread(self._engine.writer.do_together, ready)
+        slot = self._engine.writer.post(ready[0])
+        assert slot.future is not None
+        return [await slot.future]
+
+    async def _let_in(self, command: Command) -> Command:
+        """Gives a command as it may be carried out: with our time, our actor, and what our policy says."""
+        values = min(len(command.stamp.salts) // SALT_BYTES, _MOST_SALTS)
+        stamp = self._engine.mint.stamp(command.stamp.actor, max(values, _USUAL_SALTS))
+        ready = admitted(command, self._caller, stamp, self._ledger._max_result_bytes)
+        if isinstance(ready, Open):
+            return await self._judged(ready)
+        if isinstance(ready, Amend):
+            return await in_own_thread(self._edited, ready)
+        if isinstance(ready, CastVote) and ready.grant is not None:
+            return await in_own_thread(self._pinned, ready)
+        return ready
+
+    async def _judged(self, command: Open) -> Open:
+        limit = self._ledger._max_args_bytes
+        if limit is not None and len(command.args_json) > limit:
+            message = f"args: {len(command.args_json)} bytes, and at most {limit} are allowed"
+            raise TooLarge(message, limit=limit, size=len(command.args_json))
+        prepared = Prepared(
+            call=ToolCall(tool=command.tool, run_id=command.run_id, call_id=command.call_id, schema=command.schema),
+            identity=Identity(ref=command.ref, digest=command.digest, args_json=command.args_json),
+            handling=handling_of(Options(side_effect=command.side_effect)),
+            actor=command.stamp.actor,
+            max_result_bytes=None,
+            principal=command.principal,
+        )
+        judging = self._engine.judging
+        if judging.may_block(prepared) or command.verdict.decision == "ask":
+            judged = await in_own_thread(judging.judge_besides, prepared, command.verdict)
+        else:
+            judged = judging.judge_besides(prepared, command.verdict)
+        return replace(command, verdict=judged.verdict, grants=judged.grants)
+
+    def _edited(self, command: Amend) -> Amend:
+        approval = self._ledger._approving.get(command.approval_id)
+        effect = self._engine.store.look([command.ref]).effects[0]
+        if approval is None or effect is None:
+            raise BadCall(f"no approval of this tenant has the id {command.approval_id}")
+        own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
+        return replace(command, verdict=strictest([own, command.verdict]))
+
+    def _pinned(self, command: CastVote) -> CastVote:
+        effect = self._engine.store.look([command.ref]).effects[0]
+        if effect is None or effect.args_json is None or command.grant is None:
+            return command
+        pinned = pinned_digest(effect.tenant, effect.tool, command.grant.pin, effect.args_json)
+        return replace(command, pinned=pinned)
+
+    # Waiting
+
+    async def _await(self, refs: Sequence[Ref], versions: Sequence[int], seconds: int) -> list[Ref]:
+        """Answers as soon as one of these effects is in another state than the caller has seen, or with none."""
+        if len(refs) != len(versions) or not 0 <= seconds <= LONGEST_WAIT:
+            raise BadCall(f"await: a version for each place, and at most {LONGEST_WAIT} seconds")
+        seen = await in_own_thread(self._engine.store.look, list(refs))
+        known = dict(zip(refs, versions, strict=True))
+        there = [effect for effect in seen.effects if effect is not None]
+        moved = [effect.ref for effect in there if effect.version != known[effect.ref]]
+        return moved or await self._next_moved(there, seconds)
+
+    async def _next_moved(self, effects: Sequence[Effect], seconds: int) -> list[Ref]:
+        loop = asyncio.get_running_loop()
+        first: asyncio.Future[Ref] = loop.create_future()
+
+        def waker(newest: Effect) -> None:
+            tell_loop(loop, set_unless_done, first, newest.ref)
+
+        for effect in effects:
+            self._engine.waiting.add(effect, waker)
+        try:
+            async with asyncio.timeout(seconds):
+                return [await first]
+        except TimeoutError:
+            return []
+        finally:
+            for effect in effects:
+                self._engine.waiting.discard(effect, waker)
+
+
+_OF_NO_TENANT = frozenset({"look", "watch", "redaction_check", "keep_redaction_check", "clear_away"})
+_USUAL_SALTS = 7

@@ -1,0 +1,72 @@
+"""The server as an ASGI application: who asks is found out first, then one small function answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from indelible import __version__
+from indelible.core.problems import PROBLEMS, problem_of
+from indelible.errors import IndelibleError
+from indelible.server.asking import Authenticate
+from indelible.server.ledgers import Ledgers
+from indelible.server.store_routes import add_store_routes
+
+PROBLEM_JSON = "application/problem+json"
+_SUMMARY = "Every tool call at most once, with permission, on a record nobody can quietly change."
+
+
+def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
+    """Makes the application that answers for these ledgers."""
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await ledgers.close()
+
+    app = FastAPI(title="Indelible", summary=_SUMMARY, version=__version__, lifespan=life)
+    app.state.ledgers = ledgers
+    app.state.authenticate = authenticate
+    app.add_exception_handler(IndelibleError, _told)
+    app.add_exception_handler(RequestValidationError, _not_valid)
+    app.add_exception_handler(HTTPException, _not_served)
+    add_store_routes(app)
+    return app
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    assert isinstance(error, IndelibleError)
+    problem = problem_of(error)
+    headers = {"WWW-Authenticate": "Bearer"} if problem["status"] == 401 else None
+    return JSONResponse(problem, problem["status"], headers, media_type=PROBLEM_JSON)
+
+
+async def _not_valid(request: Request, error: Exception) -> Response:
+    """Names each member that is wrong, and not what was in it: that may be a secret."""
+    assert isinstance(error, RequestValidationError)
+    wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+    problem = {
+        "type": f"{PROBLEMS}bad-call",
+        "title": "The request is wrong",
+        "status": 422,
+        "detail": "; ".join(wrong),
+        "problems": wrong,
+    }
+    return JSONResponse(problem, 422, media_type=PROBLEM_JSON)
+
+
+async def _not_served(request: Request, error: Exception) -> Response:
+    """Tells what the framework refuses, such as an address that is not there, in the same form."""
+    assert isinstance(error, HTTPException)
+    problem = {
+        "type": "about:blank",
+        "title": str(error.detail),
+        "status": error.status_code,
+        "detail": f"{request.method} {request.url.path}: {error.detail}; see /docs",
+    }
+    return JSONResponse(problem, error.status_code, error.headers, media_type=PROBLEM_JSON)

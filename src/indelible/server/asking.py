@@ -1,0 +1,54 @@
+"""Who asks, and which ledger answers: what every endpoint begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+
+from indelible.aio import AsyncLedger
+from indelible.core.admitting import Caller
+from indelible.core.effects import Actor
+from indelible.core.remote import Scope
+from indelible.errors import NotPermitted
+from indelible.server.ledgers import Ledgers
+
+Authenticate = Callable[[Request], Awaitable[Caller]]
+"""Says who sent a request, by its credential; raises `NotAuthenticated`."""
+
+# For the description alone: whoever asks is found out by `Authenticate`, which can tell more than that one is missing.
+_DESCRIBED = Depends(HTTPBearer(auto_error=False, description="A token of `indelible apikeys create`."))
+NOBODY_SAID = Actor("http", "agent", "api_key")
+"""Acts where the other side is part of us and does not say who acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Is one request's caller, with the ledger of their tenant."""
+
+    caller: Caller
+    ledger: AsyncLedger
+    ledgers: Ledgers
+
+    @property
+    def actor(self) -> Actor:
+        """Is who acts; never what a body says."""
+        return self.caller.actor or NOBODY_SAID
+
+
+def asking(*scopes: Scope) -> Any:
+    """Lets only callers in that have one of these scopes; administrators have all."""
+    allowed = frozenset(scopes) | {"admin"}
+
+    async def found(request: Request, _described: Any = _DESCRIBED) -> Asking:
+        authenticate: Authenticate = request.app.state.authenticate
+        ledgers: Ledgers = request.app.state.ledgers
+        caller = await authenticate(request)
+        if not caller.scopes & allowed:
+            raise NotPermitted(f"this needs a credential with the scope {' or '.join(sorted(allowed))}")
+        return Asking(caller, ledgers.of(caller.tenant), ledgers)
+
+    return Depends(found)

@@ -1,0 +1,38 @@
+"""One store, and a ledger for each tenant that asks for one."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from indelible.aio import AsyncLedger
+from indelible.core.ports import Store
+
+
+class Ledgers:
+    """Opens a tenant's ledger when it is first needed, and closes them all together with their store."""
+
+    def __init__(self, store: Store, **words: Any) -> None:
+        """Opens each with the same words as `AsyncLedger.open`."""
+        self.store = store
+        self._words = words
+        self._lock = threading.Lock()
+        self._by_tenant: dict[str, AsyncLedger] = {}
+
+    def of(self, tenant: str) -> AsyncLedger:
+        """Gives the ledger of a tenant."""
+        ledger = self._by_tenant.get(tenant)
+        if ledger is None:
+            with self._lock:
+                ledger = self._by_tenant.get(tenant)
+                if ledger is None:
+                    ledger = AsyncLedger.open(store=self.store, tenant=tenant, **self._words)
+                    self._by_tenant[tenant] = ledger
+        return ledger
+
+    async def close(self) -> None:
+        """Finishes what is under way in each of them, and closes the store."""
+        while self._by_tenant:
+            _, ledger = self._by_tenant.popitem()
+            await ledger.close()
+        self.store.close()

@@ -1,0 +1,69 @@
+"""A real server in this process: an application behind a socket on loopback."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import socket
+import threading
+from typing import Any
+from urllib.parse import unquote
+
+import uvicorn
+from fastapi import Request
+
+from indelible.core.admitting import Caller
+from indelible.core.remote import SCOPES
+from indelible.server.app import create_app
+from indelible.server.ledgers import Ledgers
+from indelible.stores import open_store
+
+PATIENCE = 20.0
+
+
+class Served:
+    """Serves an application until it is stopped."""
+
+    def __init__(self, app: Any) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._started = threading.Event()
+        config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="none", timeout_graceful_shutdown=1)
+        self._server = _Announcing(config, self._started)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        assert self._started.wait(PATIENCE)
+
+    def _run(self) -> None:
+        asyncio.run(self._server.serve(sockets=[self._socket]))
+
+    def stop(self) -> None:
+        """Lets it finish what it does."""
+        self._server.should_exit = True
+        self._thread.join(PATIENCE)
+        self._socket.close()
+
+
+class _Announcing(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, started: threading.Event) -> None:
+        super().__init__(config)
+        self._announced = started
+
+    def install_signal_handlers(self) -> None:
+        """Leaves signals to the test."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announced.set()
+
+
+async def believing(request: Request) -> Caller:
+    """Takes the other side's word for everything, as one that is part of us; the token is the tenant."""
+    tenant = ast.literal_eval(unquote(request.headers["authorization"].removeprefix("Bearer ")))
+    return Caller(tenant=tenant, scopes=frozenset(SCOPES), actor=None)
+
+
+def serve_believing(url: str, *, clock: Any = None, wakeups: bool = True, **words: Any) -> Served:
+    """Serves the ledgers of a store to clients whose word is taken."""
+    store = open_store(url, clock=clock, wakeups=wakeups)
+    return Served(create_app(Ledgers(store, **words), believing))
