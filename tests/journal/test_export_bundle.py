@@ -28,6 +28,7 @@ from indelible.journal.exporting import Exported, export
 from indelible.journal.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection
 from indelible.journal.verification import verify
 from tests.journal.decided import decide
+from tests.journal.driven import drive
 from tests.journal.exported import bodies_in, call, check_bundle, files_of, key_of, lines_of, store_of, work
 
 MADE_AT = datetime(2030, 1, 2, tzinfo=UTC)
@@ -143,6 +144,7 @@ def test_all_older_heads_are_there_however_many(
 
 def test_withheld_payloads_are_counted_and_nowhere(ledger: Ledger, tmp_path: Path) -> None:
     decide(ledger)
+    drive(ledger)
     ledger.seal()
     whole, _, _ = bundled(ledger, tmp_path / "whole")
     done, files, _ = bundled(ledger, tmp_path / "none", disclosure=Disclosure(is_without_payloads=True))
@@ -150,7 +152,7 @@ def test_withheld_payloads_are_counted_and_nowhere(ledger: Ledger, tmp_path: Pat
     assert (done.payloads, done.withheld) == (0, whole.payloads)
     done, files, _ = bundled(ledger, tmp_path / "some", disclosure=Disclosure(frozenset({"result"})))
     assert {line["field"] for line in lines_of(files["payloads.ndjson"])} == set(PAYLOAD_FIELDS) - {
-        *("result", "late_result", "late_error")
+        *("result", "late_result", "late_error", "subject", "origin")
     }
     assert done.payloads + done.withheld == whole.payloads
     assert json.loads(files["manifest.json"])["withheld"] == done.withheld

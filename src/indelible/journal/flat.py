@@ -13,9 +13,11 @@ NUMBERS = ("index", "seq", "attempt")
 COLUMNS = (
     *("index", "run", "seq", "at", "type", "status", "tool", "side_effect", "attempt", "effect", "on_crash"),
     *("actor_id", "actor_kind", "actor_via", "facts", "args", "result", "error", "reason", "evidence"),
-    *("late_result", "late_error", "policy", "approval", "grant", "charges", "delegation"),
+    *("late_result", "late_error", "policy", "approval", "grant", "charges", "delegation", "subject", "origin"),
+    *("payload", "side_effect_key", "state", "run_state", "checkpoint"),
     *("key", "not_shown", "hash", "prev", "writer", "signature"),
 )
+_RENAMED = {"run": "run_state"}  # a column named run says which run it is
 _PLAIN = ("at", "type", "status", "tool", "side_effect", "effect", "on_crash", "prev", "writer")
 Row = dict[str, int | str | None]
 
@@ -35,7 +37,8 @@ def row_of(shown: Shown) -> Row:
     for payload in shown.payloads:
         if payload.field in PAYLOAD_FIELDS:
             is_key = payload.field == "key"
-            row[payload.field] = payload.value.hex() if is_key else payload.value.decode("utf-8", "backslashreplace")
+            value = payload.value.hex() if is_key else payload.value.decode("utf-8", "backslashreplace")
+            row[_RENAMED.get(payload.field, payload.field)] = value
     commits = body.get("commits")
     if isinstance(commits, dict):
         row["not_shown"] = " ".join(sorted(commits.keys() - {payload.field for payload in shown.payloads})) or None

@@ -11,10 +11,15 @@ from indelible.errors import BadCall
 
 PAYLOAD_FIELDS = (
     *("args", "key", "result", "error", "reason", "evidence", "late_result", "late_error"),
-    *("policy", "approval", "grant", "charges", "delegation"),
+    *("policy", "approval", "grant", "charges", "delegation", "subject", "origin"),
+    *("payload", "side_effect_key", "state", "run", "checkpoint"),
 )
-_MADE_OF_ARGS = frozenset({"policy", "approval", "grant", "charges"})
-"""Names what tells something of the arguments: hashes of them, amounts, or why a rule did not let them pass."""
+"""Names every value that an event may commit to."""
+_GOES_WITH = {
+    "args": frozenset({"policy", "approval", "grant", "charges"}),
+    "payload": frozenset({"side_effect_key"}),
+}
+"""Names what tells something of a value: hashes of it, amounts, or why a rule did not let it pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class Disclosure:
         """Gives those of one event's payloads that may be shown."""
         if self.is_without_payloads:
             return []
-        withheld = self.withheld | _MADE_OF_ARGS if "args" in self.withheld else self.withheld
+        withheld = self.withheld.union(*(_GOES_WITH.get(name, ()) for name in self.withheld))
         shown = [payload for payload in payloads if payload.field not in withheld]
         # A key is an unsalted hash of the arguments: whoever may not see these could find them by guessing.
         has_args = any(payload.field == "args" for payload in shown)

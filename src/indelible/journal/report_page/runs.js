@@ -22,6 +22,17 @@ const SENTENCES = {
   tool_call_in_doubt: "In doubt: it may have happened",
   tool_call_canceled: "Withdrawn",
   tool_call_late: "Report came too late to count",
+  tool_call_adopted: "Taken over from another ledger",
+  run_started: "Run started",
+  run_resumed: "Run resumed by a new driver",
+  run_completed: "Run completed",
+  run_failed: "Run failed: it can be resumed",
+  run_canceled: "Run canceled",
+  run_blocked: "Run set aside until somebody resumes it",
+  run_flagged: "Run set aside: a person has to look at it",
+  checkpoint_sealed: "Saved, with the agent's own state if there is one",
+  interruption_detected: "Driver lost: it never reported again",
+  packet_exported: "Handed out as a packet",
   payload_erased: "Payloads erased",
   key_registered: "Signing key registered",
   key_rotated: "Signing key rotated",
@@ -29,6 +40,15 @@ const SENTENCES = {
   writer_registered: "Writer registered",
   journal_heartbeat: "Heartbeat",
   log_continued: "Journal continued after a restore: heads signed before it may not fit",
+};
+const RUN_STATUSES = {
+  run_started: "active",
+  run_resumed: "active",
+  run_completed: "completed",
+  run_failed: "failed",
+  run_canceled: "canceled",
+  run_blocked: "blocked",
+  run_flagged: "manual_review_required",
 };
 const STATUSES = ["in_doubt", "requires_approval", "processing", "ready", "failed", "denied", "canceled", "succeeded"];
 const OUTCOME_FIELDS = ["result", "error", "reason", "evidence", "late_result", "late_error"];
@@ -59,7 +79,7 @@ function runSection(run, events, number) {
   const begins = report.begins.get(run);
   const earlier = begins ? `; begins before this file, at event ${begins}` : "";
   const counts = `${plural(events.length, "event")}, ${plural(effects.length, "effect")}`;
-  const summary = make("p", "quiet", counts + earlier);
+  const summary = make("p", "quiet", counts + runStatus(events) + earlier);
   section.append(heading, summary, statusStrip(effects));
   if (effects.length) {
     section.append(make("h3", "", "Effects"));
@@ -71,6 +91,12 @@ function runSection(run, events, number) {
   for (const event of events) timeline.append(timelineItem(event));
   section.append(timeline);
   return section;
+}
+
+// Says how the run stands by the newest event of this file that tells of it; one that nobody started has no status.
+function runStatus(events) {
+  const statuses = events.map((event) => event.fields && known(RUN_STATUSES, event.fields.type)).filter(isText);
+  return statuses.length ? `; the run is ${said(statuses.at(-1))}` : "";
 }
 
 function effectsOf(events) {
@@ -181,7 +207,19 @@ function absentBlock(one) {
 }
 
 function sentenceOf({ fields }) {
-  return fields ? known(SENTENCES, fields.type) ?? said(fields.type) : "Unreadable event";
+  if (!fields) return "Unreadable event";
+  return isToldByHand(fields) ? told(fields) : known(SENTENCES, fields.type) ?? said(fields.type);
+}
+
+// What somebody told of a run may have the name of what the ledger itself tells, and must not be taken for it.
+function isToldByHand({ facts }) {
+  return typeof facts === "object" && facts !== null && "step" in facts && "side_effect" in facts;
+}
+
+function told({ type, facts }) {
+  const step = isText(facts.step) ? `, at step ${facts.step}` : "";
+  const skipped = facts.status === "skipped" ? " (told before, so it does not count again)" : "";
+  return `Told by hand: ${said(type)}${step}${skipped}`;
 }
 
 function stepItem(event) {
