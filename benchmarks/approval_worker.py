@@ -57,6 +57,10 @@ class ApprovalWorker:
         self._waiting.clear()
         return instants
 
+    async def spent(self) -> float:
+        """Returns how many seconds of the processor this process has taken so far, in all its threads."""
+        return time.process_time()
+
     async def idle(self, *, seconds: float) -> float:
         """Does nothing for a while, and returns how many seconds of the processor that took, in all its threads."""
         before = time.process_time()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from benchmarks.crew import Crew, Process, WorkerFailed
-from benchmarks.figures import figure_of, percentile
+from benchmarks.figures import Figure, figure_of, percentile
 from benchmarks.proxy import CountingProxy
 from benchmarks.scenarios import Entry, Pace, Results, Scenario, excuse, race, say
 from benchmarks.servers import Stores
@@ -28,6 +29,7 @@ PEERS_CROWD = 100
 SETTLING = 2.0
 STRETCHES = 3
 ENTRIES = {
+    "raw": Entry(contestant="raw", database="approving_raw"),
     "indelible_postgres": Entry(contestant="indelible", database="indelible_approving"),
     "indelible_sqlite": Entry(contestant="indelible", database="indelible_approving", store="sqlite"),
     "agent_ledger": Entry(contestant="agent_ledger", database="agent_ledger_approving"),
@@ -35,7 +37,7 @@ ENTRIES = {
     "dbos": Entry(contestant="dbos", database="dbos_approving"),
     "dbos_sqlite": Entry(contestant="dbos", database="dbos_approving", store="sqlite"),
 }
-NAMED = ("indelible_postgres", "indelible_sqlite", "agent_ledger", "dbos")
+NAMED = ("raw", "indelible_postgres", "indelible_sqlite", "agent_ledger", "dbos")
 WAITING = {
     "indelible_postgres_1000": ("indelible_postgres", CROWD),
     "indelible_sqlite_1000": ("indelible_sqlite", CROWD),
@@ -55,6 +57,19 @@ POLICED = tuple(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What came of some calls: milliseconds from the approval to the handler, and of the processor, for each call.
+
+    `sent` counts from the moment the approval was sent, `returned` from the moment it came back. The processor's time
+    is that of both processes together, from the first approval to the last result.
+    """
+
+    sent: list[float]
+    returned: list[float]
+    processor: float
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """The two processes of one competitor: in one its calls wait, in the other somebody approves them."""
@@ -62,19 +77,27 @@ class Pair:
     waiting: Process
     deciding: Process
 
-    def approved(self, wait: float, calls: int) -> list[list[float]]:
-        """Lets calls wait, approves them, and returns how long each handler took to start, in milliseconds.
-
-        From the moment the approval was sent, and from the moment it came back.
-        """
+    def approved(self, wait: float, calls: int) -> Round:
+        """Lets calls wait, approves them, and returns how long each handler took to start."""
         self.waiting.ask("ask", many=calls)
         handles = self.waiting.answer()
         time.sleep(wait)
+        before = self._spent()
         self.deciding.ask("approve", handles=handles, gaps=[random.uniform(*GAPS) for _ in handles])
         decided = self.deciding.answer()
         self.waiting.ask("finish")
         started = self.waiting.answer()
-        return [[(at - sent) / 1e6, (at - back) / 1e6] for at, (sent, back) in zip(started, decided, strict=True)]
+        instants = list(zip(started, decided, strict=True))
+        return Round(
+            sent=[(at - sent) / 1e6 for at, (sent, _) in instants],
+            returned=[(at - back) / 1e6 for at, (_, back) in instants],
+            processor=1000 * (self._spent() - before) / calls,
+        )
+
+    def _spent(self) -> float:
+        self.waiting.ask("spent")
+        self.deciding.ask("spent")
+        return float(self.waiting.answer()) + float(self.deciding.answer())
 
     def close(self) -> None:
         """Ends both."""
@@ -97,7 +120,7 @@ def measure(stores: Stores, pace: Pace, results: Results) -> None:
 
 
 def _measure_starts(stores: Stores, pace: Pace, results: Results) -> None:
-    rounds: dict[str, dict[float, list[list[list[float]]]]] = {name: {} for name in ENTRIES}
+    rounds: dict[str, dict[float, list[Round]]] = {name: {} for name in ENTRIES}
     with contextlib.ExitStack() as exits:
         ready = dict(_ready(stores, exits, results))
         for wait in pace.approval_waits:
@@ -108,26 +131,25 @@ def _measure_starts(stores: Stores, pace: Pace, results: Results) -> None:
                     except WorkerFailed as error:
                         excuse(f"approving.{name}", error, results)
                         del ready[name]
-    for place, figures in enumerate(("approve_to_start", "approve_returned_to_start")):
-        results.figures[figures] = {
-            name: figure_of(
-                [percentile([call[place] for call in round_], 50) for waits in found.values() for round_ in waits],
-                "ms",
-                p99_ms=percentile([call[place] for waits in found.values() for round_ in waits for call in round_], 99),
-            )
-            for name, found in rounds.items()
-            if found
-        }
+    everything = {name: [each for many in found.values() for each in many] for name, found in rounds.items() if found}
+    results.figures["approve_to_start"] = {name: _times(found, "sent") for name, found in everything.items()}
+    results.figures["approve_returned_to_start"] = {
+        name: _times(found, "returned") for name, found in everything.items()
+    }
+    results.figures["approve_processor"] = {
+        name: figure_of([each.processor for each in found], "ms of the processor") for name, found in everything.items()
+    }
     for wait in pace.approval_waits:
         results.figures[f"approve_to_start_after_{wait * 1000:g}_ms"] = {
-            name: figure_of(
-                [percentile([call[0] for call in round_], 50) for round_ in found[wait]],
-                "ms",
-                p99_ms=percentile([call[0] for round_ in found[wait] for call in round_], 99),
-            )
-            for name, found in rounds.items()
-            if wait in found
+            name: _times(found[wait], "sent") for name, found in rounds.items() if wait in found
         }
+
+
+def _times(rounds: Sequence[Round], since: Literal["sent", "returned"]) -> Figure:
+    """Returns the median of the rounds' medians; the 99th percentile is taken over all calls."""
+    times: list[list[float]] = [getattr(each, since) for each in rounds]
+    p99 = percentile([time for many in times for time in many], 99)
+    return figure_of([percentile(many, 50) for many in times], "ms", p99_ms=p99)
 
 
 def _ready(stores: Stores, exits: contextlib.ExitStack, results: Results) -> Iterator[tuple[str, Pair]]:

@@ -202,6 +202,14 @@ RATIOS = (
         )
         for peer, tuned in (("agent_ledger", "agent_ledger_tuned"), ("dbos", None))
     ),
+    Ratio(
+        name="approve_postgres_vs_raw",
+        scenario="approve_to_start",
+        over="indelible_postgres",
+        under="raw",
+        target=None,
+        better="lower",
+    ),
     *(
         Ratio(
             name=f"policy_20_rules_{store}",

@@ -36,6 +36,7 @@ CONTESTANTS = {
 }
 
 APPROVABLE = {
+    "raw": "raw_approving:RawApproving",
     "indelible": "ours_approving:IndelibleApproving",
     "agent_ledger": "peers.agent_ledger_approving:AgentLedgerApproving",
     "agent_ledger_tuned": "peers.agent_ledger_approving:AgentLedgerTunedApproving",

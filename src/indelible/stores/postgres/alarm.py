@@ -1,7 +1,8 @@
 """Wakes waiting processes when another one has written: NOTIFY, off the way of the writes, and LISTEN.
 
 A NOTIFY inside the writing transaction would cost most of the throughput, for the server lets one such commit through
-at a time. So a thread of its own tells what changed, gathered over two milliseconds.
+at a time. So a thread of its own tells what changed, gathered over two milliseconds. What people decide is told by the
+writing transaction itself: they decide seldom, and whoever waits for them should not wait for this thread as well.
 """
 
 from __future__ import annotations
