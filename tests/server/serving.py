@@ -16,6 +16,7 @@ from indelible.core.admitting import Caller
 from indelible.core.remote import SCOPES
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
+from indelible.server.running import bound
 from indelible.stores import open_store
 
 PATIENCE = 20.0
@@ -25,7 +26,7 @@ class Served:
     """Serves an application until it is stopped."""
 
     def __init__(self, app: Any) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = bound("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._started = threading.Event()
         config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="none", timeout_graceful_shutdown=1)

@@ -25,6 +25,8 @@ COMMANDS = {
     "events": (EVENTS, "events"),
     "journal": ("indelible.cli.journal", "journal"),
     "channels": ("indelible.cli.channels", "channels"),
+    "serve": ("indelible.cli.serve", "serve"),
+    "apikeys": ("indelible.cli.apikeys", "apikeys"),
     "worker": ("indelible.cli.worker", "worker"),
     "witness": ("indelible.cli.witness", "witness"),
     "verify": ("indelible.cli.verify", "verify"),

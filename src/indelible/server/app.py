@@ -15,6 +15,7 @@ from indelible.core.problems import PROBLEMS, problem_of
 from indelible.errors import IndelibleError
 from indelible.server.asking import Authenticate
 from indelible.server.ledgers import Ledgers
+from indelible.server.operation import operation
 from indelible.server.store_routes import add_store_routes
 
 PROBLEM_JSON = "application/problem+json"
@@ -29,13 +30,16 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
         yield
         await ledgers.close()
 
-    app = FastAPI(title="Indelible", summary=_SUMMARY, version=__version__, lifespan=life)
+    app = FastAPI(
+        title="Indelible", summary=_SUMMARY, version=__version__, lifespan=life, docs_url=None, redoc_url=None
+    )
     app.state.ledgers = ledgers
     app.state.authenticate = authenticate
     app.add_exception_handler(IndelibleError, _told)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _not_served)
     add_store_routes(app)
+    app.include_router(operation)
     return app
 
 

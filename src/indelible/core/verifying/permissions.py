@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from indelible.core.approvals import Approval, same_person
+from indelible.core.credentials import Credential
 from indelible.core.encryption import holder_in
 from indelible.core.grants import Delegation, Grant, pinned_digest
 from indelible.core.verifying.approval_steps import (
@@ -28,6 +29,7 @@ from indelible.core.verifying.moves import CHECKED, NOT_ASKED, UNKNOWN
 from indelible.core.verifying.sheet_bodies import (
     approval_in,
     check_charges,
+    credential_in,
     delegation_in,
     grant_in,
     policy_version_in,
@@ -37,6 +39,8 @@ from indelible.core.verifying.sheet_bodies import (
 _LAST = frozenset({"succeeded", "denied", "canceled"})
 _JUDGED = frozenset({"approval_requested", "approval_edited", "tool_call_started"})
 FACTS_OF_SHEETS = {
+    "credential_given": "credential",
+    "credential_revoked": "credential",
     "delegation_given": "delegation",
     "delegation_ended": "delegation",
     "grant_ended": "grant",
@@ -180,6 +184,8 @@ class Permissions:
             if version != told:
                 raise Caught("its policy has another version than it says", expected=str(told), found=version)
         kind = FACTS_OF_SHEETS.get(fact.type)
+        if kind == "credential" and kind in shown:
+            _check_credential(fact, credential_in(shown[kind]))
         if kind not in ("delegation", "grant"):
             return
         if kind not in shown:
@@ -264,3 +270,8 @@ def _check_pinned(grant: Grant, known: _Asked, telling: Telling) -> None:
         raise Caught(f"{grant.id} pins what is not there: {problem}") from problem
     if pinned != grant.pinned:
         raise Caught(f"{grant.id} pins other arguments", expected=pinned, found=grant.pinned)
+
+
+def _check_credential(fact: FactBody, found: Credential) -> None:
+    if found.id != fact.facts.get("id") or found.is_revoked != (fact.type == "credential_revoked"):
+        raise Caught("its credential is another than it says", expected=str(fact.facts.get("id")), found=found.id)

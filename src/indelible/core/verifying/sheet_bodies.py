@@ -12,6 +12,7 @@ from indelible.core.approval_sheets import approval_sheet, read_approval
 from indelible.core.approvals import APPROVAL_STATUSES, Approval
 from indelible.core.budgets import charges_json, read_charges
 from indelible.core.canonical import decode, encode
+from indelible.core.credentials import Credential, credential_sheet, read_credential
 from indelible.core.grants import Delegation, Grant, delegation_sheet, grant_sheet, read_delegation, read_grant
 from indelible.core.runs import (
     CHECKPOINT_REASONS,
@@ -38,6 +39,20 @@ _QUESTION = {
     "notify": [str],
     "people": (_PEOPLE, None),
     "rule": str,
+}
+_CREDENTIAL = {
+    "created_at": str,
+    "expires_at": _MAYBE,
+    "given_by": str,
+    "hash": str,
+    "id": str,
+    "is_revoked": bool,
+    "kind": str,
+    "name": str,
+    "principal": _MAYBE,
+    "scopes": [str],
+    "v": int,
+    "version": int,
 }
 _APPROVAL = {
     "args_seq": int,
@@ -146,6 +161,12 @@ def _read_approval(sheet: Sheet) -> Approval:
 def grant_in(value: bytes) -> Grant:
     """Reads a grant; raises `Caught` for anything that is not exactly one."""
     found: Grant = _read("grant", value, _GRANT, read_grant, grant_sheet)
+    return found
+
+
+def credential_in(value: bytes) -> Credential:
+    """Reads a credential; raises `Caught` for anything that is not exactly one."""
+    found: Credential = _read("credential", value, _CREDENTIAL, read_credential, credential_sheet)
     return found
 
 

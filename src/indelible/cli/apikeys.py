@@ -1,0 +1,109 @@
+"""`indelible apikeys`: who may ask the server for what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import click
+
+from indelible.cli.behind import store_behind
+from indelible.cli.effects import InOrder, by_option
+from indelible.cli.moments import moment_ahead
+from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.show import say_json, table, timestamp, visible
+from indelible.core.credentials import Credential
+from indelible.core.effects import Actor
+from indelible.core.remote import SCOPES, Scope
+from indelible.server.identity import Credentials
+
+
+@click.group(cls=InOrder)
+def apikeys() -> None:
+    """Give, list and revoke the tokens by which the server knows who asks.
+
+    An agent's token asks for tool calls; those of people approve, audit or administer. Each is for one tenant.
+    """
+
+
+@apikeys.command()
+@click.argument("name")
+@click.option("--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="What it is for.")
+@click.option("--expires", metavar="WHEN", help="Until when: 8h, 90d or 2030-01-31.  [default: until revoked]")
+@click.option("--principal", metavar="PERSON", help="Whom an agent acts for; they cannot approve what it asks.")
+@by_option
+@about_ledger
+def create(name: str, scopes: tuple[str, ...], expires: str | None, principal: str | None, by: str) -> None:
+    """Make a token for NAME. It is shown once, and only a hash of it is kept.
+
+    \b
+    indelible apikeys create billing-agent --scope agent --principal ana
+    indelible apikeys create ana --scope approver --expires 90d
+    """
+    place = where()
+    until = None if expires is None else moment_ahead(expires, "--expires")
+    with open_existing(place) as ledger:
+        given, token = Credentials(store_behind(ledger), place.tenant).give(
+            name, cast("tuple[Scope, ...]", scopes), by=Actor(by), expires_at=until, principal=principal
+        )
+    if place.is_json:
+        say_json({"token": str(token), "apikey": credential_json(given)})
+        return
+    print(f"{given.id}: for {visible(given.name)} ({given.kind}), scope {', '.join(given.scopes)}, {_until(given)}.")
+    print(f"\n  {token}\n\nKeep it now: it is not shown again. Send it as: Authorization: Bearer …")
+
+
+@apikeys.command(name="list")
+@about_ledger
+def list_keys() -> None:
+    """List tokens by what is kept of them."""
+    place = where()
+    with open_existing(place) as ledger:
+        found = Credentials(store_behind(ledger), place.tenant).all()
+    if place.is_json:
+        say_json({"tenant": place.tenant, "apikeys": [credential_json(one) for one in found]})
+        return
+    if not found:
+        print(f"No tokens for {place.tenant}. Make one: {place.command('apikeys create NAME --scope agent')}")
+        return
+    rows = [(one.id, visible(one.name), ", ".join(one.scopes), visible(one.given_by), _until(one)) for one in found]
+    table(("id", "name", "scopes", "given by", "holds"), rows)
+
+
+@apikeys.command()
+@click.argument("key_id", metavar="ID")
+@by_option
+@about_ledger
+def revoke(key_id: str, by: str) -> None:
+    """End a token; a running server stops letting it in within a second."""
+    place = where()
+    with open_existing(place) as ledger:
+        over = Credentials(store_behind(ledger), place.tenant).revoke(key_id, by=Actor(by))
+    if place.is_json:
+        say_json({"apikey": credential_json(over)})
+    else:
+        print(f"{over.id}: {visible(over.name)} is no longer let in.")
+
+
+def credential_json(credential: Credential) -> dict[str, Any]:
+    """Gives what may be shown of a credential."""
+    return {
+        "id": credential.id,
+        "name": credential.name,
+        "kind": credential.kind,
+        "scopes": list(credential.scopes),
+        "principal": credential.principal,
+        "given_by": credential.given_by,
+        "created_at": credential.created_at.isoformat(),
+        "expires_at": None if credential.expires_at is None else credential.expires_at.isoformat(),
+        "is_revoked": credential.is_revoked,
+    }
+
+
+def _until(credential: Credential) -> str:
+    if credential.is_revoked:
+        return "revoked"
+    if credential.expires_at is None:
+        return "until revoked"
+    word = "expired" if credential.expires_at <= datetime.now(UTC) else "until"
+    return f"{word} {timestamp(credential.expires_at)}"

@@ -1,0 +1,111 @@
+"""What every request passes: only known hosts, bodies no larger than allowed; and what every answer carries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from indelible.core.problems import problem_of
+from indelible.errors import TooLarge
+from indelible.server.bodies import MOST_BYTES
+
+# Nothing of ours is to be framed, guessed at, kept by a cache, or told to other sites; pages bring their own policy.
+_HEADERS = {
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+}
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class _BodyTooLarge(Exception):
+    """The body of a request is over the limit."""
+
+
+class Hardened:
+    """Stands in front of an application."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str] = LOOPBACK, most_bytes: int = MOST_BYTES) -> None:
+        """Answers only requests for these hosts: so no page elsewhere can reach us under a name of its own."""
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, or refuses it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if not self._is_known(scope):
+            await _refuse(
+                send, 421, "about:blank", "Misdirected Request", "this host is not served here: --allowed-host"
+            )
+            return
+        is_begun = False
+
+        async def adding(message: Message) -> None:
+            nonlocal is_begun
+            if message["type"] == "http.response.start":
+                is_begun = True
+                _add_headers(message)
+            await send(message)
+
+        try:
+            await self._app(scope, _limited(receive, self._most_bytes), adding)
+        except _BodyTooLarge:
+            if is_begun:
+                raise
+            message = f"body: at most {self._most_bytes} bytes are allowed"
+            problem = problem_of(TooLarge(message, limit=self._most_bytes, size=self._most_bytes + 1))
+            await _send_problem(send, problem)
+
+    def _is_known(self, scope: Scope) -> bool:
+        said = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        return "*" in self._hosts or _name_of(said.decode("latin-1").lower()) in self._hosts
+
+
+def _name_of(host: str) -> str:
+    """Gives a host's name without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _limited(receive: Receive, most: int) -> Receive:
+    size = 0
+
+    async def receiving() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise _BodyTooLarge
+        return message
+
+    return receiving
+
+
+def _add_headers(message: MutableMapping[str, Any]) -> None:
+    headers = list(message.get("headers", ()))
+    there = {name.lower() for name, _ in headers}
+    message["headers"] = headers + [(name, value) for name, value in _HEADERS.items() if name not in there]
+
+
+async def _refuse(send: Send, status: int, kind: str, title: str, detail: str) -> None:
+    await _send_problem(send, {"type": kind, "title": title, "status": status, "detail": detail})
+
+
+async def _send_problem(send: Send, problem: dict[str, Any]) -> None:
+    body = json.dumps(problem).encode()
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    start = {"type": "http.response.start", "status": problem["status"], "headers": headers}
+    _add_headers(start)
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

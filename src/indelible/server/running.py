@@ -1,0 +1,91 @@
+"""Runs the server: one process, one store, until it is told to stop."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from indelible.errors import Misconfigured
+from indelible.server.app import create_app
+from indelible.server.hardening import LOOPBACK, Hardened
+from indelible.server.identity import Identity
+from indelible.server.ledgers import Ledgers
+from indelible.stores import is_postgres, open_store
+
+MOST_CONNECTIONS = 1000
+GRACE_SECONDS = 10
+
+
+def serve(
+    url: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8787,
+    hosts: Sequence[str] = (),
+    root_path: str = "",
+    certificate: Path | None = None,
+    certificate_key: Path | None = None,
+    is_behind_tls: bool = False,
+    keys: Path | None = None,
+    encrypt: bool = False,
+    environment: str | None = None,
+) -> None:
+    """Serves the ledger at an address until SIGTERM or Ctrl-C; what is under way is finished first."""
+    check_is_private(host, has_tls=certificate is not None or is_behind_tls)
+    listening = bound(host, port)
+    store = open_store(url)
+    ledgers = Ledgers(
+        store,
+        keys=keys,
+        encrypt=encrypt,
+        environment=environment,
+        seal=keys is not None or not is_postgres(store.address),
+    )
+    app = Hardened(create_app(ledgers, Identity(store)), hosts=(*LOOPBACK, host, *hosts))
+    config = uvicorn.Config(
+        app,
+        root_path=root_path,
+        ssl_certfile=certificate,
+        ssl_keyfile=certificate_key,
+        log_level="warning",
+        server_header=False,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def check_is_private(host: str, *, has_tls: bool) -> None:
+    """Refuses to listen where others can read tokens on their way."""
+    if host != "localhost" and not _is_loopback(host) and not has_tls:
+        raise Misconfigured(
+            f"--host {host}: others could read the tokens on their way here. Give --tls-cert and --tls-key, or say "
+            "--behind-tls if a proxy in front of this server speaks TLS"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Takes the port before anything is opened, and says when somebody has it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as problem:
+        raise Misconfigured(
+            f"{host}:{port} cannot be listened on: {problem.strerror}; choose another --port"
+        ) from problem
+    # asyncio would do so only if the socket had been made with its protocol; connections inherit it. Without it, each
+    # answer waits 40 ms for the other side to acknowledge its head.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
