@@ -27,6 +27,7 @@ from indelible.core.events import (
     event_hash,
     instant,
 )
+from indelible.core.verifying.moves import ADOPTED
 from tests.core.making import BY, EVENT_TYPES, NOON, effect
 
 HERE = Path(__file__).parent
@@ -121,7 +122,7 @@ def test_a_body_has_exactly_the_fields_of_version_1() -> None:
 
 
 def test_the_reference_page_knows_every_type_of_event() -> None:
-    assert sorted(documented_in("### What happened")) == sorted(EVENT_TYPES)
+    assert sorted(documented_in("### What happened")) == sorted(EVENT_TYPES | {ADOPTED})
 
 
 def documented_in(heading: str) -> list[str]:

@@ -58,8 +58,9 @@ FORMS: dict[str, Form] = {
     INTERRUPTED: Form({"fence": _FENCE}, frozenset({()})),
 }
 _TOLD = {"side_effect": SIDE_EFFECTS, "status": ("recorded", "skipped"), "step": _MAYBE}
-_TOLD_BY_SOMEBODY = {**_TOLD, "said_by": str}
 _TOLD_NAMES = frozenset({(), ("payload",), ("side_effect_key",), ("payload", "side_effect_key")})
+_BY_HAND, _FOR_SOMEBODY = Form(_TOLD, _TOLD_NAMES), Form({**_TOLD, "said_by": str}, _TOLD_NAMES)
+_TYPES_BY_HAND = EVENT_TYPES - BY_THE_LEDGER
 
 
 def status_after(before: str, kind: str) -> str | None:
@@ -76,11 +77,11 @@ def is_by_hand(kind: str, facts: dict[str, Any]) -> bool:
     """Did somebody tell this of a run? The ledger tells of refused calls under a name that is also told by hand."""
     if kind == CHECKED and "decision" in facts:
         return False
-    return kind in EVENT_TYPES - BY_THE_LEDGER or "." in kind
+    return kind in _TYPES_BY_HAND or "." in kind
 
 
 def form_of(kind: str, facts: dict[str, Any]) -> Form:
     """Gives what an event about a run says and commits to."""
     if is_by_the_ledger(kind, facts):
         return FORMS[kind]
-    return Form(_TOLD_BY_SOMEBODY if "said_by" in facts else _TOLD, _TOLD_NAMES)
+    return _FOR_SOMEBODY if "said_by" in facts else _BY_HAND
