@@ -1,6 +1,6 @@
 """Measures one thing about a run in a process of its own: `python -m benchmarks.run_meter DO URL RUN NUMBER`.
 
-`DO` is fill, append, inspect, resume, verify, record, record_100, raw or raw_100. Prints JSON.
+`DO` is fill, append, inspect, resume, verify, record, record_100, write, count, raw or raw_100. Prints JSON.
 """
 
 from __future__ import annotations
@@ -155,6 +155,23 @@ def _recording(batch: int) -> Callable[[str, str, int], dict[str, Any]]:
     return record
 
 
+def write(url: str, run_id: str, number: int) -> dict[str, Any]:
+    """Records so many events one by one, beside others."""
+    with _ledger(url) as ledger:
+        for each in range(number):
+            ledger.record(run_id, **_event(each))
+    return {}
+
+
+def count(url: str, run_id: str, number: int) -> dict[str, Any]:
+    """Counts the events of a run whose chain holds; raises when it does not."""
+    with _ledger(url) as ledger:
+        story = ledger.run_story(run_id)
+    if story.broken is not None or story.altered:
+        raise AssertionError(f"{run_id} is not dense: {story.broken or story.altered}")
+    return {"events": story.head.length}
+
+
 # The raw rows
 
 
@@ -212,6 +229,8 @@ _MEASURES: dict[str, Callable[[str, str, int], dict[str, Any]]] = {
     "inspect": inspect,
     "resume": resume,
     "verify": verify,
+    "write": write,
+    "count": count,
     "record": _recording(1),
     "record_100": _recording(BATCH),
     "raw": _writing_raw(1),

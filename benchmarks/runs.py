@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -20,6 +21,9 @@ from benchmarks.servers import Stores
 STORES = ("postgres", "sqlite")
 SHORT, LONG = 1_000, 100_000
 READINGS = ("inspect", "resume", "verify")
+# A resume of the short run waits for the disk about as long as it reads, and that differs from one time to the next.
+ROUNDS, SHORT_READS = 5, 20
+WRITERS, WRITTEN = 16, 1_000
 RECORDINGS = ("record", "raw", "record_100", "raw_100")
 
 
@@ -38,6 +42,7 @@ def measure(stores: Stores, pace: Pace, results: Results) -> None:
             _measure_appends(url, store, pace, results)
             _measure_readings(url, store, pace, results)
             _measure_recording(stores, store, pace, results)
+            _measure_writers(stores.address(store, "indelible_writers"), store, results)
         except MeterFailed as error:
             excuse(f"runs.{store}", error, results)
 
@@ -51,12 +56,17 @@ def _measure_appends(url: str, store: str, pace: Pace, results: Results) -> None
 
 
 def _measure_readings(url: str, store: str, pace: Pace, results: Results) -> None:
-    """A short run is read many times in each round, so that a round of both takes about as long."""
+    """A short run is read many times in each round, so that its figure rests on as much as that of the long one."""
     for reading in READINGS:
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for _ in range(min(pace.rounds, 3)):
-            found[str(SHORT)].append(_meter(reading, url, _name(SHORT), 10))
+        for _ in range(3 if pace is QUICK else ROUNDS):
+            found[str(SHORT)].append(_meter(reading, url, _name(SHORT), SHORT_READS))
             found[str(LONG)].append(_meter(reading, url, _name(LONG), 1))
+        grown = [
+            (long["peak_mb"] - short["peak_mb"]) * 1e6 / (LONG - SHORT)
+            for short, long in zip(found[str(SHORT)], found[str(LONG)], strict=True)
+        ]
+        results.figures[f"run_{reading}_growth_{store}"] = {"indelible": figure_of(grown, "bytes/event")}
         for what, unit, name in (
             ("us", "µs/event", f"run_{reading}_{store}"),
             ("cpu_us", "µs/event of CPU", f"run_{reading}_processor_{store}"),
@@ -74,6 +84,19 @@ def _measure_recording(stores: Stores, store: str, pace: Pace, results: Results)
             events = (20 if name.endswith("_100") else 1) * (200 if pace is QUICK else 500)
             found[name].append(_meter(name, urls[name], f"{name}-{number}", events)["events_per_s"])
     results.figures[f"run_record_{store}"] = {name: figure_of(ones, "events/s") for name, ones in found.items()}
+
+
+def _measure_writers(url: str, store: str, results: Results) -> None:
+    """Lets processes write to one run at once, one event at a time, then counts: dense, and none lost."""
+    words = [sys.executable, "-m", "benchmarks.run_meter", "write", url, "shared", str(WRITTEN)]
+    begun = time.perf_counter()
+    writers = [subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL) for _ in range(WRITERS)]
+    codes = [writer.wait() for writer in writers]
+    taken = time.perf_counter() - begun
+    counted = _meter("count", url, "shared", WRITERS * WRITTEN)
+    if any(codes) or counted["events"] != WRITERS * WRITTEN:
+        raise MeterFailed(f"{WRITERS} writers of {WRITTEN} events left {counted['events']}, exit codes {codes}")
+    results.figures[f"run_writers_{store}"] = {"indelible": figure_of([counted["events"] / taken], "events/s")}
 
 
 def _family(name: str) -> str:
