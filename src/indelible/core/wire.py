@@ -22,7 +22,7 @@ KIND = "is"
 """Is the member of an object that names its record."""
 
 _MICROSECOND = timedelta(microseconds=1)
-_LONGEST = timedelta.max // _MICROSECOND
+_LENGTHS = range(timedelta.min // _MICROSECOND, timedelta.max // _MICROSECOND + 1)
 
 Reader = Callable[[Any, str], Any]
 
@@ -135,7 +135,7 @@ def _moment(value: Any, path: str) -> datetime:
 
 
 def _duration(value: Any, path: str) -> timedelta:
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LONGEST:
+    if not isinstance(value, int) or isinstance(value, bool) or value not in _LENGTHS:
         raise _wrong(path, "a whole number of microseconds")
     return timedelta(microseconds=value)
 
@@ -213,7 +213,10 @@ def _record(kind: type) -> Reader:
             if name in value:
                 reader = readers.get(name) or readers.setdefault(name, _reader(hints[name]))
                 words[name] = reader(value[name], f"{path}.{name}")
-        return kind(**words)
+        try:
+            return kind(**words)
+        except BadCall as problem:  # its members are what they should be, but not together
+            raise BadCall(f"{path}: {problem}") from None
 
     return read
 
