@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from indelible.core import asking
 from indelible.core.approvals import Approval, Escalation, Need, Person, Vote, vote_message
 from indelible.core.commands import Record
+from indelible.core.credentials import CREDENTIALS_RUN, Credential, credential_sheet
 from indelible.core.effects import Actor
 from indelible.core.encryption import DataKey
 from indelible.core.events import facts_json
@@ -464,3 +465,26 @@ def test_a_policy_that_was_put_in_force_is_the_one_that_the_event_names() -> Non
     assert "its policy is none" in caught(*journal.retold(0, "policy", put(content=1))).flaw.what
     assert "cannot be read" in caught(*journal.retold(0, "policy", lambda value: b"{")).flaw.what
     examine(journal.events, {})
+
+
+def credential(**words: Any) -> Credential:
+    told: Any = {"id": "key_1", "name": "billing", "kind": "agent", "scopes": ("agent",), "hash": "0" * 64}
+    return Credential(**{**told, "given_by": "ada", "created_at": NOON, **words})
+
+
+def credentials_told(revoked: Credential) -> Journal:
+    path = Path(Shelf())
+    fact(path, "credential_given", credential_sheet(credential()), run_id=CREDENTIALS_RUN)
+    fact(path, "credential_revoked", credential_sheet(revoked), run_id=CREDENTIALS_RUN)
+    return Journal(path)
+
+
+def test_credentials_that_are_given_and_revoked_hold() -> None:
+    told = credentials_told(credential().revoked())
+    examine(told.events, told.shown)
+    examine(told.events, {})
+
+
+def test_a_revocation_that_revokes_nothing_is_caught() -> None:
+    told = credentials_told(replace(credential(), version=2))
+    assert "credential is another than it says" in str(caught(told.events, told.shown))

@@ -68,3 +68,10 @@ def serve_believing(url: str, *, clock: Any = None, wakeups: bool = True, **word
     """Serves the ledgers of a store to clients whose word is taken."""
     store = open_store(url, clock=clock, wakeups=wakeups)
     return Served(create_app(Ledgers(store, **words), believing))
+
+
+def free_port() -> int:
+    """Gives a port that nobody has at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port

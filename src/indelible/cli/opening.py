@@ -14,7 +14,7 @@ import click
 from indelible import Ledger
 from indelible.core.calls import DEFAULT_TENANT
 from indelible.errors import Misconfigured
-from indelible.stores import address_of, is_postgres, sqlite_path
+from indelible.stores import address_of, is_postgres, is_remote, sqlite_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,6 +73,8 @@ def where() -> Where:
 
 def open_existing(place: Where, *, wakeups: bool = False, policy: Path | None = None) -> Ledger:
     """Opens a ledger that is there; never makes one, and never touches a database that is not one."""
+    if is_remote(place.address):  # whose tenant it is says the token
+        return Ledger.open(place.address, wakeups=wakeups, policy=policy)
     if not is_postgres(place.address):
         check_is_ledger(place.address)
     return Ledger.open(place.address, tenant=place.tenant, wakeups=wakeups, policy=policy)

@@ -16,6 +16,7 @@ from indelible.errors import IndelibleError
 from indelible.server.asking import Authenticate
 from indelible.server.ledgers import Ledgers
 from indelible.server.operation import operation
+from indelible.server.runs import runs
 from indelible.server.store_routes import add_store_routes
 
 PROBLEM_JSON = "application/problem+json"
@@ -40,6 +41,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     app.add_exception_handler(HTTPException, _not_served)
     add_store_routes(app)
     app.include_router(operation)
+    app.include_router(runs)
     return app
 
 
@@ -68,7 +70,7 @@ async def _not_served(request: Request, error: Exception) -> Response:
     """Tells what the framework refuses, such as an address that is not there, in the same form."""
     assert isinstance(error, HTTPException)
     problem = {
-        "type": "about:blank",
+        "type": f"{PROBLEMS}too-large" if error.status_code == 413 else "about:blank",
         "title": str(error.detail),
         "status": error.status_code,
         "detail": f"{request.method} {request.url.path}: {error.detail}; see /docs",

@@ -6,10 +6,9 @@ import json
 from collections.abc import Collection, MutableMapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from indelible.core.problems import problem_of
-from indelible.errors import TooLarge
 from indelible.server.bodies import MOST_BYTES
 
 # Nothing of ours is to be framed, guessed at, kept by a cache, or told to other sites; pages bring their own policy.
@@ -23,10 +22,6 @@ _HEADERS = {
     b"x-frame-options": b"DENY",
 }
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-class _BodyTooLarge(Exception):
-    """The body of a request is over the limit."""
 
 
 class Hardened:
@@ -48,23 +43,13 @@ class Hardened:
                 send, 421, "about:blank", "Misdirected Request", "this host is not served here: --allowed-host"
             )
             return
-        is_begun = False
 
         async def adding(message: Message) -> None:
-            nonlocal is_begun
             if message["type"] == "http.response.start":
-                is_begun = True
                 _add_headers(message)
             await send(message)
 
-        try:
-            await self._app(scope, _limited(receive, self._most_bytes), adding)
-        except _BodyTooLarge:
-            if is_begun:
-                raise
-            message = f"body: at most {self._most_bytes} bytes are allowed"
-            problem = problem_of(TooLarge(message, limit=self._most_bytes, size=self._most_bytes + 1))
-            await _send_problem(send, problem)
+        await self._app(scope, _limited(receive, self._most_bytes), adding)
 
     def _is_known(self, scope: Scope) -> bool:
         said = next((value for name, value in scope["headers"] if name == b"host"), b"")
@@ -86,7 +71,7 @@ def _limited(receive: Receive, most: int) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > most:
-            raise _BodyTooLarge
+            raise HTTPException(413, f"body: at most {most} bytes are allowed")
         return message
 
     return receiving
