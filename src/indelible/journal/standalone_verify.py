@@ -4,7 +4,7 @@
 
 Get the key from the journal's owner by another way than the bundle; and this program too, if you trust nobody: one that
 came with a bundle says what its maker wanted. It exits with 0 verified, 1 tampered, 2 cannot tell. Left to `indelible
-verify` are witnesses, freshness, writers' signatures, canonical form, moves of effects and runs, and votes of approvals.
+verify` are witnesses, freshness, writers' signatures, canonical form, moves of effects and runs, votes of approvals.
 """
 # mypy: ignore-errors
 
