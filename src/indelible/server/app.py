@@ -17,6 +17,7 @@ from indelible.server.asking import Authenticate
 from indelible.server.ledgers import Ledgers
 from indelible.server.operation import operation
 from indelible.server.runs import runs
+from indelible.server.repeating import Repeating
 from indelible.server.store_routes import add_store_routes
 
 PROBLEM_JSON = "application/problem+json"
@@ -36,6 +37,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     )
     app.state.ledgers = ledgers
     app.state.authenticate = authenticate
+    app.add_middleware(Repeating, ledgers=ledgers, authenticate=authenticate)
     app.add_exception_handler(IndelibleError, _told)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _not_served)

@@ -1,0 +1,150 @@
+"""`Idempotency-Key`: carried out once, answered as often as it is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import Request
+
+from indelible.core.admitting import Caller
+from indelible.core.effects import Actor
+from indelible.core.replies import PATIENCE, Reply, read_reply, reply_id, reply_sheet
+from indelible.core.sheets import SheetFilter
+from indelible.errors import NotAuthenticated
+from indelible.server import repeating
+from indelible.server.app import create_app
+from indelible.server.ledgers import Ledgers
+from indelible.stores import migrate, open_store
+from tests.server.serving import Served
+
+
+class Counted:
+    """A server with one endpoint that counts how often it is carried out."""
+
+    def __init__(self, url: str) -> None:
+        migrate(url)
+        self.store = open_store(url)
+        self.count = 0
+        self.may_go_on = threading.Event()
+        self.is_inside = threading.Event()
+        self.may_go_on.set()
+        app = create_app(Ledgers(open_store(url), seal=False), self._known)
+
+        @app.post("/count")
+        def count(request: Request) -> dict[str, Any]:
+            self.count += 1
+            self.is_inside.set()
+            assert self.may_go_on.wait(20)
+            return {
+                "count": self.count,
+                "secret": "the right to settle",
+                "long": "x" * (300_000 * ("long" in request.url.query)),
+            }
+
+        self.served = Served(app)
+
+    async def _known(self, request: Request) -> Caller:
+        name = request.headers.get("authorization")
+        if not name:
+            raise NotAuthenticated("who are you?")
+        return Caller(tenant="acme", scopes=frozenset({"agent"}), actor=Actor(name, "agent", "api_key"))
+
+    def post(self, key: str | None = "k", *, who: str = "ana", body: bytes = b"{}", query: str = "") -> httpx2.Response:
+        headers = {"Authorization": who} | ({} if key is None else {"Idempotency-Key": key})
+        url = f"{self.served.url}/count{query}"
+        return httpx2.post(url, content=body, headers=headers, trust_env=False, timeout=30)
+
+
+@pytest.fixture
+def counted(store_url: str) -> Iterator[Counted]:
+    made = Counted(store_url)
+    yield made
+    made.may_go_on.set()
+    made.served.stop()
+    made.store.close()
+
+
+def test_the_same_request_gets_the_same_answer_and_is_carried_out_once(counted: Counted) -> None:
+    first, second = counted.post(), counted.post()
+    assert (first.status_code, first.json()["count"]) == (200, 1)
+    assert second.json() == first.json()
+    assert "idempotent-replayed" not in first.headers
+    assert second.headers["idempotent-replayed"] == "true"
+    assert [counted.post(None).json()["count"] for _ in range(2)] == [2, 3], "without a key each is one of its own"
+
+
+def test_keys_are_each_callers_own_and_for_one_request(counted: Counted) -> None:
+    assert [counted.post(who=name).json()["count"] for name in ("ana", "bob", "ana")] == [1, 2, 1]
+    other = counted.post(body=b'{"a": 1}')
+    assert (other.status_code, other.json()["type"]) == (422, "/problems/key-reused")
+    assert counted.post(query="?x=1").status_code == 422
+    assert counted.count == 2
+
+
+def test_one_of_many_at_once_is_carried_out(counted: Counted) -> None:
+    counted.may_go_on.clear()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(counted.post)
+        assert counted.is_inside.wait(20)
+        others = [pool.submit(counted.post) for _ in range(3)]
+        assert {(one.result().status_code, one.result().json()["type"]) for one in others} == {
+            (409, "/problems/still-running")
+        }
+        counted.may_go_on.set()
+        assert first.result().json()["count"] == 1
+    assert counted.post().json()["count"] == 1
+
+
+def test_what_was_begun_and_never_answered_is_not_carried_out_again(counted: Counted) -> None:
+    counted.post()
+    place = reply_id("ana", "k")
+    (sheet,) = counted.store.sheets("acme", SheetFilter(kind="reply", id=place))
+    before = read_reply(sheet)
+    lost = Reply(id=reply_id("ana", "lost"), request=before.request, begun_at=before.begun_at - PATIENCE)
+    from indelible.core.commands import Keep
+    from indelible.core.effects import SYSTEM
+    from indelible.mint import SystemMint
+
+    command = Keep(tenant="acme", stamp=SystemMint().stamp(SYSTEM, 0), sheet=reply_sheet(lost))
+    counted.store.apply("acme", [command], [None])
+    answer = counted.post("lost")
+    assert (answer.status_code, answer.json()["type"]) == (409, "/problems/outcome-unknown")
+    assert counted.count == 1
+
+
+def test_an_answer_is_kept_so_that_the_database_alone_does_not_tell_it(counted: Counted) -> None:
+    counted.post()
+    (sheet,) = counted.store.sheets("acme", SheetFilter(kind="reply"))
+    assert b"settle" not in (sheet.body or b"")
+
+
+def test_an_answer_that_is_too_large_is_not_kept_and_the_request_is_not_repeated(counted: Counted) -> None:
+    assert len(counted.post(query="?long").json()["long"]) == 300_000
+    again = counted.post(query="?long")
+    assert (again.status_code, again.json()["type"]) == (409, "/problems/too-large")
+    assert counted.count == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\x7f"])
+def test_a_key_that_is_none_is_refused(key: str, tmp_path: Any) -> None:
+    counted = Counted(f"sqlite:///{tmp_path / 'ledger.db'}")
+    try:
+        assert counted.post(key).status_code == 400
+        assert counted.post("k", who="").status_code == 401
+        assert counted.count == 0
+    finally:
+        counted.served.stop()
+        counted.store.close()
+
+
+def test_the_clients_own_questions_have_no_such_keys() -> None:
+    headers = [(repeating.HEADER, b"k")]
+    asked = {"type": "http", "method": "POST", "path": "/v1/store/apply", "headers": headers}
+    assert repeating._key_of(asked) is None
+    assert repeating._key_of({**asked, "path": "/v1/effects"}) == "k"
+    assert repeating._key_of({**asked, "path": "/v1/effects", "method": "GET"}) is None
