@@ -164,6 +164,21 @@ def test_whoever_waits_for_an_approval_goes_from_the_bell_to_the_claim(
     assert sent == [LISTED, *["look_with_sheets", WRITTEN] * 2, "move_one"]
 
 
+def test_only_the_end_of_an_attempt_rings_once_people_have_decided(
+    store: PostgresStore, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[Any] = []
+    asked = ask(store, 1)
+    admin.execute("UPDATE indelible_effects SET awaited = true")
+    monkeypatch.setattr(store._lane, "_ring", rung.append)
+    do(store, approval(asked))
+    claimed = do(store, opening(1, verdict=asking()))
+    assert isinstance(claimed, Claimed)
+    do(store, finish(claimed.claim), claimed.claim.effect)
+    # Of the decision the write itself has told, and nobody waits for a start.
+    assert rung == [[], [], [asked.effect.key]]
+
+
 def test_many_questions_are_asked_in_one_statement(
     store: PostgresStore, admin: psycopg.Connection[Any], traffic: Traffic
 ) -> None:

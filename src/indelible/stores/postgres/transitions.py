@@ -142,7 +142,12 @@ def write(
 
 
 def _write_with_sheets(session: Session, batch: Batch, values: rows.Named, until: float) -> Refusal | None:
-    return _write_all(session, "write_batch_with_sheets", values | sheet_values(batch), until)
+    refusal = _write_all(session, "write_batch_with_sheets", values | sheet_values(batch), until)
+    if refusal is None and session.awaited:
+        # Nobody waits for an attempt to begin, only for its end: no bell need ring beside a handler that starts.
+        begun = {ref.key for ref, (_, after) in batch.moved.items() if after.status == "processing"}
+        session.awaited = [key for key in session.awaited if key not in begun]
+    return refusal
 
 
 def _write_all(session: Session, name: str, values: rows.Named, until: float) -> Refusal | None:
