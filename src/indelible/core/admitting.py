@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeGuard
 
-from indelible.core.calls import OWN_RUNS, check_name
+from indelible.core.calls import check_name, check_run_id
 from indelible.core.canonical import decode, encode
 from indelible.core.commands import (
     Amend,
@@ -32,6 +32,7 @@ from indelible.core.commands import (
 from indelible.core.effects import Actor, Claim
 from indelible.core.remote import Scope
 from indelible.core.run_commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
+from indelible.core.runs import driver_sheet, read_driver
 from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp
 from indelible.core.verdicts import Verdict
@@ -41,6 +42,7 @@ LONGEST_LEASE = timedelta(days=1)
 _KEY_DIGITS = 64
 _DIGITS = frozenset("0123456789abcdef")
 _NAMES = frozenset({"run_id", "effect_id", "tool", "token", "call_id", "approval_id"})
+_IN_DRIVER = {"fence": int, "holder": str, "token_hash": str}
 _OURS = (Stamp, Verdict, Sheet)
 """Are put in by the server, or are for administrators to answer for."""
 
@@ -75,13 +77,14 @@ def scopes_for(command: Command) -> frozenset[Scope]:
     return frozenset(allowed)
 
 
-def _keeps_driving(command: Command) -> bool:
+def _keeps_driving(command: Command) -> TypeGuard[Keep]:
     return isinstance(command, Keep) and command.sheet.kind == "driver"
 
 
-def _tells_of_export(command: Command) -> bool:
-    is_fact = isinstance(command, Record) and command.sheet is None and not command.erased
-    return is_fact and command.event_type == "packet_exported"  # type: ignore[union-attr]
+def _tells_of_export(command: Command) -> TypeGuard[Record]:
+    if not isinstance(command, Record) or command.sheet is not None or command.erased:
+        return False
+    return command.event_type == "packet_exported"
 
 
 def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | None = None) -> Command:
@@ -95,6 +98,7 @@ def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | N
         needed = " or ".join(sorted(scopes_for(command)))
         raise NotPermitted(f"{type(command).__name__} needs a credential with the scope {needed}")
     _check_values(command, most_bytes)
+    _check_whole(command, stamp)
     admitted_one: Command = replace(command, stamp=_stamped(command.stamp, caller, stamp))
     if isinstance(admitted_one, Open):
         return replace(admitted_one, principal=caller.principal or admitted_one.principal, grants={})
@@ -112,15 +116,16 @@ def _check_values(value: Any, most_bytes: int | None) -> None:
     """Refuses what no shell of ours would send: names that cannot be, values that are not canonical, endless leases."""
     for each in fields(value):
         _check_value(each.name, getattr(value, each.name), most_bytes)
-    if isinstance(value, StartRun):
-        _check_run(value)
 
 
 def _check_value(name: str, held: Any, most_bytes: int | None) -> None:
     if held is None or isinstance(held, _OURS):
         return
-    if name.endswith("_json"):
+    if name.endswith("_json") or name == "facts":
         _check_canonical(name, held, most_bytes)
+    elif name == "committed":
+        for field, value in held.items():
+            _check_canonical(f"committed.{field}", value, most_bytes)
     elif name in _NAMES:
         check_name(name, held)
     elif name == "lease" and not timedelta(0) < held <= LONGEST_LEASE:
@@ -137,11 +142,28 @@ def _check_value(name: str, held: Any, most_bytes: int | None) -> None:
                 _check_values(one, most_bytes)
 
 
-def _check_run(command: StartRun) -> None:
-    check_name("run_id", command.run.id)
-    check_name("agent", command.run.agent)
-    if command.run.id.startswith(OWN_RUNS):
-        raise BadCall(f"run_id: {OWN_RUNS} is for the ledger's own runs")
+def _check_whole(command: Command, stamp: Stamp) -> None:
+    """Refuses what only together cannot be."""
+    if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun) or _tells_of_export(command):
+        check_run_id(command.run_id)  # the ledger tells of itself in runs of its own
+    if isinstance(command, StartRun):
+        check_name("agent", command.run.agent)
+    if isinstance(command, TakeRun) and command.token is None:
+        raise BadCall("token: whoever drives a run has one")
+    if isinstance(command, Record) and not isinstance(decode(command.facts), dict):
+        raise BadCall("facts: an object is expected here")
+    if _keeps_driving(command):
+        _check_driver(command.sheet, stamp)
+
+
+def _check_driver(sheet: Sheet, stamp: Stamp) -> None:
+    try:
+        is_one = driver_sheet(read_driver(sheet)) == sheet
+        is_one = is_one and {name: type(held) for name, held in sheet.read().items()} == _IN_DRIVER
+    except (AssertionError, LookupError, TypeError, ValueError):
+        is_one = False
+    if not is_one or sheet.due_at is None or sheet.due_at > stamp.at + LONGEST_LEASE:
+        raise BadCall(f"sheet: the right to drive a run for at most {LONGEST_LEASE} is expected here")
 
 
 def _check_place(ref: Any) -> None:

@@ -1,0 +1,344 @@
+"""Promises of indelible.core.admitting: a caller's word is taken for what is theirs to say, and for no more."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from indelible.core.admitting import LONGEST_LEASE, Caller, admitted, scopes_for
+from indelible.core.canonical import encode
+from indelible.core.commands import (
+    Adopt,
+    Amend,
+    Attend,
+    Cancel,
+    CastVote,
+    Command,
+    Expire,
+    Finish,
+    Keep,
+    Open,
+    Record,
+    Relinquish,
+    Reopen,
+    Settle,
+    ShowTo,
+    Stamp,
+    TakeBack,
+)
+from indelible.core.effects import Actor, Claim
+from indelible.core.events import facts_json
+from indelible.core.identity import Ref
+from indelible.core.remote import SCOPES, Scope
+from indelible.core.run_commands import EndRun, NewCheckpoint, SealCheckpoint, StartRun, TakeRun, Tell
+from indelible.core.runs import Driver, Happening, Run, driver_sheet
+from indelible.core.sheets import Sheet
+from indelible.errors import BadCall, NotPermitted, TooLarge
+from tests.core.crossing import COMMANDS, one_of_each
+from tests.core.making import ADA, AGENT, HOUR, LEASE, NOON, REF, asks, claim_of, effect, finish, open_command, stamp
+
+# Who may give which command. A class that is not here fails the test below: somebody has to decide.
+ALLOWED: dict[type, set[Scope]] = {
+    Open: {"agent", "admin"},
+    Finish: {"agent", "admin"},
+    Relinquish: {"agent", "admin"},
+    Expire: {"agent", "approver", "admin"},
+    Settle: {"agent", "approver", "admin"},
+    Reopen: {"agent", "approver", "admin"},
+    Cancel: {"agent", "approver", "admin"},
+    CastVote: {"approver", "admin"},
+    TakeBack: {"approver", "admin"},
+    Amend: {"approver", "admin"},
+    ShowTo: {"approver", "admin"},
+    Attend: {"agent", "approver", "admin"},
+    Adopt: {"admin"},
+    Record: {"admin"},
+    Keep: {"admin"},
+    StartRun: {"agent", "admin"},
+    Tell: {"agent", "admin"},
+    SealCheckpoint: {"agent", "admin"},
+    TakeRun: {"agent", "admin"},
+    EndRun: {"agent", "approver", "admin"},
+}
+OWN = Stamp(at=NOON + HOUR, actor=Actor("server", "system"), salts=bytes(32))
+BILLING = Actor("billing", "agent", "api_key")
+
+
+def caller(*scopes: Scope, **changes: Any) -> Caller:
+    """Gives somebody with these scopes; an agent, unless told otherwise."""
+    words: dict[str, Any] = {"tenant": "default", "scopes": frozenset(scopes or ("agent",)), "actor": BILLING}
+    return Caller(**{**words, **changes})
+
+
+def let_in(command: Command, by: Caller | None = None, most_bytes: int | None = None) -> Any:
+    """Gives the command as it may be carried out."""
+    return admitted(command, by or caller(), OWN, most_bytes)
+
+
+def example(kind: type) -> Any:
+    """Gives a command of this class, by the tenant that callers here have, with nothing in it to object to."""
+    made = one_of_each(COMMANDS)[kind]
+    own = {each.name for each in fields(made)}
+    if "tenant" in own:
+        return replace(made, tenant="default")
+    if "claim" in own:
+        return replace(made, claim=claim_of(effect()))
+    return replace(made, effect=effect("succeeded")) if "effect" in own else replace(made, ref=REF)
+
+
+def run(**words: Any) -> Run:
+    """Gives a run that somebody would like to start."""
+    return Run(**{"id": "r", "agent": "billing", "created_at": NOON, "updated_at": NOON, **words})
+
+
+# Scopes
+
+
+def test_somebody_has_decided_about_every_command_there_is() -> None:
+    assert set(ALLOWED) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_command_is_for_those_scopes_that_the_table_says(kind: type, scope: Scope) -> None:
+    command = example(kind)
+    assert scopes_for(command) == ALLOWED[kind]
+    if scope in ALLOWED[kind]:
+        assert type(let_in(command, caller(scope))) is kind
+    else:
+        with pytest.raises(NotPermitted, match=f"{kind.__name__} needs a credential with the scope admin"):
+            let_in(command, caller(scope))
+
+
+@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
+def test_nobody_without_a_scope_may_do_anything(kind: type) -> None:
+    with pytest.raises(NotPermitted):
+        let_in(example(kind), caller(scopes=frozenset()))
+
+
+def test_one_of_several_scopes_is_enough() -> None:
+    assert let_in(example(CastVote), caller("auditor", "approver"))
+
+
+@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
+def test_no_command_reaches_another_tenant_whatever_the_scope(kind: type) -> None:
+    for by in (caller(*SCOPES, tenant="other"), caller(*SCOPES, tenant="other", actor=None)):
+        with pytest.raises(NotPermitted, match="for the tenant 'other' and for no other"):
+            let_in(example(kind), by)
+
+
+# What agents may keep and record
+
+
+def driving(**changes: Any) -> Keep:
+    """Gives the heartbeat of who drives a run."""
+    driver = Driver(run_id="r", version=2, fence=1, token_hash="ab" * 32, holder="w", until=OWN.at + LEASE)
+    return Keep(tenant="default", stamp=stamp(), sheet=replace(driver_sheet(driver), **changes))
+
+
+def exported(**changes: Any) -> Record:
+    """Gives the fact that a run's packet was exported."""
+    facts = facts_json({"packet": "ab" * 32})
+    made = Record(tenant="default", run_id="r", stamp=stamp(), event_type="packet_exported", facts=facts)
+    return replace(made, **changes)
+
+
+def test_an_agent_keeps_the_right_to_drive_and_no_other_sheet() -> None:
+    assert scopes_for(driving()) == {"agent", "admin"}
+    assert let_in(driving()).sheet == driving().sheet
+    for kind in ("policy", "grant", "budget", "approval", "delegation", "credential", "limit", "mark", "delivery"):
+        with pytest.raises(NotPermitted):
+            let_in(driving(kind=kind))
+
+
+def test_an_agent_records_that_a_packet_was_exported_and_no_other_fact() -> None:
+    assert scopes_for(exported()) == {"agent", "admin"}
+    assert let_in(exported()).facts == exported().facts
+    sheet = Sheet(kind="policy", id="current", status="active", body=b"{}")
+    for other in (exported(event_type="policy_applied"), exported(sheet=sheet), exported(erased=((0, "args"),))):
+        with pytest.raises(NotPermitted):
+            let_in(other)
+
+
+# Whose word counts
+
+
+@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
+def test_time_randomness_and_actor_are_the_servers(kind: type) -> None:
+    said = replace(example(kind), stamp=Stamp(at=NOON, actor=Actor("boss"), salts=b"\1" * 32))
+    assert let_in(said, caller(*SCOPES)).stamp == replace(OWN, actor=BILLING)
+    trusted = caller(*SCOPES, actor=None)
+    assert let_in(said, trusted).stamp == replace(OWN, actor=Actor("boss")), "but one that is part of us says who acts"
+    assert (trusted.is_trusted, caller().is_trusted) == (True, False)
+
+
+def test_the_principal_is_the_credentials_if_it_names_one() -> None:
+    opening = open_command(principal="somebody else")
+    assert let_in(opening, caller(principal="ada")).principal == "ada"
+    assert let_in(opening).principal == "somebody else"
+
+
+def test_grants_are_looked_up_by_the_server() -> None:
+    assert let_in(open_command(grants={"grant_1": "ab" * 32})).grants == {}
+
+
+def test_what_is_let_in_is_otherwise_what_was_sent() -> None:
+    for kind in COMMANDS:
+        command = example(kind)
+        changed = {"stamp", "grants"} if kind is Open else {"stamp"}
+        got = let_in(command, caller(*SCOPES))
+        others = {each.name for each in fields(command)} - changed
+        assert {name: getattr(got, name) for name in others} == {name: getattr(command, name) for name in others}
+
+
+# What cannot be
+
+
+NOT_CANONICAL = [
+    b"",
+    b"{",
+    b'{"a": 1}',
+    b'{"b":1,"a":2}',
+    b'{"a":1,"a":1}',
+    b"1.0",
+    b'"\\u0041"',
+    b"\xff",
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("raw", NOT_CANONICAL, ids=lambda raw: repr(raw[:20]))
+def test_what_is_not_canonical_is_refused_by_its_name(raw: bytes) -> None:
+    for command, name in (
+        (open_command(args_json=raw), "args_json"),
+        (open_command(subject_json=raw), "subject_json"),
+        (replace(finish(claim_of(effect())), detail_json=raw), "detail_json"),
+        (replace(example(Settle), evidence_json=raw), "evidence_json"),
+        (replace(example(EndRun), reason_json=raw), "reason_json"),
+        (replace(example(Tell), happenings=(Happening(type="own.kind", payload_json=raw),)), "payload_json"),
+        (
+            replace(example(SealCheckpoint), checkpoint=NewCheckpoint(id="c", reason="manual", state_json=raw)),
+            "state_json",
+        ),
+    ):
+        with pytest.raises(BadCall, match=f"^{name}: is not in canonical form"):
+            let_in(command)
+
+
+@pytest.mark.parametrize("raw", NOT_CANONICAL, ids=lambda raw: repr(raw[:20]))
+def test_facts_and_what_they_commit_to_are_canonical_too(raw: bytes) -> None:
+    for command in (exported(facts=raw), exported(committed={"note": raw})):
+        with pytest.raises(BadCall, match="is not in canonical form"):
+            let_in(command)
+
+
+def test_a_value_that_is_too_large_is_refused_with_the_limit() -> None:
+    large = encode("x" * 98)
+    report = replace(finish(claim_of(effect())), detail_json=large)
+    assert let_in(report, most_bytes=100).detail_json == large
+    with pytest.raises(TooLarge, match=r"detail_json: has 100 bytes, at most 99 are allowed") as refused:
+        let_in(report, most_bytes=99)
+    assert (refused.value.limit, refused.value.size) == (99, 100)
+    assert let_in(report).detail_json == large, "unless there is no limit"
+
+
+@pytest.mark.parametrize("name", ["run_id", "effect_id", "tool", "token", "call_id"])
+@pytest.mark.parametrize("value", ["", "a\0b", "x" * 501])
+def test_names_that_cannot_stand_in_an_event_are_refused(name: str, value: str) -> None:
+    with pytest.raises(BadCall, match=f"^{name}: "):
+        let_in(open_command(**{name: value}))
+
+
+def test_names_in_other_commands_are_looked_at_as_well() -> None:
+    for command in (
+        replace(example(CastVote), approval_id=""),
+        replace(example(TakeRun), token=""),
+        replace(example(TakeRun), run_id="a\0"),
+        replace(example(StartRun), run=run(id="")),
+        replace(example(StartRun), run=run(agent="")),
+        replace(example(Expire), ref=Ref("default", "", REF.key)),
+    ):
+        with pytest.raises(BadCall):
+            let_in(command, caller(*SCOPES))
+
+
+@pytest.mark.parametrize("key", ["", "ab", "AB" * 32, "ab" * 33, "zz" * 32, "ab" * 31 + "a\n"])
+def test_a_place_has_a_key_of_64_digits(key: str) -> None:
+    for command in (
+        open_command(ref=REF._replace(key=key)),
+        replace(example(Cancel), ref=REF._replace(key=key)),
+        finish(Claim(effect(key=key), "t")),
+    ):
+        with pytest.raises(BadCall, match=r"^key: 64 hexadecimal digits"):
+            let_in(command)
+
+
+@pytest.mark.parametrize("lease", [timedelta(0), -LEASE, LONGEST_LEASE + timedelta(microseconds=1), timedelta.max])
+def test_a_lease_is_longer_than_nothing_and_ends(lease: timedelta) -> None:
+    for command in (
+        open_command(lease=lease),
+        replace(example(StartRun), lease=lease),
+        replace(example(TakeRun), lease=lease),
+    ):
+        with pytest.raises(BadCall, match=r"^lease: "):
+            let_in(command)
+    assert let_in(open_command(lease=LONGEST_LEASE)).lease == LONGEST_LEASE
+
+
+def test_the_ledgers_own_runs_are_its_own() -> None:
+    own = "indelible:policy"
+    telling = (replace(example(kind), run_id=own) for kind in (Tell, SealCheckpoint, TakeRun, EndRun))
+    for command in (replace(example(StartRun), run=run(id=own)), exported(run_id=own), *telling):
+        with pytest.raises(BadCall, match="belong to the ledger"):
+            let_in(command)
+    assert let_in(exported(run_id=own, event_type="policy_applied"), caller("admin")), "administrators tell it things"
+
+
+def test_whoever_takes_a_run_has_a_token() -> None:
+    with pytest.raises(BadCall, match="token: whoever drives a run has one"):
+        let_in(replace(example(TakeRun), token=None))
+
+
+def test_facts_are_an_object() -> None:
+    """They stand in the event as they are, so anything else would say something else there."""
+    for facts in (b"[]", b'"text"', b"null"):
+        with pytest.raises(BadCall, match="facts: an object"):
+            let_in(exported(facts=facts))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": None},
+        {"body": b"{}"},
+        {"body": b"no json"},
+        {"body": b"[1]"},
+        {"body": encode({"fence": "1", "holder": "w", "token_hash": "ab"})},
+        {"body": encode({"fence": 1, "holder": 2, "token_hash": "ab"}), "topic": "2"},
+        {"body": encode({"fence": 1, "holder": "w", "token_hash": None})},
+        {"body": encode({"fence": 1, "holder": "w", "token_hash": "ab", "more": 1})},
+        {"status": "free"},
+        {"topic": "somebody else"},
+        {"due_at": None},
+        {"due_at": OWN.at + LONGEST_LEASE + LEASE},
+        {"run_id": "r", "seq": 0},
+    ],
+)
+def test_the_right_to_drive_is_written_as_we_write_it_and_ends(changes: Any) -> None:
+    with pytest.raises(BadCall, match="sheet: the right to drive a run"):
+        let_in(driving(**changes))
+
+
+def test_the_verdict_is_looked_at_by_who_judges() -> None:
+    """It stays as it was said until then: a caller may be stricter with itself."""
+    assert let_in(open_command(verdict=asks())).verdict == asks()
+
+
+def test_a_vote_is_by_the_credential_and_not_by_whom_it_says() -> None:
+    vote = replace(example(CastVote), stamp=stamp(actor=ADA))
+    bob = Actor("bob", "person", "api_key")
+    assert let_in(vote, caller("approver", actor=bob)).stamp.actor == bob
+    assert let_in(vote, caller("admin", actor=AGENT)).stamp.actor == AGENT, "and an agent stays one"
