@@ -61,7 +61,7 @@ def test_receipts_are_complete_and_the_mail_is_the_one_the_first_process_wrote(t
         assert ledger.verify_run(RUN).is_valid
     done = [event.tool for event in seen if event.type == "tool_call_finished"]
     assert sorted(done) == sorted(
-        ["model.writer", "crm.leads", *["data.enrich"] * 3, "files.write", "bank.pay", "mail.send"]
+        ["model.turn", "crm.leads", *["data.enrich"] * 3, "files.write", "bank.pay", "mail.send"]
     )
     types = Counter(event.type for event in seen)
     assert types["run_resumed"] == 3

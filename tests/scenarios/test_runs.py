@@ -13,7 +13,7 @@ from indelible import AsyncLedger, CheckpointRule, Ledger
 from indelible.core.runs import BY_THE_LEDGER, EVENT_TYPES, PROGRESS, side_effect_key
 from indelible.errors import ApprovalPending, BadCall, NotRecordable, RunOver, RunRefused, UnknownCheckpoint, UnknownRun
 from tests.scenarios.hands import inside, reasons, resumed, started, told
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, charge
+from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, charge, in_thread
 
 PAID = side_effect_key("charge", "stripe", hashlib.sha256(b"{}").hexdigest())
 
@@ -243,6 +243,63 @@ def test_a_run_is_saved_before_what_cannot_be_repeated(ledger: Driver) -> None:
     assert reasons(ledger) == ["risky_boundary"] * 3
     ledger.run(charge(run_id="r1", args={"what": "payment"}), Count(), side_effect="payment")
     assert reasons(ledger) == ["risky_boundary"] * 3, "what replays is no risk"
+
+
+def test_what_replays_is_no_progress(ledger: Driver) -> None:
+    """A resumed run goes through everything it has done, and must not save it anew at every step."""
+    started(ledger, checkpointing=CheckpointRule(every_progress=2))
+    for _ in range(6):
+        ledger.run(charge(run_id="r1"), Count())
+    assert reasons(ledger) == []
+    ledger.run(charge(run_id="r1", args={"amount": 6}), Count())
+    assert reasons(ledger) == ["periodic_safety"]
+
+
+def test_what_was_done_is_not_missed_because_it_could_not_be_saved(
+    ledger: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems = [ZeroDivisionError("no state"), None]
+
+    def state() -> dict[str, int]:
+        problem = problems.pop(0)
+        if problem is not None:
+            raise problem
+        return {"cursor": 1}
+
+    run = started(ledger, checkpointing=CheckpointRule(every_progress=1), state=state)
+    assert ledger.run(charge(run_id="r1"), Count("paid")) == "paid"
+    assert "run r1 could not be saved on the way: ZeroDivisionError('no state')" in caplog.text
+    assert run.record("plan_locked").status == "recorded"
+    assert reasons(ledger) == ["periodic_safety"], "it is tried again with the next progress"
+    problems[:] = [ValueError("still none")]
+    assert run.record("plan_locked").status == "recorded"
+    assert "still none" in caplog.text
+
+
+def test_a_call_that_was_made_gives_its_value_although_the_run_was_lost_meanwhile(ledger: Driver, shell: Shell) -> None:
+    started(ledger, checkpointing=CheckpointRule(every_progress=1))
+    other = shell.open()
+
+    def pay(effect: Any) -> str:
+        in_thread(lambda: other.end_run("r1", "canceled", by="ops", reason="late")).result(PATIENCE)
+        return "paid"
+
+    assert ledger.run(charge(run_id="r1"), pay) == "paid"
+    with pytest.raises(RunOver):
+        ledger.run(charge(run_id="r1", tool="next"), Count())
+
+
+def test_a_block_of_a_run_that_is_over_cannot_be_entered(ledger: Driver) -> None:
+    run = started(ledger)
+    run.complete()
+    run = getattr(run, "active", run)
+
+    async def enter() -> None:
+        async with run:
+            raise AssertionError("nobody gets here")
+
+    with pytest.raises(RunOver, match="resume it"):
+        asyncio.run(enter()) if ledger.kind == "async" else run.__enter__()
 
 
 @pytest.mark.parametrize("words", [{"every_progress": 0}, {"every": timedelta(0)}])

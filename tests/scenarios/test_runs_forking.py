@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from indelible import MayHaveHappened, NothingHappened
 from indelible.core.resuming import context_content
 from indelible.errors import BadCall, EffectFailed, EffectInDoubt, PolicyRefused, RunOver, UnknownRun
+from indelible.testing.clock import FakeClock
 from tests.scenarios.hands import begun, inside, resumed, started, told
 from tests.scenarios.shells import Count, Driver, Shell, charge
 
@@ -180,17 +182,61 @@ def test_a_resumed_run_gets_the_answers_of_its_turns_however_it_asks(ledger: Dri
     assert asked == [{"prompt": "next"}]
 
 
-def test_a_model_that_failed_says_so_again(ledger: Driver) -> None:
+def test_a_model_that_gave_no_answer_is_asked_again(ledger: Driver) -> None:
     run = started(ledger)
 
     def broken(request: Any) -> Any:
         raise ConnectionError("no model")
 
-    with pytest.raises(ConnectionError):
-        run.model_turn("gpt", {}, broken)
+    async def broken_async(request: Any) -> Any:
+        raise ConnectionError("no model")
+
+    for ask in (broken, broken if ledger.kind == "blocking" else broken_async):
+        with pytest.raises(ConnectionError, match="no model"):
+            run.model_turn("gpt", {}, ask)
+    ask, asked = model(ledger, "plan")
+    assert run.model_turn("gpt", {"prompt": "once more"}, ask) == "plan", "the same turn, for it had no answer"
     run.hand_off("ben")
-    with pytest.raises(EffectFailed):
-        resumed(ledger).model_turn("gpt", {}, broken)
+    assert resumed(ledger).model_turn("gpt", {}, broken) == "plan"
+    assert asked == [{"prompt": "once more"}]
+
+
+def test_a_turn_that_was_cut_off_is_taken_again_in_other_words(ledger: Driver, shell: Shell, clock: FakeClock) -> None:
+    run = started(ledger)
+    ledger.begin(charge(run_id="r1", tool="model.turn", args={"turn": 1}), side_effect="read", on_crash="retry")
+    clock.advance(timedelta(minutes=5))  # whoever asked is gone
+    other = shell.open(clock=clock)
+    ask, asked = model(other, "plan")
+    assert resumed(other).model_turn("gpt", {"prompt": "reworded"}, ask) == "plan"
+    assert asked == [{"prompt": "reworded"}]
+    assert run.id == "r1"
+
+
+def test_a_model_may_answer_in_any_way_a_tool_may(ledger: Driver) -> None:
+    async def awaited(request: Any) -> Any:
+        return request["n"]
+
+    async def broken(request: Any) -> Any:
+        raise ConnectionError("no model")
+
+    run = started(ledger)
+    for number, ask in enumerate((awaited, lambda request: awaited(request), lambda request: request["n"])):
+        assert run.model_turn("gpt", {"n": number}, ask) == number
+    with pytest.raises(ConnectionError, match="no model"):
+        run.model_turn("gpt", {}, lambda request: broken(request))
+
+
+def test_a_turn_is_the_same_turn_whichever_model_is_named(ledger: Driver) -> None:
+    """Whoever upgrades the model between a crash and the resume must not plan anew."""
+    run = started(ledger, allowed_tools=["model.*"])
+    ask, asked = model(ledger, "plan")
+    assert run.model_turn("openai/gpt 4", {"temperature": 0.7}, ask) == "plan"
+    run.hand_off("ben")
+    assert resumed(ledger).model_turn("another one", {}, ask) == "plan"
+    assert asked == [{"temperature": 0.7}]
+    (effect,) = ledger.effects(run_id="r1")
+    asked_for = {"model": "openai/gpt 4", "request": {"temperature": 0.7}}
+    assert (effect.tool, effect.args, effect.detail) == ("model.turn", {"turn": 1}, {"answer": "plan", **asked_for})
 
 
 # Making good

@@ -116,7 +116,8 @@ def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datet
     if run is not None:
         if driver is not None and driver.is_held_by(hash_of(command.token)):
             return Step(RunMoved(run, (), driver.fence))  # our own write, whose answer got lost on the way
-        return Step(RunNotMoved("exists", f"was started before and is {run.status}; resume it instead", run))
+        advice = "begin one of another name" if run.status in OVER else "resume it instead"
+        return Step(RunNotMoved("exists", f"was started before and is {run.status}; {advice}", run))
     begun = replace(command.run, created_at=command.stamp.at, updated_at=command.stamp.at, version=1, status="active")
     seat = _seat(command, driver, now)
     facts = {"fence": seat.fence, "parent": begun.parent, "parent_event": begun.parent_event}
@@ -236,7 +237,7 @@ def _seal(command: SealCheckpoint, run: Run | None, driver: Driver | None, seq: 
         assert sheet is not None
         return Step(RunMoved(run, (), 0, read_checkpoint(sheet)))  # our own write, whose answer got lost
     if command.checkpoint.at is not None and not 0 <= command.checkpoint.at < seq:
-        return Step(RunNotMoved("event", f"has no event {command.checkpoint.at}; its last is {seq - 1}", run))
+        return Step(RunNotMoved("event", f"has no event with seq {command.checkpoint.at}; its last has {seq - 1}", run))
     checkpoint, fact = _sealed(command.run_id, command.checkpoint, command.stamp.at, seq)
     told = (Told(seq, fact.event_type, "recorded"),)
     return Step(RunMoved(run, told, 0 if driver is None else driver.fence, checkpoint), (fact,))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from indelible.core.calls import ToolCall, check_name
-from indelible.core.canonical import encode
 from indelible.core.effects import Effect, hash_of
 from indelible.core.resuming import ResumeContext
 from indelible.core.run_commands import NewCheckpoint, SealCheckpoint, Told
@@ -23,12 +23,13 @@ from indelible.core.runs import (
     Happening,
     Run,
     RunStatus,
-    check_type,
 )
-from indelible.core.walk import Prepared, Recall, Request, Submit, Walk
+from indelible.core.walk import Invoke, Prepared, Recall, Request, Submit, Walk
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver
 from indelible.running import _current_run
+from indelible.runs.asking import Asking
 from indelible.runs.keeping import RunKeeping, moved_or_raise, new_checkpoint
+from indelible.runs.telling import happening_of, happenings_of
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from indelible.runs.desk import RunsDesk
 
 HandoffKind = Literal["approval", "delegation", "manual"]
+MODEL_TURN = "model.turn"
+_LOG = logging.getLogger("indelible.runs")
 
 
 class ActiveRun:
@@ -178,7 +181,18 @@ class ActiveRun:
     def _note_progress(self, count: int) -> None:
         self._progress += count
         if self._is_save_due():
-            self.checkpoint(reason="periodic_safety")
+            with self._spared():
+                self._keeping.seal(self.id, self.token, self._saving("periodic_safety"))
+                self._note_saved()
+
+    @contextmanager
+    def _spared(self) -> Iterator[None]:
+        """Lets nobody miss what was done and recorded because it could not be saved as well; it is tried again soon."""
+        try:
+            with self._noting_loss():
+                yield
+        except Exception as problem:  # also whatever the agent's own function raises
+            _LOG.warning("run %s could not be saved on the way: %r", self.id, problem)
 
     def _is_save_due(self) -> bool:
         rule = self._run.checkpointing
@@ -199,10 +213,11 @@ class ActiveRun:
             known: Effect | None = yield Recall(prepared.identity.ref)
             if known is None or known.status == "ready":  # else it replays, or waits for somebody
                 yield from self._sealing("risky_boundary")
-        value = yield from steps
-        self._progress += 1
-        if self._is_save_due():
-            yield from self._sealing("periodic_safety")
+        value, was_entered = yield from _watched(steps)
+        self._progress += was_entered
+        if was_entered and self._is_save_due():
+            with self._spared():
+                yield from self._sealing("periodic_safety")
         return value
 
     def _sealing(self, reason: CheckpointReason) -> Generator[Request, Any, None]:
@@ -287,14 +302,22 @@ class ActiveRun:
     def model_turn(self, model: str, request: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Any]) -> Any:
         """Gives a model's answer, asked for once: a resumed run gets the recorded answer of each turn again.
 
-        Turns count from the first in this process, so a resumed run must take them in the same order.
+        Turns count from the first in this process, so a resumed run must take them in the same order; what it asks, and
+        which model, may have changed by then. A model that raises has not answered, and is asked again.
         """
-        return self._desk.drive_turn(self._turn(model, request), call)
+        with self._turn() as turn:
+            return self._desk.drive_turn(turn, Asking(call, model, request))
 
-    def _turn(self, model: str, request: Mapping[str, Any]) -> ToolCall:
+    @contextmanager
+    def _turn(self) -> Iterator[ToolCall]:
+        """Gives the call of the next turn, which is the same call whatever is asked; one without an answer is next."""
         self._turns += 1
-        args = {"request": dict(request), "turn": self._turns}
-        return ToolCall(tool=f"model.{model}", args=args, run_id=self.id, key=["turn"])
+        number = self._turns
+        try:
+            yield ToolCall(tool=MODEL_TURN, args={"turn": number}, run_id=self.id)
+        except BaseException:
+            self._turns -= self._turns == number
+            raise
 
     # Ending
 
@@ -335,6 +358,7 @@ class ActiveRun:
         return self._run
 
     def __enter__(self) -> ActiveRun:
+        self._check_own()
         self._entered.append(_current_run.set(self.id))
         return self
 
@@ -364,69 +388,19 @@ class ActiveRun:
             self._desk.lose(self)
 
 
-def happening_of(
-    event_type: str,
-    payload: Any = None,
-    step: str | None = None,
-    side_effect: SideEffect = "none",
-    side_effect_key: str | None = None,
-    actor: str | None = None,
-) -> Happening:
-    """Gives what somebody tells of a run, checked before anything is written."""
-    check_type(event_type)
-    return Happening(
-        type=event_type,
-        payload_json=None if payload is None else encode(payload, root="payload"),
-        step=step,
-        side_effect=side_effect,
-        side_effect_key=side_effect_key,
-        said_by=actor,
-    )
-
-
-def happenings_of(events: Sequence[Mapping[str, Any]]) -> list[Happening]:
-    """Gives many things that somebody tells of a run; a word that is not known is refused."""
-    words = {"event_type", "payload", "step", "side_effect", "side_effect_key", "actor"}
-    for number, event in enumerate(events):
-        unknown = set(event) - words
-        if unknown or "event_type" not in event:
-            raise BadCall(f"event {number}: use the words {', '.join(sorted(words))}; event_type is needed")
-    return [happening_of(**event) for event in events]
-
-
-def new_run(
-    run_id: str,
-    now: datetime,
-    *,
-    agent: str,
-    intent: str,
-    runtime: str,
-    parent: str | None,
-    parent_event: str | None,
-    allowed_tools: Sequence[str] | None,
-    permissions: Mapping[str, Any] | None,
-    checkpointing: Any,
-    fork: Any = None,
-) -> Run:
-    """Gives a run to be started; what it may do is taken from `permissions` too, where that names tools."""
-    check_name("agent", agent)
-    rest = dict(permissions or {})
-    named = rest.pop("allowed_tools", None)
-    allowed = named if allowed_tools is None else allowed_tools
-    if allowed is not None and (isinstance(allowed, str) or not all(isinstance(tool, str) for tool in allowed)):
-        raise BadCall("allowed_tools is a list of names of tools, for example ['crm.lookup', 'email.send']")
-    encode(rest, root="permissions")
-    return Run(
-        id=run_id,
-        agent=agent,
-        intent=intent,
-        runtime=runtime,
-        parent=parent,
-        parent_event=parent_event,
-        allowed_tools=None if allowed is None else tuple(allowed),
-        permissions=rest,
-        checkpointing=checkpointing,
-        fork=fork,
-        created_at=now,
-        updated_at=now,
-    )
+def _watched(steps: Walk) -> Generator[Request, Any, tuple[Any, bool]]:
+    """Passes a walk on; gives its value, and whether a handler was entered: what replays is nothing new."""
+    was_entered = False
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            request = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as end:
+            return end.value, was_entered
+        was_entered = was_entered or isinstance(request, Invoke)
+        answer, error = None, None
+        try:
+            answer = yield request
+        except BaseException as problem:
+            error = problem

@@ -13,6 +13,7 @@ from indelible.core.run_commands import Told
 from indelible.core.runs import Checkpoint, Run
 from indelible.running import _current_run
 from indelible.runs.active import ActiveRun
+from indelible.runs.asking import Asking
 
 Result = TypeVar("Result")
 
@@ -81,7 +82,8 @@ class AsyncActiveRun:
         self, model: str, request: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Awaitable[Any] | Any]
     ) -> Any:
         """Gives a model's answer, asked for once: a resumed run gets the recorded answer of each turn again."""
-        return await self._inner._desk.drive_turn_async(self._inner._turn(model, request), call)
+        with self._inner._turn() as turn:
+            return await self._inner._desk.drive_turn_async(turn, Asking(call, model, request))
 
     async def complete(self, reason: str = "completed") -> Run:
         """Ends the run: its work is done."""
@@ -107,6 +109,7 @@ class AsyncActiveRun:
         return await asyncio.to_thread(functools.partial(function, *arguments, **words))
 
     async def __aenter__(self) -> AsyncActiveRun:
+        self._inner._check_own()
         self._inner._entered.append(_current_run.set(self.id))
         return self
 

@@ -33,16 +33,18 @@ from indelible.core.walk import Walk
 from indelible.errors import BadCall, RunOver, RunRefused, UnknownRun
 from indelible.heartbeats import Heartbeats
 from indelible.journal.sealing import receipt_of
-from indelible.runs.active import ActiveRun, happening_of, happenings_of, new_run
+from indelible.runs.active import ActiveRun
+from indelible.runs.asking import Asking
 from indelible.runs.compensating import Compensation, compensating, compensations_of
 from indelible.runs.keeping import RunKeeping, new_checkpoint
 from indelible.runs.packets import check_packet, opened_packet, told_again, write_packet
+from indelible.runs.telling import happening_of, happenings_of, new_run
 
 if TYPE_CHECKING:
     from indelible.desk import Desk
-    from indelible.running import RunningEffect
 
 LEASE = timedelta(seconds=30)
+_TURN: OptionWords = {"side_effect": "read", "on_crash": "retry"}
 _PACKET = "packet"
 """Names, among what a run may do, the packet that it was imported from."""
 
@@ -205,17 +207,16 @@ class RunsDesk:
 
     # Model turns
 
-    def drive_turn(self, call: ToolCall, ask: Callable[[Mapping[str, Any]], Any]) -> Any:
+    def drive_turn(self, turn: ToolCall, asking: Asking) -> Any:
         """Asks a model once."""
-        words: OptionWords = {"side_effect": "read", "on_crash": "retry"}
-        handler = _asking(ask)
-        return self._engine.drive(self._desk._running(call, handler, words), handler)
+        with asking.raising_own():
+            return self._engine.drive(self._desk._running(turn, asking.handler, _TURN), asking.handler)["answer"]
 
-    async def drive_turn_async(self, call: ToolCall, ask: Callable[[Mapping[str, Any]], Any]) -> Any:
+    async def drive_turn_async(self, turn: ToolCall, asking: Asking) -> Any:
         """Asks a model once, from a task."""
-        words: OptionWords = {"side_effect": "read", "on_crash": "retry"}
-        handler = _asking(ask)
-        return await self._engine.drive_async(self._desk._running(call, handler, words), handler)
+        with asking.raising_own():
+            walk = self._desk._running(turn, asking.handler, _TURN)
+            return (await self._engine.drive_async(walk, asking.handler))["answer"]
 
     # Making good
 
@@ -320,16 +321,3 @@ class RunsDesk:
             raise RunRefused(f"run {run_id} is here already and {there.status}; resume it", code="exists", run=there)
         if status in OVER:
             raise RunOver(f"run {run_id} is {status}; there is nothing to go on with", code="over")
-
-
-def _asking(ask: Callable[[Mapping[str, Any]], Any]) -> Callable[[RunningEffect], Any]:
-    import inspect
-
-    if inspect.iscoroutinefunction(ask):
-
-        async def asked(effect: RunningEffect) -> Any:
-            return await ask(effect.args["request"])
-
-        return asked
-
-    return lambda effect: ask(effect.args["request"])
