@@ -31,10 +31,15 @@ _BUSY = (429, 502, 503, 504)
 
 
 class Line:
-    """Holds connections to one server; each question is one POST."""
+    """Holds connections to one server, or to several of one ledger; each question is one POST.
+
+    With several addresses, as in `https://a,https://b`, the next one is asked when one does not answer.
+    """
 
     def __init__(self, url: str, token: str | None, seconds: float) -> None:
-        self.address = url.rstrip("/")
+        self._servers = [each.strip().rstrip("/") for each in url.split(",")]
+        self.address = ",".join(self._servers)
+        self._asked = 0
         self._seconds = seconds
         headers = {"Indelible-Protocol": str(PROTOCOL), "Accept": "application/json"}
         if token is not None:
@@ -45,7 +50,7 @@ class Line:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._client = httpx2.Client(
-            base_url=self.address, headers=self._headers, timeout=self._seconds, follow_redirects=False, trust_env=False
+            headers=self._headers, timeout=self._seconds, follow_redirects=False, trust_env=False
         )
 
     def ask(self, name: str, question: Question, words: dict[str, Any], *, is_repeatable: bool = True) -> Any:
@@ -64,12 +69,14 @@ class Line:
         until = time.monotonic() + self._seconds
         tries = 0
         while True:
+            number = self._asked
+            server = self._servers[number % len(self._servers)]
             try:
-                response = self._client.post(path, content=body, headers={"Content-Type": "application/json"})
+                response = self._client.post(server + path, content=body, headers={"Content-Type": "application/json"})
             except _NEVER_ARRIVED as problem:
-                trouble: IndelibleError = StoreUnavailable(f"{self.address} cannot be reached: {problem}")
+                trouble: IndelibleError = StoreUnavailable(f"{server} cannot be reached: {problem}")
             except httpx2.TransportError as problem:
-                said = f"{self.address} did not answer: {type(problem).__name__} {problem}"
+                said = f"{server} did not answer: {type(problem).__name__} {problem}"
                 if not is_repeatable:
                     raise OutcomeUnknown(
                         f"{said}. Whether it was done cannot be told; look before asking again"
@@ -81,7 +88,9 @@ class Line:
                 trouble = error_from(_content(response), response.status_code)
                 if response.status_code not in _BUSY or isinstance(trouble, OutcomeUnknown):
                     raise trouble
-            pause = _PAUSES[min(tries, len(_PAUSES) - 1)] * (0.5 + random.random())  # noqa: S311 - no secret
+            if self._asked == number:  # else somebody else has turned to the next one
+                self._asked = number + 1
+            pause = _PAUSES[min(tries // len(self._servers), len(_PAUSES) - 1)] * (0.5 + random.random())  # noqa: S311 - no secret
             if time.monotonic() + pause > until:
                 raise trouble
             time.sleep(pause)
