@@ -1,0 +1,91 @@
+"""Promises of indelible.core.remote: each question has its types, and is for those who need it."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from indelible.core.forgetting import ForgettingStore
+from indelible.core.journal import JournalStore
+from indelible.core.ports import Store
+from indelible.core.remote import APPLY, QUESTIONS, SCOPES, Scope, may_read_sheets
+
+ALL: set[Scope] = set(SCOPES)
+# Who may ask what. A question that is not here fails the test below: somebody has to decide.
+ASKED_BY: dict[str, set[Scope]] = {
+    "look": ALL,
+    "watch": ALL,
+    "await": ALL,
+    "heartbeat": {"agent", "admin"},
+    "get_effect": ALL,
+    "find_by_key": ALL,
+    "effects": ALL,
+    "abandoned": ALL,
+    "events": ALL,
+    "payloads": ALL,
+    "sheets": ALL,
+    "journal.tree": ALL,
+    "journal.tile": ALL,
+    "journal.entries": ALL,
+    "journal.index_of": ALL,
+    "journal.heads": ALL,
+    "journal.waiting": ALL,
+    "journal.pending": ALL,
+    "journal.runs": ALL,
+    "forgetting.of_subject": {"admin"},
+    "forgetting.prunable": {"admin"},
+    "forgetting.refusals": {"admin"},
+    "forgetting.drop": {"admin"},
+    "forgetting.holds": {"admin", "auditor"},
+    "forgetting.redaction_check": ALL,
+    "forgetting.keep_redaction_check": ALL,
+    "forgetting.clear_away": {"admin"},
+}
+# What is done by the server itself, or is no question.
+NOT_ASKED = {
+    "": {"transaction", "alarm", "close", "writer_id", "journal", "forgetting"},
+    "journal.": {"integrate", "keep_head", "tenants"},
+    "forgetting.": set[str](),
+}
+_BESIDE_THE_PORT = {"await", "apply"}
+
+
+def test_every_question_is_for_those_scopes_that_the_table_says() -> None:
+    assert {name: set(question.scopes) for name, question in QUESTIONS.items()} == ASKED_BY
+    assert APPLY.scopes == ALL, "what may be written is decided for each command"
+
+
+@pytest.mark.parametrize(("part", "port"), [("", Store), ("journal.", JournalStore), ("forgetting.", ForgettingStore)])
+def test_every_verb_of_a_store_is_a_question_or_the_servers_own(part: str, port: type) -> None:
+    verbs = {name for name, held in vars(port).items() if not name.startswith("_") and name not in NOT_ASKED[part]}
+    verbs -= {name for name in verbs if not inspect.isfunction(vars(port)[name])}
+    asked = {name.removeprefix(part) for name in QUESTIONS if ("." in name) is bool(part) and name.startswith(part)}
+    assert asked - _BESIDE_THE_PORT == verbs - _BESIDE_THE_PORT
+
+
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if name != "await"])
+def test_the_words_of_a_question_are_those_of_the_verb(name: str) -> None:
+    """In their order: the server passes them on as they come."""
+    part, _, verb = name.rpartition(".")
+    port = {"": Store, "journal": JournalStore, "forgetting": ForgettingStore}[part]
+    wanted = [word for word in inspect.signature(getattr(port, verb)).parameters if word not in ("self", "tenant")]
+    assert list(QUESTIONS[name].words) == wanted
+
+
+@pytest.mark.parametrize("kind", ["policy", "grant", "budget", "delegation", "delivery"])
+def test_agents_do_not_read_the_rules_they_are_under(kind: str) -> None:
+    assert not may_read_sheets(frozenset({"agent"}), kind)
+    assert not may_read_sheets(frozenset(), kind)
+    for scope in ("approver", "auditor", "admin"):
+        assert may_read_sheets(frozenset({"agent", scope}), kind)
+
+
+@pytest.mark.parametrize("kind", ["approval", "run", "checkpoint", "driver", "limit", "mark"])
+def test_everybody_reads_what_work_needs(kind: str) -> None:
+    for scope in SCOPES:
+        assert may_read_sheets(frozenset({scope}), kind)
+
+
+def test_nobody_reads_credentials_from_afar() -> None:
+    assert not may_read_sheets(frozenset(SCOPES), "credential")
