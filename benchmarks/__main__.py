@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from benchmarks import appending, approving, audit, counters, footprint, report, rows, runs, verifying, waits
+from benchmarks import appending, approving, audit, counters, footprint, report, rows, runs, serving, verifying, waits
 from benchmarks.crew import Crew
 from benchmarks.goals import Costs, judge, scenario_of
 from benchmarks.scenarios import FULL, QUICK, SCENARIOS, Pace, Results, race, say
@@ -19,6 +19,7 @@ EXTRAS = (
     "waits",
     "approving",
     "runs",
+    "serving",
     "rows",
     "counters",
     "footprint",
@@ -88,6 +89,8 @@ def _measure(chosen: set[str], stores: Stores, pace: Pace, results: Results) -> 
         approving.measure(stores, pace, results)
     if "runs" in chosen:
         runs.measure(stores, pace, results)
+    if "serving" in chosen:
+        serving.measure(stores, pace, results)
     if "counters" in chosen:
         costs = counters.measure(stores, pace.counted_calls, results)
     if "rows" in chosen:

@@ -221,6 +221,15 @@ RATIOS = (
         )
         for store in ("postgres", "sqlite")
     ),
+    Ratio(
+        name="http_pairs_vs_noop_post",
+        scenario="http_per_second",
+        over="indelible_pair",
+        under="noop_post",
+        target=0.2,
+        aim=0.35,
+        better="higher",
+    ),
     *(
         # Time per event, in a run of 100,000 over one of 1,000; and the memory of the whole process.
         Ratio(
@@ -286,6 +295,7 @@ FED_BY = {  # figures that come from a scenario of another name
     "approve_to_start": "approving",
     "policy_postgres": "approving",
     "policy_sqlite": "approving",
+    "http_per_second": "serving",
     **{
         f"run_{what}_{store}": "runs"
         for what in ("append", "inspect", "resume", "verify", "verify_memory", "record")
