@@ -16,6 +16,7 @@ from indelible import Ledger, ToolCall
 from indelible.core.commands import Keep
 from indelible.core.deliveries import delivery_sheet, read_delivery
 from indelible.core.effects import SYSTEM
+from indelible.core.replies import KEPT_FOR, Reply, reply_sheet
 from indelible.core.runs import side_effect_key
 from indelible.core.sheets import SheetFilter
 from indelible.errors import IllegalMove, OnHold, PolicyRefused, ReviewRequired, RunOver
@@ -314,6 +315,17 @@ def test_messages_about_what_was_decided_are_dropped_once_they_went(
     left = {read_delivery(sheet).approval_id for sheet in sheets(ledger, "delivery")}
     assert left == {asked[2].id, asked[3].id}, "what was not sent stays, and what is about an open question"
     look(ledger)
+
+
+def test_replies_of_a_server_are_dropped_when_they_were_kept_long_enough(ledger: Ledger) -> None:
+    engine, now = ledger._engine, datetime.now(UTC)
+    for name, age in (("old", KEPT_FOR + timedelta(hours=2)), ("recent", timedelta(hours=1))):
+        reply = Reply(id=f"rep_{name}", request="0" * 64, begun_at=now - age)
+        for one in (reply, reply.answered(CANARY)):
+            engine.writer.do(Keep(tenant="default", stamp=engine.mint.stamp(SYSTEM, 0), sheet=reply_sheet(one)))
+    assert ledger.prune(timedelta(hours=3), by="cron").remarks == ()
+    assert "dropped too: 1" in ledger.prune(NOW, by="cron").remarks[0]
+    assert [sheet.id for sheet in sheets(ledger, "reply")] == ["rep_recent"]
 
 
 def _given_up(delivery: Any) -> Any:

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from indelible import Ledger, ToolCall, migrate
+from indelible.core.commands import Keep
+from indelible.core.effects import SYSTEM
 from indelible.core.grants import GrantTerms
 from indelible.core.ports import Store
+from indelible.core.replies import Reply, reply_sheet
 from indelible.core.sheets import KEPT_ASIDE
 from indelible.core.verifying.findings import Report
 from indelible.journal.live_evidence import LiveEvidence
@@ -48,12 +51,19 @@ def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
         work(ledger)
         decide(ledger)
         drive(ledger)
+        answer(ledger)
         ledger.seal()
         ledger.run(call(1), lambda effect: 1)
         ledger.seal()
         for number in (2, 3):
             ledger.run(call(number), lambda effect: 2)
         yield ledger
+
+
+def answer(ledger: Ledger) -> None:
+    """Keeps a reply, as a server does."""
+    engine, reply = ledger._engine, Reply(id="rep_1", request="0" * 64, begun_at=datetime.now(UTC))
+    engine.writer.do(Keep(tenant="default", stamp=engine.mint.stamp(SYSTEM, 0), sheet=reply_sheet(reply)))
 
 
 @pytest.fixture
@@ -273,6 +283,7 @@ def test_no_table_is_forgotten(database: Database) -> None:
     page = PAGE.read_text(encoding="utf-8")
     others = database.tables() - TABLES.keys()
     assert all(f"`indelible_{name}`" in page for name in others), others
+    assert {f"sheets of kind {kind}" for kind in KEPT_ASIDE} <= _listed_in_the_page()
 
 
 def _listed_as(change: Change) -> str:

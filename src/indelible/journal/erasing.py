@@ -104,7 +104,7 @@ class Eraser:
                 self._write(Cancel(ref=effect.ref, stamp=self._mint.stamp(by), detail_json=why))
 
     def prune(self, before: datetime, *, by: Actor, reason: str, is_rehearsal: bool) -> Erasure:
-        """Erases the payloads of what ended before a moment, and drops messages about it; what is on hold is kept."""
+        """Erases the payloads of what ended before a moment, and drops what is on no record; holds are respected."""
         counts: dict[str, int] = {}
         kept: list[Kept] = []
         ended = LongEnded(self._store, self._tenant, self._erasable)
@@ -114,15 +114,15 @@ class Eraser:
                 counts[run_id] = counts.get(run_id, 0) + len(selection.erased)
                 if not is_rehearsal:
                     self._erase(run_id, selection, "retention", by, reason)
-        messages = ended.messages(before)
-        dropped = len(messages)
-        if messages and not is_rehearsal:
-            dropped = self._store.forgetting.drop(self._tenant, messages)
+        aside = ended.aside(before)
+        dropped = len(aside)
+        if aside and not is_rehearsal:
+            dropped = self._store.forgetting.drop(self._tenant, aside)
         erased = {run_id: count for run_id, count in counts.items() if count}
         remarks = () if is_rehearsal else self._clear_away(bool(erased or dropped))
         if dropped:
             verb = "would be" if is_rehearsal else "were"
-            remarks = (f"messages that went out or were given up {verb} dropped too: {dropped}", *remarks)
+            remarks = (f"messages and a server's replies that nobody needs {verb} dropped too: {dropped}", *remarks)
         return Erasure(erased, tuple(dict.fromkeys(kept)), remarks, is_rehearsal)
 
     # Holds

@@ -1,4 +1,4 @@
-"""Finds what ended long ago: effects, runs, calls that were refused, messages that went out."""
+"""Finds what ended long ago: effects, runs, refused calls; and what is on no record: messages that went, old replies."""
 
 from __future__ import annotations
 
@@ -106,9 +106,20 @@ class LongEnded:
             for run_id, events in _by_run(event for event in found if _is_old_refusal(event, before)).items():
                 yield {run_id: self._kept(run_id) or self._erasable.select(run_id, events, {})}
 
-    # Messages
+    # What is on no record
 
-    def messages(self, before: datetime) -> list[Sheet]:
+    def aside(self, before: datetime) -> list[Sheet]:
+        """Lists what is kept aside and needed no more: messages, and a server's replies."""
+        return [*self._messages(before), *self._replies(before)]
+
+    def _replies(self, before: datetime) -> Iterator[Sheet]:
+        """Gives replies that had to be kept until a moment before this one."""
+        for status in ("answered", "begun"):
+            for sheet in self._sheets("reply", status):
+                if sheet.due_at is not None and sheet.due_at < before:
+                    yield sheet
+
+    def _messages(self, before: datetime) -> list[Sheet]:
         """Lists messages that went out, or were given up, about what was decided before a moment."""
         is_over: dict[str, bool] = {}
         found = []
