@@ -17,14 +17,10 @@ from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.run_pages import (
     HEADINGS,
     WIDE,
-    checkpoint_content,
     checkpointed,
-    event_content,
     event_row,
     inspected,
-    report_content,
     resumed,
-    run_content,
     verified,
 )
 from indelible.cli.show import age, count, say_json, table, visible
@@ -32,6 +28,7 @@ from indelible.core.following import RunEvent, RunStory
 from indelible.core.resuming import artifact_content, context_content
 from indelible.core.runs import OVER, CheckpointReason, Run, RunStatus
 from indelible.errors import BadCall, UnknownRun
+from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
 
 HOW_TO_MAKE_ONE = """\
 No runs yet. One is started by an agent, and calls inside belong to it:

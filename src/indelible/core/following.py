@@ -22,12 +22,16 @@ _ENTERED = frozenset({"processing", "succeeded", "failed", "in_doubt"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """Is one event of a run as people and agents see it; `payload` is what it commits to and what is still there."""
+    """Is one event of a run as people and agents see it; `payload` is what it commits to and what is still there.
+
+    `actor` is who is said to have acted, where somebody else told of it; `told_by` is who that was.
+    """
 
     seq: int
     id: str
     type: str
     actor: str
+    told_by: str
     at: str
     step: str | None
     status: str
@@ -190,6 +194,7 @@ def _unread(event: Event) -> RunEvent:
         id=event.hash,
         type=event.type,
         actor="",
+        told_by="",
         at="",
         step=None,
         status="unread",
@@ -209,6 +214,7 @@ def _shown(event: Event, body: Mapping[str, Any], payload: Any) -> RunEvent:
         id=event.hash,
         type=event.type,
         actor=facts.get("said_by") or actor.get("id", ""),
+        told_by=actor.get("id", ""),
         at=body.get("at", ""),
         step=facts.get("step"),
         status=facts.get("status", "recorded"),
@@ -231,12 +237,12 @@ def _payload(payloads: Mapping[str, Payload], opened: Opened) -> Any:
 
 
 def _artifact(seq: int, payload: Mapping[str, Any]) -> Artifact:
-    """Reads an artifact however it was told: as `uri`, `path` or `name`, with a hash if there is one."""
-    uri = payload.get("uri") or payload.get("path") or payload.get("name") or ""
+    """Reads an artifact however it was told: as `uri`, `path`, `name` or `artifact`, with a hash if there is one."""
+    uri = payload.get("uri") or payload.get("path") or payload.get("name") or payload.get("artifact") or ""
     content_hash = payload.get("content_hash") or payload.get("contentHash")
     metadata = payload.get("metadata")
     if not isinstance(metadata, dict):
-        known = {"uri", "path", "name", "content_hash", "contentHash", "metadata"}
+        known = {"uri", "path", "name", "artifact", "content_hash", "contentHash", "metadata"}
         metadata = {name: value for name, value in payload.items() if name not in known}
     return Artifact(seq=seq, uri=str(uri), content_hash=content_hash, metadata=metadata)
 

@@ -144,7 +144,7 @@ def receipt_content(event: RunEvent) -> dict[str, Any]:
         "tool": event.tool,
         "effectId": event.effect_id,
         "payload": event.payload,
-        "createdAt": _millis_of(event.at),
+        "createdAt": millis_of(event.at),
     }
 
 
@@ -186,10 +186,11 @@ def line_content(line: EffectLine) -> dict[str, Any]:
 
 def millis(at: datetime) -> str:
     """Writes a moment with three decimals, as others do."""
-    return _millis_of(instant(at))
+    return millis_of(instant(at))
 
 
-def _millis_of(text: str) -> str:
+def millis_of(text: str) -> str:
+    """Writes a recorded moment with three decimals, as others do."""
     return f"{text[:23]}Z" if len(text) > 23 else text
 
 

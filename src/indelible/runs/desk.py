@@ -6,16 +6,17 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.calls import OptionWords, SideEffect, ToolCall, check_name
 from indelible.core.canonical import encode
 from indelible.core.commands import Record
 from indelible.core.effects import Actor, Effect
 from indelible.core.events import facts_json
-from indelible.core.resuming import Packet, read_packet
+from indelible.core.resuming import Packet, ResumeContext, read_packet
 from indelible.core.run_commands import Told
 from indelible.core.run_diff import RunDifference, compare
 from indelible.core.runs import (
@@ -49,6 +50,17 @@ _PACKET = "packet"
 """Names, among what a run may do, the packet that it was imported from."""
 
 
+class Seat(NamedTuple):
+    """Is the right to drive a run, as it was taken; `since` is when, by this process's own clock, at the latest."""
+
+    run: Run
+    token: str
+    fence: int
+    lease: timedelta
+    since: float
+    context: ResumeContext | None = None
+
+
 class RunsDesk:
     """Knows the runs that this process drives, and prepares everything that is said about runs."""
 
@@ -60,6 +72,13 @@ class RunsDesk:
         self.keeping = RunKeeping(self._engine, desk.tenant, actor, desk._opened_run_value, desk._run_redactor)
         self.driven: dict[str, ActiveRun] = {}
         self._seats: Heartbeats[ActiveRun] = Heartbeats(lambda run, lease: run.beat(lease))
+
+    def acting_as(self, actor: Actor) -> RunsDesk:
+        """Gives the same desk, at which somebody else acts."""
+        other = copy(self)
+        other._actor = actor
+        other.keeping = self.keeping.acting_as(actor)
+        return other
 
     def stamp(self, values: int) -> Stamp:
         """Gives the time now, by whoever this ledger acts as."""
@@ -79,6 +98,12 @@ class RunsDesk:
     # Beginning
 
     def start_run(
+        self, run_id: str | None = None, *, state: Callable[[], Any] | None = None, **words: Any
+    ) -> ActiveRun:
+        """Begins a run and drives it; the words are those of `begin`."""
+        return self._drive(self.begin(run_id, **words), state)
+
+    def begin(
         self,
         run_id: str | None = None,
         *,
@@ -91,10 +116,10 @@ class RunsDesk:
         permissions: Mapping[str, Any] | None = None,
         checkpointing: CheckpointRule | None = None,
         lease: timedelta = LEASE,
-        state: Callable[[], Any] | None = None,
         fork: Fork | None = None,
-    ) -> ActiveRun:
-        """Begins a run and drives it."""
+        token: str | None = None,
+    ) -> Seat:
+        """Begins a run, and gives the right to drive it; whoever names the token can ask twice."""
         run = new_run(
             run_id or self.run_id(),
             self.stamp(0).at,
@@ -110,30 +135,47 @@ class RunsDesk:
         )
         if parent is not None and parent_event is None:
             self.keeping.find(parent)
-        token = self._engine.mint.token()
+        token = token or self._engine.mint.token()
         since = time.monotonic()
         moved = self.keeping.start(run, token, lease)
         assert moved.run is not None, "a run that was started is there"
-        return self._drive(moved.run, token, moved.fence, lease, since, state=state)
+        return self._seated(Seat(moved.run, token, moved.fence, lease, since))
 
-    def resume_run(
+    def resume_run(self, run_id: str, *, state: Callable[[], Any] | None = None, **words: Any) -> ActiveRun:
+        """Takes a run over that nobody drives, and drives it; the words are those of `take_over`."""
+        return self._drive(self.take_over(run_id, **words), state)
+
+    def take_over(
         self,
         run_id: str,
         *,
         checkpoint: str | None = None,
         lease: timedelta = LEASE,
         force: bool = False,
-        state: Callable[[], Any] | None = None,
-    ) -> ActiveRun:
-        """Takes a run over that nobody drives."""
+        token: str | None = None,
+    ) -> Seat:
+        """Takes the right to drive a run that nobody drives, and gives what it is gone on with."""
         check_name("run_id", run_id)
-        token = self._engine.mint.token()
+        token = token or self._engine.mint.token()
         context, since = self.keeping.resume(run_id, token, lease, checkpoint, is_forced=force)
-        return self._drive(context.run, token, context.fence, lease, since, context=context, state=state)
+        return self._seated(Seat(context.run, token, context.fence, lease, since, context))
 
     def fork_run(
         self, run_id: str, *, at: int | None = None, new_id: str | None = None, dry_run: bool = True
     ) -> ActiveRun:
+        """Begins a run in which the effects of another one replay, and drives it."""
+        return self._drive(self.begin_fork(run_id, at=at, new_id=new_id, dry_run=dry_run))
+
+    def begin_fork(
+        self,
+        run_id: str,
+        *,
+        at: int | None = None,
+        new_id: str | None = None,
+        dry_run: bool = True,
+        lease: timedelta = LEASE,
+        token: str | None = None,
+    ) -> Seat:
         """Begins a run in which the effects of another one, up to one of its events, replay from the record."""
         origin = self.keeping.find(run_id)
         story = self.keeping.story(run_id)
@@ -141,20 +183,28 @@ class RunsDesk:
         if at is not None and not 0 <= at <= last:
             raise BadCall(f"run {run_id} has no event with seq {at}; its last has {last}")
         fork = Fork(run_id=run_id, at=last if at is None else at, is_dry=dry_run)
-        return self.start_run(
+        return self.begin(
             new_id,
             agent=origin.agent,
             intent=origin.intent,
             runtime=origin.runtime,
             allowed_tools=origin.allowed_tools,
             permissions=origin.permissions,
+            lease=lease,
             fork=fork,
+            token=token,
         )
 
-    def _drive(self, run: Run, token: str, fence: int, lease: timedelta, since: float, **words: Any) -> ActiveRun:
-        if run.allowed_tools is not None or run.fork is not None:
+    def _seated(self, seat: Seat) -> Seat:
+        if seat.run.allowed_tools is not None or seat.run.fork is not None:
             self._engine.judging.forget()  # it may have looked before the run had limits
-        active = ActiveRun(self, self.keeping, run, token=token, fence=fence, lease=lease, since=since, **words)
+        return seat
+
+    def _drive(self, seat: Seat, state: Callable[[], Any] | None = None) -> ActiveRun:
+        run, token, fence, lease, since, context = seat
+        active = ActiveRun(
+            self, self.keeping, run, token=token, fence=fence, lease=lease, since=since, context=context, state=state
+        )
         self.driven[run.id] = active
         self._seats.keep(active, lease)
         return active

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import islice
 from typing import Any, NamedTuple, get_args
 
 from indelible.core.approval_sheets import read_approval
@@ -15,7 +16,7 @@ from indelible.core.canonical import decode, encode
 from indelible.core.commands import Adopt, Answer, Illegal, Keep, Kept
 from indelible.core.driving import why_unread
 from indelible.core.effects import SYSTEM, Actor, Effect
-from indelible.core.events import NO_EVENTS, Event
+from indelible.core.events import NO_EVENTS, Event, Head
 from indelible.core.following import Opened, RunEvent, RunStory, by_event
 from indelible.core.notes import log_name
 from indelible.core.ports import Filter
@@ -118,6 +119,10 @@ class RunKeeping:
         self._opened = opened
         self._tenant = tenant
         self._actor = actor
+
+    def acting_as(self, actor: Actor) -> RunKeeping:
+        """Keeps the same runs, for somebody else."""
+        return RunKeeping(self._engine, self._tenant, actor, self._opened, self._redactor)
 
     # Commands
 
@@ -283,10 +288,11 @@ class RunKeeping:
         found = self._engine.store.sheets(self._tenant, SheetFilter(kind="driver", id=run_id, limit=1))
         return read_driver(found[0]) if found else None
 
-    def checkpoints(self, run_id: str) -> list[Checkpoint]:
+    def checkpoints(self, run_id: str, before: str | None = None, limit: int | None = None) -> list[Checkpoint]:
         """Lists a run's checkpoints, newest first."""
-        sheets = checkpoint_sheets(self._engine.store, self._tenant, run_id)
-        return [read_checkpoint(sheet) for sheet in sheets if sheet.body is not None]
+        sheets = checkpoint_sheets(self._engine.store, self._tenant, run_id, before)
+        kept = (sheet for sheet in sheets if sheet.body is not None)
+        return [read_checkpoint(sheet) for sheet in islice(kept, limit)]
 
     def open_approvals(self, run_id: str) -> list[Approval]:
         """Lists the approvals of a run that nobody has decided."""
@@ -316,6 +322,18 @@ class RunKeeping:
         if story.head == NO_EVENTS:
             raise UnknownRun(f"no run of tenant {self._tenant!r} is named {run_id!r}; see: indelible runs list")
         return story
+
+    def page(self, run_id: str, after: int, limit: int) -> list[RunEvent]:
+        """Gives some of a run's events, from the one after `after` on, as people see them."""
+        store = self._engine.store
+        found = store.events(self._tenant, run_id, after - 1, limit + 1) if after >= 0 else []
+        head = Head(after + 1, found[0].hash) if found and found[0].seq == after else NO_EVENTS
+        events = found[1:] if head != NO_EVENTS else store.events(self._tenant, run_id, after, limit)
+        if not events and self.event_id(run_id, 0) is None:
+            raise UnknownRun(f"no run of tenant {self._tenant!r} is named {run_id!r}; see: indelible runs list")
+        story = replace(self._new_story(run_id), head=head)
+        payloads = by_event(store.payloads(self._tenant, run_id, [event.seq for event in events]))
+        return [story.follow(event, payloads.get(event.seq, {})) for event in events]
 
     # Verifying
 
@@ -413,7 +431,7 @@ class RunKeeping:
         sealing = set(story.checkpoints.values())
         altered = [(seq, name) for seq, name in story.altered if seq not in sealing]
         if altered and not is_forced:
-            why = "event {}: {} is not what was recorded".format(*altered[0])
+            why = "seq {}: {} is not what was recorded".format(*altered[0])
             self._set_aside(story.run_id, why, None if newest is None else newest.checkpoint.id)
 
     def _no_such(self, checkpoint_id: str) -> list[Seal]:
@@ -474,8 +492,12 @@ class RunKeeping:
 
     def event_id(self, run_id: str, seq: int) -> str | None:
         """Gives the id of a run's event."""
-        page = self._engine.store.events(self._tenant, run_id, seq - 1, 1)
+        page = self.recorded(run_id, seq, 1)
         return f"evt_{page[0].hash}" if page else None
+
+    def recorded(self, run_id: str, first: int, count: int) -> list[Event]:
+        """Gives some of a run's events as they are on the record, from the one with this number on."""
+        return self._engine.store.events(self._tenant, run_id, first - 1, count)
 
     def effects_of(self, run_id: str) -> Iterator[Effect]:
         """Lists a run's effects, newest first."""
@@ -513,11 +535,10 @@ class RunKeeping:
             return False
         return self._keep(driver.kept(self._engine.store.look([]).now + until_after))
 
-    def let_go(self, run_id: str, token_hash: str) -> None:
-        """Gives the right to drive a run back, so that anybody can resume it at once."""
+    def let_go(self, run_id: str, token_hash: str) -> bool:
+        """Gives the right to drive a run back, so that anybody can resume it at once; says whether it was ours."""
         driver = self.driver(run_id)
-        if driver is not None and driver.is_held_by(token_hash):
-            self._keep(driver.released())
+        return driver is not None and driver.is_held_by(token_hash) and self._keep(driver.released())
 
     def _keep(self, driver: Driver) -> bool:
         command = Keep(tenant=self._tenant, stamp=self._stamp(0), sheet=driver_sheet(driver))

@@ -111,9 +111,8 @@ def _as_told(run_id: str, name: str, seq: int, body: Mapping[str, Any]) -> Check
     )
 
 
-def checkpoint_sheets(store: Store, tenant: str, run_id: str) -> Iterator[Sheet]:
+def checkpoint_sheets(store: Store, tenant: str, run_id: str, before: str | None = None) -> Iterator[Sheet]:
     """Lists the sheets of a run's checkpoints, newest first."""
-    before: str | None = None
     while True:
         selected = SheetFilter(kind="checkpoint", topic=run_id, before=before, limit=_PAGE)
         page = store.sheets(tenant, selected)
