@@ -1,4 +1,4 @@
-"""Finds what ended long ago: effects, runs, refused calls; and what no record holds: messages that went, old replies."""
+"""Finds what ended long ago: effects, runs, refused calls; and what no record holds: messages sent, old replies."""
 
 from __future__ import annotations
 
