@@ -73,13 +73,11 @@ class Database:
         if self._is_sqlite:
             with self._file:
                 self._file.execute(delete)
-                for row in rows:
-                    self._file.execute(insert, tuple(row.values()))
+                self._file.executemany(insert, [tuple(row.values()) for row in rows])
             return
-        with self._server.transaction():
-            self._server.execute(delete.encode())
-            for row in rows:
-                self._server.execute(insert.replace("?", "%s").encode(), tuple(row.values()))
+        with self._server.transaction(), self._server.cursor() as cursor:
+            cursor.execute(delete.encode())
+            cursor.executemany(insert.replace("?", "%s").encode(), [tuple(row.values()) for row in rows])
 
     @contextmanager
     def changed(self, change: Change) -> Iterator[bool]:
