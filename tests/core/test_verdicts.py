@@ -19,7 +19,9 @@ from indelible.core.verdicts import (
     Charge,
     Verdict,
     asked_as_repeat,
+    asked_besides,
     asked_by_tool,
+    is_of_the_call,
     verdict_json,
 )
 from indelible.errors import BadCall
@@ -83,3 +85,27 @@ def test_a_charge_that_would_make_room_or_hold_for_ever_is_refused_by_its_budget
 def test_a_call_may_take_nothing() -> None:
     assert charge(0).amount == 0
     assert charge(1, limit=0).limit == 0
+
+
+# What another process says
+
+
+def test_asking_besides_names_the_rule_that_asks_and_leaves_everything_else_as_it_is() -> None:
+    terms = Question(rule="r", needs=(Need(2),), notify=("chat",))
+    asked = asked_besides(charging(charge()), "somebody's own", terms)
+    assert asked == replace(
+        charging(charge()), decision="ask", rule="somebody's own", question=replace(terms, rule="somebody's own")
+    )
+    assert asked_besides(ALLOWED, "own", None).question == Question(rule="own")
+    for stricter in (refuses(), asks(Need(3))):
+        assert asked_besides(stricter, "own", terms) is stricter
+
+
+@pytest.mark.parametrize("rule", [TOOL_RULE, REPEAT_RULE])
+def test_a_question_is_of_the_call_when_no_policy_asks_it(rule: str) -> None:
+    asked = Verdict(decision="ask", rule=rule, question=Question(rule=rule))
+    assert is_of_the_call(asked)
+    assert not is_of_the_call(replace(asked, policy="policy-1"))
+    assert not is_of_the_call(replace(asked, rule="large refunds"))
+    assert not is_of_the_call(Verdict(decision="refuse", rule=rule))
+    assert not is_of_the_call(replace(ALLOWED, rule=rule))
