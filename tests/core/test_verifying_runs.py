@@ -10,21 +10,33 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from indelible.core.canonical import encode
-from indelible.core.events import event_hash
+from indelible.core.commands import Keep
+from indelible.core.events import NO_EVENTS, event_hash
 from indelible.core.merkle import leaf_hash
 from indelible.core.notes import TreeHead
 from indelible.core.run_commands import NewCheckpoint
-from indelible.core.runs import OVER, RUN_STATUSES, CheckpointRule, Fork, Happening
+from indelible.core.runs import (
+    OVER,
+    RUN_STATUSES,
+    CheckpointRule,
+    Fork,
+    Happening,
+    driver_ref,
+    driver_sheet,
+    read_driver,
+)
 from indelible.core.verifying.examination import Examination, Scope
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.payloads import Disclosed, PayloadTally
 from indelible.core.verifying.run_moves import FORMS, INTERRUPTED, MAY_BE_TOLD, RUN_MOVES, UNKNOWN
 from tests.core.explored import examine
 from tests.core.forged import Journal, changed, leaves
-from tests.core.making import LEASE
-from tests.core.run_world import World
+from tests.core.making import LEASE, open_command
+from tests.core.run_world import TENANT, World
 from tests.core.told import HASH, LOG, Teller
 
 PLAN = Happening(type="plan_locked", payload_json=b'{"goal":"paid"}', step="plan")
@@ -58,6 +70,12 @@ def path_of(world: World) -> Any:
 # The tables are what the rules make
 
 
+def ended_and_saved(world: World, status: str) -> Any:
+    """Ends a run with a checkpoint that has a name of its own."""
+    name = f"ckpt_end_{len(world.types())}"
+    return world.end(status, checkpoint=NewCheckpoint(id=name, reason="failure", state_json=b'{"at":9}'))
+
+
 def commands() -> Iterator[Command]:
     """Gives everything that can be said about a run, in every variant that matters for what is told of it."""
     yield lambda world: world.start("r", "t1")
@@ -66,8 +84,8 @@ def commands() -> Iterator[Command]:
     for state in (None, b"1"):
         yield partial(World.seal, name="ckpt_1", state_json=state)
     for status in RUN_STATUSES[1:]:
-        for saved in (None, SAVED):
-            yield partial(World.end, status=status, checkpoint=saved)
+        yield partial(World.end, status=status)
+        yield partial(ended_and_saved, status=status)
 
 
 def ways() -> Iterator[tuple[str, World]]:
@@ -131,6 +149,45 @@ def test_whatever_the_rules_make_is_followed_with_its_values_and_without() -> No
             examine(journal.events, journal.shown)
             count += len(journal.events)
     assert count > 200
+
+
+def released(world: World) -> None:
+    """Lets go of the run, as its driver does, without an event."""
+    sheet = world.sheets.get(driver_ref("r"))
+    if sheet is not None and sheet.status == "driving":
+        world.one(Keep(tenant=TENANT, stamp=world.stamp(), sheet=driver_sheet(read_driver(sheet).released())))
+
+
+MORE: list[Command] = [
+    released,
+    lambda world: world.pass_time(LEASE),
+    lambda world: world.seal(f"ckpt_{world.heads.get('r', NO_EVENTS).length}", at=0),
+    lambda world: world.take(f"t{world.heads.get('r', NO_EVENTS).length}"),
+    lambda world: world.take("t9", checkpoint_id="ckpt_1", is_forced=True),
+    lambda world: world.start("other", "t1"),
+    lambda world: world.tell(PLAN, run_id="other"),
+    lambda world: world.end("canceled", "other"),
+    lambda world: world.one(open_command(run_id="r", effect_id=f"eff_{len(world.effects)}", stamp=world.stamp())),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from([*commands(), *MORE, *MORE]), max_size=25), st.data())
+def test_no_run_that_kept_to_the_rules_is_accused(said: list[Command], data: st.DataObject) -> None:
+    world = World()
+    for command in said:
+        command(world)
+    journal = Journal(path_of(world))
+    examine(journal.events)
+    examine(journal.events, journal.shown)
+    kept = data.draw(st.lists(st.booleans(), min_size=len(journal.events), max_size=len(journal.events)))
+    part = Examination(
+        TreeHead(LOG, len(kept), b"r" * 32), PayloadTally(keeps_absent=False), Scope(), is_whole=False, has_values=False
+    )
+    for index, (event, is_kept) in enumerate(zip(journal.events, kept, strict=True)):
+        if is_kept:
+            shown = journal.shown.get((event.run_id, event.seq))
+            part.take(index, event.body, event.hash, shown, None)
 
 
 def whole_story() -> World:
