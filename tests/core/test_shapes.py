@@ -64,6 +64,7 @@ def test_the_first_problem_is_told_with_its_place(changes: dict[str, Any], told:
 def test_what_is_missing_is_named() -> None:
     assert misshapen({}, SCHEMA, "it") == "it lacks kind, to"
     assert misshapen([], SCHEMA, "it") == "it must be object, not list"
+    assert misshapen({"kind": 1, "to": "ana"}, SCHEMA, "it") is None, "what is not required may be left out"
 
 
 def test_a_schema_that_asks_for_more_than_is_checked_is_refused() -> None:
