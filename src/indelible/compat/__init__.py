@@ -1,0 +1,1 @@
+"""The faces of other ledgers, over our own: their snippets run with the import changed."""
