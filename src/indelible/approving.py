@@ -47,7 +47,7 @@ from indelible.core.journal import JOURNAL_RUN
 from indelible.core.redaction import Screen
 from indelible.core.sheets import Sheet, SheetFilter, body_of
 from indelible.engine import Engine
-from indelible.errors import BadCall, IllegalMove, UnknownApproval, UnknownEffect, VoteRefused
+from indelible.errors import BadCall, IllegalMove, UnknownApproval, UnknownEffect, UnknownPermission, VoteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -341,8 +341,8 @@ class Approving:
     def end_delegation(self, delegation_id: str, by: Actor, reason: str) -> Delegation:
         """Ends a delegation before its time."""
         found = self._engine.store.sheets(self._tenant, SheetFilter(kind="delegation", id=delegation_id, limit=1))
-        if not found:
-            raise BadCall(f"no delegation has the id {delegation_id}")
+        if not found or found[0].body is None:
+            raise UnknownPermission(f"no delegation has the id {delegation_id}")
         before = read_delegation(found[0])
         over = replace(before, version=before.version + 1, is_ended=True)
         self._tell("delegation_ended", by, delegation_sheet(over), reason)
@@ -362,7 +362,7 @@ class Approving:
         """Withdraws a standing grant."""
         found = self._engine.store.sheets(self._tenant, SheetFilter(kind="grant", id=grant_id, limit=1))
         if not found or found[0].body is None:
-            raise BadCall(f"no grant has the id {grant_id}")
+            raise UnknownPermission(f"no grant has the id {grant_id}")
         over = read_grant(found[0]).withdrawn()
         self._tell("grant_ended", by, grant_sheet(over), reason)
         return over

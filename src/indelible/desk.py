@@ -37,7 +37,7 @@ from indelible.core.ports import Clock, Filter, Store
 from indelible.core.receipts import Receipt
 from indelible.core.redaction import Redactor, Screen, subject_of
 from indelible.core.verdicts import Verdict
-from indelible.core.walk import Prepared, Request, Walk
+from indelible.core.walk import Mint, Prepared, Request, Walk
 from indelible.engine import Engine, Handler
 from indelible.errors import BadCall, UnknownEffect
 from indelible.forgetting import Forgetting
@@ -377,16 +377,20 @@ class Desk:
 
     # Walks that need more than one line
 
-    def _commit(self, claim: Claim, outcome: Outcome) -> Generator[Request, Any, Any]:
+    def _commit(
+        self, claim: Claim, outcome: Outcome, mint: Mint | None = None, known: Effect | None = None
+    ) -> Generator[Request, Any, Any]:
+        mint = mint or self._mint
         if not isinstance(outcome, Succeeded | Failed):
             raise BadCall(f"commit with Succeeded(value) or Failed(error), not {type(outcome).__name__}")
         self._own(claim.effect)
         value = None
         screen = claim.screen or self._screen_of(claim.effect)
         if isinstance(outcome, Succeeded):
-            value = yield from walk.finish_with_value(claim, outcome.value, self._max_result_bytes, self._mint, screen)
+            most = self._max_result_bytes
+            value = yield from walk.finish_with_value(claim, outcome.value, most, mint, screen, known)
         else:
-            yield from walk._finish(claim, outcome, walk.outcome_json(outcome, screen), self._mint)
+            yield from walk._finish(claim, outcome, walk.outcome_json(outcome, screen), mint, known=known)
         words: OptionWords = {"side_effect": claim.effect.side_effect}
         yield from walk.await_seal(claim.effect, self._handling(claim.effect.tool, words))
         return value

@@ -6,6 +6,7 @@
     │   ├── TooLarge             a payload is over the limit in bytes or in depth
     │   ├── UnknownEffect        no effect has this id or key
     │   ├── UnknownApproval      no approval has this id
+    │   ├── UnknownPermission    no grant or delegation has this id
     │   ├── UnknownRun           no run has this name
     │   ├── UnknownCheckpoint    the run has no such checkpoint or event
     │   └── BadPolicy            a policy cannot be used; .problems lists what is wrong and where
@@ -94,6 +95,10 @@ class UnknownEffect(BadCall, LookupError):
 
 class UnknownApproval(BadCall, LookupError):
     """No approval has this id."""
+
+
+class UnknownPermission(BadCall, LookupError):
+    """No grant or delegation has this id."""
 
 
 class UnknownRun(BadCall, LookupError):

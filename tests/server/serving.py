@@ -49,6 +49,7 @@ class _Announcing(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, started: threading.Event) -> None:
         super().__init__(config)
         self._announced = started
+        self._app: Any = config.app
 
     def install_signal_handlers(self) -> None:
         """Leaves signals to the test."""
@@ -56,6 +57,11 @@ class _Announcing(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._announced.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if hasattr(self._app, "state"):  # as the server that is run from the command line does
+            self._app.state.ledgers.stopping.begin()
+        await super().shutdown(sockets)
 
 
 async def believing(request: Request) -> Caller:

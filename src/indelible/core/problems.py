@@ -17,6 +17,7 @@ _STATUSES: dict[type[IndelibleError], int] = {
     errors.TooLarge: 413,
     errors.UnknownEffect: 404,
     errors.UnknownApproval: 404,
+    errors.UnknownPermission: 404,
     errors.UnknownRun: 404,
     errors.UnknownCheckpoint: 404,
     errors.BadPolicy: 422,

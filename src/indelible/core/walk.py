@@ -445,7 +445,12 @@ def _leaves_doubt(error: BaseException, handling: Handling) -> bool:
 
 
 def finish_with_value(
-    claim: Claim, value: Any, max_bytes: int | None, mint: Mint, screen: Screen | None = None
+    claim: Claim,
+    value: Any,
+    max_bytes: int | None,
+    mint: Mint,
+    screen: Screen | None = None,
+    known: Effect | None = None,
 ) -> Walk:
     """Records a success and gives the recorded form; a result that cannot be recorded leaves the effect in doubt."""
     try:
@@ -457,19 +462,27 @@ def finish_with_value(
             f"effect {claim.effect.id} is in doubt: return plain values, then settle it",
             value=value,
         ) from problem
-    yield from _finish(claim, Succeeded(value), recorded, mint)
+    yield from _finish(claim, Succeeded(value), recorded, mint, known=known)
     return decode(recorded)
 
 
 def _finish(
-    claim: Claim, outcome: Outcome, detail_json: bytes, mint: Mint, cause: BaseException | None = None
+    claim: Claim,
+    outcome: Outcome,
+    detail_json: bytes,
+    mint: Mint,
+    cause: BaseException | None = None,
+    known: Effect | None = None,
 ) -> Generator[Request, Any, None]:
-    """Settles the claim; a store that is gone or a lost lease is told together with what the handler did."""
+    """Settles the claim; a store that is gone or a lost lease is told together with what the handler did.
+
+    `known` is how the effect was seen last, where that is not as the claim has it.
+    """
     status: Literal["succeeded", "failed"] = "succeeded" if isinstance(outcome, Succeeded) else "failed"
     effect = claim.effect
     command = Finish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=detail_json)
     try:
-        answer: Answer = yield Submit(command, effect)
+        answer: Answer = yield Submit(command, known or effect)
     except (StoreError, KeyUnusable) as problem:
         raise ResultNotRecorded(
             f"{effect.tool} ran and {status}, but that could not be recorded: {problem}. The effect {effect.id} will "

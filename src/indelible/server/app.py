@@ -16,8 +16,9 @@ from indelible.errors import IndelibleError
 from indelible.server.asking import Authenticate
 from indelible.server.ledgers import Ledgers
 from indelible.server.operation import operation
-from indelible.server.runs import runs
 from indelible.server.repeating import Repeating
+from indelible.server.resources import add_resources
+from indelible.server.runs import runs
 from indelible.server.store_routes import add_store_routes
 
 PROBLEM_JSON = "application/problem+json"
@@ -42,6 +43,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _not_served)
     add_store_routes(app)
+    add_resources(app)
     app.include_router(operation)
     app.include_router(runs)
     return app

@@ -51,4 +51,5 @@ def asking(*scopes: Scope) -> Any:
             raise NotPermitted(f"this needs a credential with the scope {' or '.join(sorted(allowed))}")
         return Asking(caller, ledgers.of(caller.tenant), ledgers)
 
+    found.scopes = allowed  # type: ignore[attr-defined]  # for the description
     return Depends(found)

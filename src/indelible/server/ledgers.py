@@ -7,6 +7,9 @@ from typing import Any
 
 from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
+from indelible.server.claims import RecentClaims
+from indelible.server.feeds import Feeds
+from indelible.server.stopping import Stopping
 
 
 class Ledgers:
@@ -15,6 +18,9 @@ class Ledgers:
     def __init__(self, store: Store, **words: Any) -> None:
         """Opens each with the same words as `AsyncLedger.open`."""
         self.store = store
+        self.claims = RecentClaims()
+        self.feeds = Feeds()
+        self.stopping = Stopping()
         self._words = words
         self._lock = threading.Lock()
         self._by_tenant: dict[str, AsyncLedger] = {}

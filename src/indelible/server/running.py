@@ -14,6 +14,7 @@ from indelible.server.app import create_app
 from indelible.server.hardening import LOOPBACK, Hardened
 from indelible.server.identity import Identity
 from indelible.server.ledgers import Ledgers
+from indelible.server.stopping import StoppingServer
 from indelible.stores import is_postgres, open_store
 
 MOST_CONNECTIONS = 1000
@@ -57,7 +58,7 @@ def serve(
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    StoppingServer(config, ledgers.stopping).run(sockets=[listening])
 
 
 def check_is_private(host: str, *, has_tls: bool) -> None:

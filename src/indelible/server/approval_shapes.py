@@ -1,0 +1,407 @@
+"""What is sent and what is answered about approvals, grants, delegations and the policy."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from indelible.approving import ApprovalView
+from indelible.core.approvals import Approval, ApprovalStatus, Question, Vote
+from indelible.core.differences import MISSING, Difference
+from indelible.core.events import instant
+from indelible.core.grants import Delegation, Grant
+from indelible.core.verdicts import Verdict
+from indelible.server.shapes import (
+    CallTold,
+    EffectShown,
+    Moment,
+    Name,
+    Sent,
+    actor_shown,
+    effect_shown,
+    plainly,
+)
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="The digest that was shown.")]
+Why = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+# What is sent
+
+
+class GrantTold(Sent):
+    """Allows `count` more calls until `until` that agree in the arguments that `pin` names; null pins all of them."""
+
+    count: Annotated[int, Field(ge=1, le=1_000_000)]
+    until: Moment
+    pin: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
+
+
+class DecisionTold(Sent):
+    """Answers a question. An approval names the digest that was seen; a denial needs a reason."""
+
+    decision: Literal["approve", "deny"]
+    digest: Digest | None = None
+    reason: Why | None = None
+    grant: GrantTold | None = None
+    signature: Annotated[str, Field(max_length=200, description="Ed25519 over what was shown, in base64.")] | None = (
+        None
+    )
+
+
+class EditTold(Sent):
+    """Changes the arguments that are asked about: nobody has voted on these yet."""
+
+    args: dict[str, Any]
+    digest: Digest
+    reason: Why = "edited"
+
+
+class RevocationTold(Sent):
+    """Takes one's own approval back."""
+
+    reason: Why = "taken back"
+
+
+class DelegationTold(Sent):
+    """Lets somebody else decide what the caller may decide, until a moment."""
+
+    to: Name
+    until: Moment
+    reason: Why = "delegated"
+
+
+class PolicyTold(Sent):
+    """Is a policy to be put in force, and why."""
+
+    content: dict[str, Any]
+    reason: Why = "applied"
+
+
+class EvaluationTold(CallTold):
+    """Is a call to be judged, by nobody's word but for the sake of seeing; `agent` is who would make it."""
+
+    agent: Name = "agent"
+    principal: Name | None = None
+
+
+# What is answered
+
+
+class ActorShown(BaseModel):
+    """Says who did something, and how we know."""
+
+    id: str
+    kind: str
+    via: str
+
+
+class NeedShown(BaseModel):
+    """Says how many have to approve, and of which role."""
+
+    count: int
+    role: str | None
+
+
+class VoteShown(BaseModel):
+    """Is one person's answer."""
+
+    by: str
+    via: str
+    at: str
+    is_approval: bool
+    on_behalf_of: str | None
+    signature: str | None
+
+
+class ApprovalShown(BaseModel):
+    """Is a question about one exact call, and how it stands."""
+
+    id: str
+    status: ApprovalStatus
+    version: int
+    digest: str
+    effect_id: str
+    run_id: str
+    tool: str
+    side_effect: str
+    schema_hash: Annotated[str, Field(alias="schema")]
+    policy: str
+    rule: str
+    requester: ActorShown
+    principal: str | None
+    asked_at: str
+    expires_at: str
+    needs: list[NeedShown]
+    lacking: int
+    people: dict[str, list[str]] | None
+    needs_signature: bool
+    may_edit: bool
+    votes: list[VoteShown]
+    escalated: int
+    replaces: str | None
+    edited_by: str | None
+    grant: str | None
+    attempt: int | None
+
+
+class DifferenceShown(BaseModel):
+    """Is a field that differs; a side where it is not there has no member."""
+
+    path: str
+    before: Any = None
+    after: Any = None
+
+
+class ApprovalAnswer(BaseModel):
+    """Holds a question and the effect it is about."""
+
+    approval: ApprovalShown
+    effect: EffectShown
+
+
+class ApprovalViewShown(ApprovalAnswer):
+    """Is everything to see before deciding: the exact arguments, what changed, and what is unusual."""
+
+    args: Any
+    changed: list[DifferenceShown] | None
+    unusual: list[DifferenceShown] | None
+
+
+class ApprovalOnly(BaseModel):
+    """Holds a question."""
+
+    approval: ApprovalShown
+
+
+class ApprovalPage(BaseModel):
+    """Lists approvals, newest first; pass `next` as `before` for the next page."""
+
+    approvals: list[ApprovalShown]
+    next: str | None
+
+
+class GrantShown(BaseModel):
+    """Allows calls without asking, as long as uses are left."""
+
+    id: str
+    tool: str
+    pin: list[str] | None
+    uses_left: int
+    until: str
+    given_by: str
+    approval_id: str
+    policy: str
+    rule: str
+    schema_hash: Annotated[str, Field(alias="schema")]
+    is_ended: bool
+
+
+class GrantAnswer(BaseModel):
+    """Holds a grant."""
+
+    grant: GrantShown
+
+
+class GrantList(BaseModel):
+    """Lists grants that have uses left."""
+
+    grants: list[GrantShown]
+
+
+class DelegationShown(BaseModel):
+    """Lets somebody decide what somebody else may decide."""
+
+    id: str
+    giver: str
+    to: str
+    until: str
+    is_ended: bool
+
+
+class DelegationAnswer(BaseModel):
+    """Holds a delegation."""
+
+    delegation: DelegationShown
+
+
+class DelegationList(BaseModel):
+    """Lists delegations that have not been ended."""
+
+    delegations: list[DelegationShown]
+
+
+class PolicyShown(BaseModel):
+    """Is the policy in force, or null when there is none."""
+
+    version: str | None
+    content: dict[str, Any] | None
+
+
+class PolicyApplied(BaseModel):
+    """Names the policy that is in force now."""
+
+    version: str
+
+
+class QuestionShown(BaseModel):
+    """Says who would be asked."""
+
+    rule: str
+    needs: list[NeedShown]
+    people: dict[str, list[str]] | None
+    needs_signature: bool
+    may_edit: bool
+    expires_s: float
+
+
+class ChargeShown(BaseModel):
+    """Is what a call would take from a budget; amounts are texts, for they are exact."""
+
+    budget: str
+    amount: str
+    limit: str
+    window_s: float
+
+
+class VerdictShown(BaseModel):
+    """Is what the policy says of a call."""
+
+    decision: Literal["allow", "ask", "refuse"]
+    rule: str
+    policy: str
+    why: str
+    question: QuestionShown | None
+    charges: list[ChargeShown]
+
+
+def approval_shown(approval: Approval) -> dict[str, Any]:
+    """Gives an approval for programs."""
+    question = approval.question
+    return {
+        "id": approval.id,
+        "status": approval.status,
+        "version": approval.version,
+        "digest": approval.digest,
+        "effect_id": approval.effect_id,
+        "run_id": approval.run_id,
+        "tool": approval.tool,
+        "side_effect": approval.side_effect,
+        "schema": approval.schema,
+        "policy": approval.policy,
+        "rule": question.rule,
+        "requester": actor_shown(approval.requester),
+        "principal": approval.principal,
+        "asked_at": instant(approval.asked_at),
+        "expires_at": instant(approval.expires_at),
+        "needs": _needs(question),
+        "lacking": approval.lacking,
+        "people": None if approval.people is None else {name: list(one.roles) for name, one in approval.people.items()},
+        "needs_signature": question.needs_signature,
+        "may_edit": question.may_edit,
+        "votes": [_vote(vote) for vote in approval.votes],
+        "escalated": approval.escalated,
+        "replaces": approval.replaces,
+        "edited_by": approval.edited_by,
+        "grant": approval.grant,
+        "attempt": approval.attempt,
+    }
+
+
+def _needs(question: Question) -> list[dict[str, Any]]:
+    return [{"count": need.count, "role": need.role} for need in question.needs]
+
+
+def _vote(vote: Vote) -> dict[str, Any]:
+    return {
+        "by": vote.by,
+        "via": vote.via,
+        "at": instant(vote.at),
+        "is_approval": vote.is_approval,
+        "on_behalf_of": vote.on_behalf_of,
+        "signature": None if vote.signature is None else b64encode(vote.signature).decode(),
+    }
+
+
+def view_shown(view: ApprovalView) -> dict[str, Any]:
+    """Gives everything to see before deciding."""
+    return {
+        "approval": approval_shown(view.approval),
+        "effect": effect_shown(view.effect),
+        "args": plainly(view.args),
+        "changed": _differences(view.changed),
+        "unusual": _differences(view.unusual),
+    }
+
+
+def _differences(found: Iterable[Difference] | None) -> list[dict[str, Any]] | None:
+    if found is None:
+        return None
+    return [{"path": one.path, **_side("before", one.before), **_side("after", one.after)} for one in found]
+
+
+def _side(name: str, value: Any) -> dict[str, Any]:
+    return {} if value is MISSING else {name: plainly(value)}
+
+
+def grant_shown(grant: Grant) -> dict[str, Any]:
+    """Gives a standing grant."""
+    return {
+        "id": grant.id,
+        "tool": grant.tool,
+        "pin": None if grant.pin is None else list(grant.pin),
+        "uses_left": grant.uses_left,
+        "until": instant(grant.until),
+        "given_by": grant.given_by,
+        "approval_id": grant.approval_id,
+        "policy": grant.policy,
+        "rule": grant.rule,
+        "schema": grant.schema,
+        "is_ended": grant.is_ended,
+    }
+
+
+def delegation_shown(delegation: Delegation) -> dict[str, Any]:
+    """Gives a delegation."""
+    return {
+        "id": delegation.id,
+        "giver": delegation.giver,
+        "to": delegation.to,
+        "until": instant(delegation.until),
+        "is_ended": delegation.is_ended,
+    }
+
+
+def verdict_shown(verdict: Verdict) -> dict[str, Any]:
+    """Gives what the policy says of a call."""
+    question = verdict.question
+    return {
+        "decision": verdict.decision,
+        "rule": verdict.rule,
+        "policy": verdict.policy,
+        "why": verdict.why,
+        "question": None if question is None else _question(question),
+        "charges": [
+            {
+                "budget": one.budget,
+                "amount": str(one.amount),
+                "limit": str(one.limit),
+                "window_s": one.window.total_seconds(),
+            }
+            for one in verdict.charges
+        ],
+    }
+
+
+def _question(question: Question) -> dict[str, Any]:
+    people = question.people
+    return {
+        "rule": question.rule,
+        "needs": _needs(question),
+        "people": None if people is None else {name: list(one.roles) for name, one in people.items()},
+        "needs_signature": question.needs_signature,
+        "may_edit": question.may_edit,
+        "expires_s": question.expires.total_seconds(),
+    }

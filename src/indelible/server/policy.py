@@ -1,0 +1,52 @@
+"""The policy of a tenant: read it, put another one in force, and try out what it says of a call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Response
+
+from indelible.core.admitting import Caller
+from indelible.core.effects import Actor
+from indelible.running import in_own_thread
+from indelible.server.approval_shapes import (
+    EvaluationTold,
+    PolicyApplied,
+    PolicyShown,
+    PolicyTold,
+    VerdictShown,
+    verdict_shown,
+)
+from indelible.server.approvals import IfMatch
+from indelible.server.asking import Asking, asking
+from indelible.server.preconditions import check_if_match, etag
+from indelible.server.routing import answer, resources
+from indelible.server.speaking import prepared_for
+
+policy: APIRouter = resources("policy")
+
+
+@policy.get("/v1/policy", response_model=PolicyShown)
+async def show_policy(asked: Asking = asking("approver", "auditor")) -> Response:
+    """Show the policy in force."""
+    kept = await asked.ledger.policy()
+    content, version = (None, None) if kept is None else kept
+    return answer({"version": version, "content": content}, 200, {"ETag": etag(version or "")})
+
+
+@policy.put("/v1/policy", response_model=PolicyApplied)
+async def apply_policy(body: PolicyTold, if_match: IfMatch = None, asked: Asking = asking("admin")) -> Response:
+    """Put a policy in force for every process of the tenant, on the record."""
+    kept = await asked.ledger.policy()
+    check_if_match(if_match, "" if kept is None else kept[1], "the policy")
+    version = await asked.ledger.apply_policy(body.content, by=asked.actor, reason=body.reason)
+    return answer({"version": version}, 200, {"ETag": etag(version)})
+
+
+@policy.post("/v1/policy/evaluate", response_model=VerdictShown)
+async def evaluate(body: EvaluationTold, asked: Asking = asking("approver", "auditor")) -> Response:
+    """Tell what the policy would say of a call; nothing is recorded, asked or reserved."""
+    caller: Caller = replace(asked.caller, principal=body.principal)
+    prepared = prepared_for(asked.ledger, caller, Actor(body.agent, "agent", "api_key"), body)
+    judged = await in_own_thread(asked.ledger._engine.judging.judge, prepared)
+    return answer(verdict_shown(judged.verdict))

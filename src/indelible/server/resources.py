@@ -1,0 +1,17 @@
+"""The resources for agents, people and auditors in any language."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from indelible.server.approvals import approvals
+from indelible.server.effects import effects
+from indelible.server.events import events
+from indelible.server.journal import journal
+from indelible.server.policy import policy
+
+
+def add_resources(app: FastAPI) -> None:
+    """Adds them; effects first, for they are asked for most."""
+    for router in (effects, approvals, policy, events, journal):
+        app.include_router(router)

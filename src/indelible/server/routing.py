@@ -1,0 +1,92 @@
+"""How requests reach the resources: the description says who may ask what, and the hot ones take a short way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+
+from indelible.core.canonical import parse_strict
+from indelible.core.remote import Scope
+from indelible.server.strict import PROBLEMS, StrictRoute
+
+Answer = Callable[[Request], Coroutine[Any, Any, Response]]
+ANYBODY: tuple[Scope, ...] = ("agent", "approver", "auditor")
+"""May look: whoever has a credential."""
+SCOPES_TOLD = "x-scopes"
+"""Is the member of an operation's description that names the scopes of which one is needed."""
+
+_TOLD_AS = PROBLEMS[409]["content"]
+PROBLEMS_TOLD: dict[int | str, dict[str, Any]] = {
+    **PROBLEMS,
+    410: {"description": "It was recorded and then erased.", "content": _TOLD_AS},
+    412: {"description": "It is no longer what If-Match names; look at it again.", "content": _TOLD_AS},
+}
+"""Describes what every resource may refuse with."""
+
+
+class DescribedRoute(StrictRoute):
+    """Tells in the description which scopes let somebody ask."""
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        scopes = scopes_of(self)
+        if scopes is not None:
+            self.openapi_extra = {SCOPES_TOLD: sorted(scopes), **(self.openapi_extra or {})}
+
+
+class ThinRoute(DescribedRoute):
+    """Answers an endpoint that takes `asked`, `body` and parts of the path, at a fraction of the usual cost.
+
+    It is described like any other. What the framework does besides, such as looking for files and background tasks, is
+    left out: these are on the way of every tool call.
+    """
+
+    def get_route_handler(self) -> Answer:
+        """Gives what answers a request."""
+        found = next(each.call for each in self.dependant.dependencies if each.name == "asked")
+        assert found is not None
+        assert self.body_field is not None
+        kind: type[BaseModel] = self.body_field.field_info.annotation  # type: ignore[assignment]
+        endpoint = self.endpoint
+
+        async def thinly(request: Request) -> Response:
+            asked = await found(request)
+            body = _read(kind, await request.body())
+            answered: Response = await endpoint(asked=asked, body=body, **request.path_params)
+            return answered
+
+        return thinly
+
+
+def _read(kind: type[BaseModel], raw: bytes) -> BaseModel:
+    content = parse_strict(raw)
+    try:
+        return kind.model_validate(content)
+    except ValidationError as wrong:
+        told = wrong.errors(include_context=False, include_input=False, include_url=False)
+        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in told]) from None
+
+
+def scopes_of(route: APIRoute) -> frozenset[str] | None:
+    """Names the scopes of which a caller needs one, or None where nobody asks who it is."""
+    for each in route.dependant.dependencies:
+        scopes: frozenset[str] | None = getattr(each.call, "scopes", None)
+        if scopes is not None:
+            return scopes
+    return None
+
+
+def resources(tag: str) -> APIRouter:
+    """Gives a router for resources of one kind."""
+    return APIRouter(route_class=DescribedRoute, responses=PROBLEMS_TOLD, tags=[tag])
+
+
+def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Gives an answer in JSON, as it is."""
+    return JSONResponse(content, status, headers)

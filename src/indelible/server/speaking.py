@@ -1,0 +1,105 @@
+"""One caller's word to a ledger: what they begin and commit is recorded as theirs, with the token they chose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from indelible.aio import AsyncLedger
+from indelible.core import walk
+from indelible.core.admitting import Caller
+from indelible.core.calls import OptionWords, Resource, ToolCall
+from indelible.core.canonical import encode
+from indelible.core.commands import Begun
+from indelible.core.effects import Actor, Claim, Effect, Outcome, Succeeded
+from indelible.core.stamps import Stamp
+from indelible.core.walk import Mint, Prepared
+from indelible.errors import ResultNotRecorded, StoreError
+from indelible.mint import MOST_VALUES
+from indelible.server.shapes import Begin, CallTold
+
+
+class CallersMint:
+    """Makes what must be new as the ledger does; but whoever calls is who acts, and may have chosen a token."""
+
+    def __init__(self, mint: Mint, actor: Actor, token: str | None = None) -> None:
+        self._mint = mint
+        self._actor = actor
+        self._token = token
+
+    def stamp(self, actor: Actor, values: int = MOST_VALUES) -> Stamp:
+        """Gives a stamp of the caller's."""
+        return self._mint.stamp(self._actor, values)
+
+    def effect_id(self) -> str:
+        """Gives an id."""
+        return self._mint.effect_id()
+
+    def token(self) -> str:
+        """Gives the token that the caller chose, else a new one."""
+        return self._token or self._mint.token()
+
+
+def call_of(body: CallTold) -> ToolCall:
+    """Gives the call that a client tells of."""
+    resource = body.resource
+    return ToolCall(
+        tool=body.tool,
+        args=body.args,
+        run_id=body.run_id,
+        scope=body.scope,
+        key=body.key,
+        resource=None if resource is None else Resource(**resource.model_dump()),
+        call_id=body.call_id,
+        dedupe=body.dedupe,
+        schema=body.schema_hash,
+    )
+
+
+def words_of(body: CallTold) -> OptionWords:
+    """Gives how a client wants its call to be treated: it may be stricter than the ledger is, never laxer."""
+    words: OptionWords = {}
+    if body.side_effect is not None:
+        words["side_effect"] = body.side_effect
+    if body.approval == "required":  # `none` would take away what the ledger itself wants asked
+        words["approval"] = "required"
+    if isinstance(body, Begin):
+        if body.on_crash is not None:
+            words["on_crash"] = body.on_crash
+        if body.lease_s is not None:
+            words["lease"] = timedelta(seconds=body.lease_s)
+    return words
+
+
+def prepared_for(ledger: AsyncLedger, caller: Caller, actor: Actor, body: CallTold) -> Prepared:
+    """Gives a call as its caller makes it."""
+    driver = body.driver_token if isinstance(body, Begin) else None
+    prepared = ledger._prepare(call_of(body), words_of(body))
+    return replace(
+        prepared,
+        actor=actor,
+        principal=caller.principal or prepared.principal,
+        driver_token=driver or prepared.driver_token,
+    )
+
+
+async def begin(ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin) -> Begun:
+    """Asks to execute a call in the caller's name."""
+    mint = CallersMint(ledger._mint, actor, body.token)
+    walking = walk.begin(prepared_for(ledger, caller, actor, body), mint)
+    begun: Begun = await ledger._engine.drive_async(walking)
+    return begun
+
+
+async def commit(ledger: AsyncLedger, actor: Actor, claim: Claim, outcome: Outcome, known: Effect) -> None:
+    """Reports what came of an attempt, in the caller's name; what cannot be recorded changes nothing."""
+    if isinstance(outcome, Succeeded):
+        # In a process of ours this would leave the effect in doubt; who sends it can still send something else.
+        encode(outcome.value, root="outcome.value", max_bytes=ledger._max_result_bytes)
+    mint = CallersMint(ledger._mint, actor)
+    try:
+        await ledger._engine.drive_async(ledger._commit(claim, outcome, mint, known))
+    except ResultNotRecorded as problem:
+        if isinstance(problem.__cause__, StoreError):  # sending the same again is safe
+            raise problem.__cause__ from None
+        raise

@@ -1,0 +1,328 @@
+"""Effects over HTTP: at most once for any client, with the same rules as in a process of ours."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from indelible import Ledger, Succeeded, ToolCall
+from tests.server.places import Place, sqlite_place
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = sqlite_place(tmp_path_factory.mktemp("effects"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run() -> str:
+    return uuid4().hex
+
+
+def ledger_of(place: Place) -> Ledger:
+    """Is the same ledger, in this process."""
+    return Ledger.open(place.store.address, tenant="acme", seal=False)
+
+
+def test_a_call_is_claimed_once_and_then_replayed(place: Place, run: str) -> None:
+    first = place.begin(run_id=run)
+    assert first.status_code == 201
+    claim = first.json()
+    assert (claim["fence"], claim["effect"]["status"], claim["effect"]["args"]) == (1, "processing", {"amount": 5})
+    assert claim["lease_until"] == claim["effect"]["lease_until"]
+    assert place.commit(claim).json() == {"id": claim["effect"]["id"], "status": "succeeded", "attempt": 1}
+    again = place.begin(run_id=run)
+    assert (again.status_code, again.headers["idempotent-replayed"]) == (200, "true")
+    assert again.json()["effect"]["outcome"]["value"] == {"id": "ch_1"}
+
+
+def test_a_recorded_failure_is_replayed_too(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run).json()
+    assert place.commit(claim, {"status": "failed", "error": "no funds", "error_type": "Declined"}).status_code == 200
+    again = place.begin(run_id=run)
+    outcome = {"status": "failed", "error": "no funds", "error_type": "Declined"}
+    assert (again.status_code, again.json()["effect"]["outcome"]) == (200, outcome)
+
+
+def test_whoever_lost_the_answer_gets_the_same_claim_with_the_same_token_and_nobody_else_does(
+    place: Place, run: str
+) -> None:
+    token = "a secret of the client's own"
+    first = place.begin(run_id=run, token=token)
+    again = place.begin(run_id=run, token=token)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert first.json()["token"] == token
+    for other in ({}, {"token": "another secret, not the same"}):
+        refused = place.begin(run_id=run, **other)
+        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/still-running")
+        assert refused.json()["effect_id"] == first.json()["effect"]["id"]
+
+
+def test_a_token_is_never_shown_to_who_looks(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run).json()
+    assert claim["token"] not in place.get(f"/v1/effects/{claim['effect']['id']}").text
+    assert claim["token"] not in place.get("/v1/effects", params={"run_id": run}).text
+
+
+def test_what_is_recorded_is_told_by_the_callers_name(place: Place, run: str) -> None:
+    place.commit(place.begin(run_id=run).json())
+    told = place.get("/v1/events", params={"run_id": run}).json()["events"]
+    assert [(one["type"], one["body"]["actor"]) for one in told] == [
+        ("tool_call_started", {"id": "agent", "kind": "agent", "via": "api_key"}),
+        ("tool_call_finished", {"id": "agent", "kind": "agent", "via": "api_key"}),
+    ]
+
+
+def test_other_arguments_under_the_same_key_are_refused(place: Place, run: str) -> None:
+    place.begin(run_id=run, args={"order": "1", "amount": 5}, key=["order"])
+    refused = place.begin(run_id=run, args={"order": "1", "amount": 6}, key=["order"])
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/key-reused")
+
+
+def test_an_effect_here_and_the_same_in_a_process_is_one_execution(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run).json()
+    with ledger_of(place) as ledger:
+        call = ToolCall(tool="charge", args={"amount": 5}, run_id=run)
+        entered: list[int] = []
+        waiting = threading.Thread(target=lambda: entered.append(ledger.run(call, lambda effect: 1 / 0)))
+        waiting.start()
+        place.commit(claim, {"status": "succeeded", "value": 7})
+        waiting.join(20)
+        assert entered == [7]
+
+
+def test_only_the_holder_of_the_token_commits(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run).json()
+    effect_id = claim["effect"]["id"]
+    for words in ({"token": "x" * 20}, {"attempt": 2}, {"attempt": 0}):
+        refused = place.commit(claim, **words)
+        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/lease-lost"), words
+    assert place.get(f"/v1/effects/{effect_id}").json()["effect"]["status"] == "processing"
+    assert [place.commit(claim).status_code, place.commit(claim).status_code] == [200, 200]
+    other = place.commit(claim, {"status": "succeeded", "value": "something else"})
+    assert (other.status_code, other.json()["type"]) == (409, "/problems/lease-lost")
+    assert place.get(f"/v1/effects/{effect_id}").json()["effect"]["outcome"]["value"] == {"id": "ch_1"}
+
+
+def test_a_commit_needs_no_memory_of_the_claim(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run).json()
+    place.ledgers.claims.take("acme", claim["effect"]["id"])
+    assert place.commit(claim).status_code == 200
+
+
+def test_a_result_that_cannot_be_recorded_leaves_the_claim_as_it_is(
+    place: Place, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place.ledgers.of("acme"), "_max_result_bytes", 1000)
+    claim = place.begin(run_id=run).json()
+    assert place.commit(claim, {"status": "succeeded", "value": "x" * 2000}).status_code == 413
+    assert place.commit(claim, {"status": "succeeded", "value": "x"}).status_code == 200
+
+
+def test_a_heartbeat_keeps_an_attempt_and_says_when_it_is_lost(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run, lease_s=5).json()
+    path = f"/v1/effects/{claim['effect']['id']}/heartbeat"
+    kept = place.post(path, {"token": claim["token"], "attempt": 1, "lease_s": 600})
+    assert kept.json() == {"id": claim["effect"]["id"], "attempt": 1, "lease_s": 600.0}
+    assert place.get(path.removesuffix("/heartbeat")).json()["effect"]["lease_until"] > claim["lease_until"]
+    lost = place.post(path, {"token": "somebody else's!", "attempt": 1})
+    assert (lost.status_code, lost.json()["type"]) == (409, "/problems/lease-lost")
+
+
+def in_doubt(place: Place, run: str) -> dict[str, Any]:
+    """Gives an effect whose worker never reported."""
+    claim = place.begin(run_id=run, lease_s=0.001).json()
+    refused = place.begin(run_id=run)
+    while refused.json()["type"] == "/problems/still-running":
+        refused = place.begin(run_id=run)
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/effect-in-doubt")
+    return dict(claim["effect"])
+
+
+def test_an_effect_in_doubt_is_settled_with_evidence(place: Place, run: str) -> None:
+    effect = in_doubt(place, run)
+    body = {"outcome": {"status": "succeeded", "value": 1}, "evidence": "ch_1 is on the provider's page"}
+    settled = place.post(f"/v1/effects/{effect['id']}/settle", body, "ana")
+    assert settled.json()["effect"]["outcome"] == {"status": "succeeded", "value": 1}
+    told = place.get("/v1/events", params={"run_id": run}).json()["events"]
+    assert told[-1]["body"]["actor"]["id"] == "ana"
+    assert place.post(f"/v1/effects/{effect['id']}/settle", body, "ana").status_code == 409
+
+
+def test_another_attempt_is_allowed_and_the_old_ones_late_report_is_kept(place: Place, run: str) -> None:
+    first = place.begin(run_id=run, lease_s=0.001).json()
+    while place.begin(run_id=run).json()["type"] == "/problems/still-running":
+        pass
+    retried = place.post(f"/v1/effects/{first['effect']['id']}/retry", {"reason": "it never left"})
+    assert retried.json()["effect"]["status"] == "ready"
+    second = place.begin(run_id=run).json()
+    assert second["fence"] == 2
+    late = place.commit(first)
+    assert (late.status_code, late.json()["type"]) == (409, "/problems/lease-lost")
+    assert place.commit(second, {"status": "succeeded", "value": 2}).status_code == 200
+    types = [one["type"] for one in place.get("/v1/events", params={"run_id": run}).json()["events"]]
+    assert types.count("tool_call_late") == 1
+    assert place.get(f"/v1/effects/{first['effect']['id']}").json()["effect"]["outcome"]["value"] == 2
+
+
+def test_an_effect_that_was_not_entered_is_canceled(place: Place, run: str) -> None:
+    asked = place.begin(run_id=run, approval="required")
+    assert (asked.status_code, asked.json()["effect"]["status"]) == (202, "requires_approval")
+    assert asked.json()["approval"]["effect_id"] == asked.json()["effect"]["id"]
+    path = f"/v1/effects/{asked.json()['effect']['id']}/cancel"
+    canceled = place.post(path, {"reason": "no longer wanted"}).json()["effect"]
+    assert (canceled["status"], canceled["reason"]) == ("canceled", "no longer wanted")
+    refused = place.begin(run_id=run, approval="required")
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/effect-canceled")
+
+
+def test_a_client_cannot_ask_for_less_than_the_ledger_wants(tmp_path_factory: pytest.TempPathFactory) -> None:
+    strict = sqlite_place(tmp_path_factory.mktemp("strict"), approval="required")
+    try:
+        assert strict.begin(approval="none").status_code == 202
+    finally:
+        strict.close()
+
+
+def test_pages_go_on_where_the_one_before_ended(place: Place, run: str) -> None:
+    made = [place.begin(run_id=run, args={"n": n}).json()["effect"]["id"] for n in range(5)]
+    seen: list[str] = []
+    before: str | None = None
+    while True:
+        params = {"run_id": run, "limit": "2", **({} if before is None else {"before": before})}
+        page = place.get("/v1/effects", params=params).json()
+        seen += [effect["id"] for effect in page["effects"]]
+        before = page["next"]
+        if before is None:
+            break
+    assert seen == made[::-1]
+    assert place.get("/v1/effects", params={"run_id": run, "status": "failed"}).json()["effects"] == []
+
+
+def test_an_effect_is_found_by_its_key_and_unchanged_ones_are_not_sent_again(place: Place, run: str) -> None:
+    effect = place.begin(run_id=run).json()["effect"]
+    for path in (f"/v1/effects/{effect['id']}", f"/v1/effects/by-key/{effect['key']}?scope={run}"):
+        found = place.get(path)
+        assert found.json()["effect"] == effect
+        assert found.headers["etag"] == f'W/"{effect["version"]}"'
+        same = place.get(path, headers={"If-None-Match": found.headers["etag"]})
+        assert (same.status_code, same.content) == (304, b"")
+    assert place.get(f"/v1/effects/by-key/{'0' * 64}").status_code == 404
+    assert place.get("/v1/effects/by-key/short").status_code == 400
+    assert place.get("/v1/effects/eff_").status_code == 404
+
+
+def test_whoever_waits_hears_at_once_that_an_effect_has_moved(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run, lease_s=600).json()
+    path = f"/v1/effects/{claim['effect']['id']}?wait=60"
+    heard: list[Any] = []
+    waiting = threading.Thread(target=lambda: heard.append(place.get(path)))
+    waiting.start()
+    while not place.ledgers.of("acme")._engine.waiting._wakers:
+        pass
+    place.commit(claim)
+    waiting.join(20)
+    assert heard[0].json()["effect"]["status"] == "succeeded"
+    # What has ended does not move: nobody waits for it. What was seen already is waited for, and comes as 304.
+    assert place.get(path).status_code == 200
+    etag = heard[0].headers["etag"]
+    same = place.get(path.replace("60", "0.05"), headers={"If-None-Match": etag})
+    assert same.status_code == 304
+
+
+def test_whoever_waits_for_a_decision_of_another_process_hears_of_it(place: Place, run: str) -> None:
+    asked = place.begin(run_id=run, approval="required").json()
+    heard: list[Any] = []
+    path = f"/v1/effects/{asked['effect']['id']}?wait=60"
+    waiting = threading.Thread(target=lambda: heard.append(place.get(path)))
+    waiting.start()
+    while not place.ledgers.of("acme")._engine.waiting._wakers:
+        pass
+    with ledger_of(place) as ledger:
+        ledger.approve(asked["approval"]["id"], digest=asked["approval"]["digest"], by="ana")
+    waiting.join(20)
+    assert heard[0].json()["effect"]["status"] == "ready"
+
+
+def test_arguments_come_back_as_they_were_sent(place: Place, run: str) -> None:
+    args = {"$set": {"a": 1.5}, "big": 2**70, "text": "\u202eevil", "deep": [[{"$decimal": "not a tag"}]], "none": None}
+    claim = place.begin(run_id=run, args=args).json()
+    assert claim["effect"]["args"] == args
+    assert place.commit(claim, {"status": "succeeded", "value": args}).status_code == 200
+    assert place.begin(run_id=run, args=args).json()["effect"]["outcome"]["value"] == args
+    with ledger_of(place) as ledger:
+        found = ledger.begin(ToolCall(tool="charge", args=args, run_id=run))
+        assert found.value == args  # type: ignore[union-attr]
+
+
+def test_what_only_python_can_say_is_tagged(place: Place, run: str) -> None:
+    from decimal import Decimal
+
+    with ledger_of(place) as ledger:
+        call = ToolCall(tool="price", args={"amount": Decimal("1.10")}, run_id=run)
+        begun = ledger.begin(call)
+        ledger.commit(begun.claim, Succeeded({"paid": Decimal("1.1")}))  # type: ignore[union-attr]
+    (effect,) = place.get("/v1/effects", params={"run_id": run}).json()["effects"]
+    assert effect["args"] == {"amount": {"$decimal": "1.1"}}
+    assert effect["outcome"]["value"] == {"paid": {"$decimal": "1.1"}}
+
+
+BAD: list[tuple[bytes, int]] = [
+    (b"", 400),
+    (b"[]", 422),
+    (b"{", 400),
+    (b'{"tool":"a","tool":"b"}', 400),
+    (b'{"tool":"a","args":{"x":NaN}}', 400),
+    (b'{"tool":"a","args":{"x":1e999}}', 400),
+    (b'{"tool":"a","args":{"\\ud800":1}}', 400),
+    (b'{"tool":"a","\\ud800":1}', 400),
+    (b"[" * 100_000, 413),
+    (b'{"tool":"a","args":' + b'{"a":' * 100 + b"1" + b"}" * 101, 413),
+    (b'{"tool":"a","args":{"x":' + b"9" * 5000 + b"}}", 400),
+    (b'{"tool":"a","more":1}', 422),
+    (b'{"tool":1}', 422),
+    (b'{"tool":"a b"}', 400),
+    (b'{"tool":"a","run_id":"indelible:journal"}', 400),
+    (b'{"tool":"a","run_id":"\\u0000"}', 400),
+    (b'{"tool":"a","lease_s":0}', 422),
+    (b'{"tool":"a","lease_s":1e9}', 422),
+    (b'{"tool":"a","token":"short"}', 422),
+    (b'{"tool":"a","dedupe":"call"}', 400),
+    (b'{"tool":"a","key":["missing"]}', 400),
+    (b'{"tool":"a","side_effect":"harmless"}', 422),
+    (b'{"tool":"a","tenant":"globex"}', 422),
+    (b'{"tool":"a","actor":"ceo"}', 422),
+]
+
+
+@pytest.mark.parametrize(("raw", "status"), BAD)
+def test_what_is_wrong_is_refused_with_its_place(place: Place, raw: bytes, status: int) -> None:
+    answer = place.ask("POST", "/v1/effects", content=raw, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?tool=%00",
+        "?run_id=",
+        "?before=%00",
+        "?limit=0",
+        "?limit=1001",
+        "?status=done",
+        "?side_effect=x",
+        "?limit=" + "9" * 30,
+    ],
+)
+def test_odd_filters_are_refused(place: Place, query: str) -> None:
+    assert place.get(f"/v1/effects{query}").status_code in (400, 422)
+    assert place.get("/v1/effects/%00").status_code == 404
+    assert place.get("/v1/effects/x?wait=61").status_code == 422
