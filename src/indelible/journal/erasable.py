@@ -90,12 +90,17 @@ class Erasable:
         """Chooses among the payloads of these events that are there."""
         effect_of = {event.seq: event.effect_id for event in events}
         type_of = {event.seq: event.type for event in events}
-        found = list(self._payloads(run_id, list(effect_of)))
-        present = [(seq, name) for seq, name, _ in found if fields is None or name in fields]
+        present: list[tuple[int, str]] = []
+        marks: dict[int, str] = {}
+        for seq, name, value in self._payloads(run_id, list(effect_of)):
+            if fields is None or name in fields:
+                present.append((seq, name))
+            if name == "subject" and effect_of[seq] is None:
+                marks[seq] = mark_in(value)
         policies = [(seq, name) for seq, name in present if is_policy(type_of[seq], name)]
         told = [(seq, name) for seq, name in present if effect_of[seq] is None]
         needed, why_run = self._needed_to_resume(run_id, told)
-        held, why_facts = self._held_facts([(seq, name, value) for seq, name, value in found if not effect_of[seq]])
+        held, why_facts = self._held(marks)
         staying = {*policies, *needed, *(one for one in told if one[0] in held)}
         chosen = select(run_id, [one for one in present if one not in staying], effect_of, whys)
         reasons = [POLICY_STAYS] if policies else []
@@ -114,9 +119,8 @@ class Erasable:
         why = None if status is None else why_resumable(run_id, status)
         return ([], []) if why is None else (needed, [why])
 
-    def _held_facts(self, facts: Iterable[tuple[int, str, bytes]]) -> tuple[set[int], list[str]]:
+    def _held(self, marks: Mapping[int, str]) -> tuple[set[int], list[str]]:
         """Gives which calls that were refused are about somebody on hold, and why they stay."""
-        marks = {seq: mark_in(value) for seq, name, value in facts if name == "subject"}
         holds = {hold.subject: hold for hold in self.holds()} if marks else {}
         held = {seq for seq, mark in marks.items() if mark in holds}
         return held, [why_held(holds[mark]) for mark in dict.fromkeys(marks[seq] for seq in sorted(held))]
