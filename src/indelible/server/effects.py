@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, FastAPI, Header, Path, Query, Response
 
 from indelible.core import walk
 from indelible.core.calls import OptionWords, SideEffect, check_name
@@ -21,7 +21,7 @@ from indelible.server import speaking
 from indelible.server.approval_shapes import ApprovalAnswer, approval_shown
 from indelible.server.asking import Asking, asking
 from indelible.server.preconditions import etag, is_among
-from indelible.server.routing import ANYBODY, ThinRoute, answer, resources
+from indelible.server.routing import ANYBODY, PROBLEMS_TOLD, ThinRoute, answer, resources
 from indelible.server.shapes import (
     Begin,
     ClaimShown,
@@ -100,21 +100,31 @@ def _outcome(told: OutcomeTold) -> Outcome:
     return Failed(told.error, told.error_type)
 
 
-effects.add_api_route(
-    "/v1/effects",
-    begin,
-    methods=["POST"],
-    status_code=201,
-    response_model=ClaimShown,
-    responses={
-        200: {"model": EffectAnswer, "description": "It was done before; `Idempotent-Replayed: true`."},
-        202: {"model": ApprovalAnswer, "description": "A person has to decide first."},
-    },
-    route_class_override=ThinRoute,
-)
-effects.add_api_route(
-    "/v1/effects/{effect_id}/commit", commit, methods=["POST"], response_model=Committed, route_class_override=ThinRoute
-)
+def add_hot_pair(app: FastAPI) -> None:
+    """Adds these two to the application itself: to look for them in a router would cost more than to answer them."""
+    app.router.add_api_route(
+        "/v1/effects",
+        begin,
+        methods=["POST"],
+        status_code=201,
+        response_model=ClaimShown,
+        responses={
+            **PROBLEMS_TOLD,
+            200: {"model": EffectAnswer, "description": "It was done before; `Idempotent-Replayed: true`."},
+            202: {"model": ApprovalAnswer, "description": "A person has to decide first."},
+        },
+        tags=["effects"],
+        route_class_override=ThinRoute,
+    )
+    app.router.add_api_route(
+        "/v1/effects/{effect_id}/commit",
+        commit,
+        methods=["POST"],
+        response_model=Committed,
+        responses=PROBLEMS_TOLD,
+        tags=["effects"],
+        route_class_override=ThinRoute,
+    )
 
 
 # While it runs, and afterwards

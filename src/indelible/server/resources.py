@@ -5,13 +5,14 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from indelible.server.approvals import approvals
-from indelible.server.effects import effects
+from indelible.server.effects import add_hot_pair, effects
 from indelible.server.events import events
 from indelible.server.journal import journal
 from indelible.server.policy import policy
 
 
 def add_resources(app: FastAPI) -> None:
-    """Adds them; effects first, for they are asked for most."""
+    """Adds them; the hot pair first, for it is asked for most."""
+    add_hot_pair(app)
     for router in (effects, approvals, policy, events, journal):
         app.include_router(router)

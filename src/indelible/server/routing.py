@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from indelible.core.canonical import parse_strict
 from indelible.core.remote import Scope
 from indelible.server.strict import PROBLEMS, StrictRoute
 
-Answer = Callable[[Request], Coroutine[Any, Any, Response]]
 ANYBODY: tuple[Scope, ...] = ("agent", "approver", "auditor")
 """May look: whoever has a credential."""
 SCOPES_TOLD = "x-scopes"
@@ -44,22 +45,26 @@ class ThinRoute(DescribedRoute):
     """Answers an endpoint that takes `asked`, `body` and parts of the path, at a fraction of the usual cost.
 
     It is described like any other. What the framework does besides, such as looking for files and background tasks, is
-    left out: these are on the way of every tool call.
+    left out: these are on the way of every tool call. Errors are told by the application's own handlers.
     """
 
-    def get_route_handler(self) -> Answer:
-        """Gives what answers a request."""
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        self.app = self._thin_app()
+
+    def _thin_app(self) -> ASGIApp:
         found = next(each.call for each in self.dependant.dependencies if each.name == "asked")
         assert found is not None
         assert self.body_field is not None
         kind: type[BaseModel] = self.body_field.field_info.annotation  # type: ignore[assignment]
         endpoint = self.endpoint
 
-        async def thinly(request: Request) -> Response:
+        async def thinly(scope: ASGIScope, receive: Receive, send: Send) -> None:
+            request = Request(scope, receive)
             asked = await found(request)
             body = _read(kind, await request.body())
-            answered: Response = await endpoint(asked=asked, body=body, **request.path_params)
-            return answered
+            answered: Response = await endpoint(asked=asked, body=body, **scope["path_params"])
+            await answered(scope, receive, send)
 
         return thinly
 
@@ -87,6 +92,9 @@ def resources(tag: str) -> APIRouter:
     return APIRouter(route_class=DescribedRoute, responses=PROBLEMS_TOLD, tags=[tag])
 
 
-def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Gives an answer in JSON, as it is."""
-    return JSONResponse(content, status, headers)
+    return Response(_ENCODER.encode(content).encode(), status, headers, "application/json")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))

@@ -93,7 +93,7 @@ async def begin(ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin) 
 
 async def commit(ledger: AsyncLedger, actor: Actor, claim: Claim, outcome: Outcome, known: Effect) -> None:
     """Reports what came of an attempt, in the caller's name; what cannot be recorded changes nothing."""
-    if isinstance(outcome, Succeeded):
+    if isinstance(outcome, Succeeded) and isinstance(outcome.value, dict | list | str):
         # In a process of ours this would leave the effect in doubt; who sends it can still send something else.
         encode(outcome.value, root="outcome.value", max_bytes=ledger._max_result_bytes)
     mint = CallersMint(ledger._mint, actor)
