@@ -333,7 +333,9 @@ def test_a_run_keeps_what_it_is_gone_on_with_until_it_is_over() -> None:
         "it is failed and needs what it is gone on with; end it first: indelible runs cancel r"
     )
     told = ("run", "checkpoint", "state", "side_effect_key", "payload", "reason", "args", "policy", "subject")
-    assert [name for name in told if is_needed_to_resume(name)] == ["run", "checkpoint", "state", "side_effect_key"]
+    needed = [name for name in told if is_needed_to_resume(name, is_named=False)]
+    assert needed == ["run", "checkpoint", "state", "side_effect_key"]
+    assert [name for name in told if is_needed_to_resume(name, is_named=True)] == ["run", "side_effect_key"]
 
 
 def test_with_a_run_goes_what_is_told_of_it_and_not_why_something_of_it_was_erased() -> None:

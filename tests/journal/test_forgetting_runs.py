@@ -185,12 +185,14 @@ def test_a_run_that_can_be_resumed_keeps_what_it_is_gone_on_with(ledger: Ledger)
     report = ledger.erase(run_id="lead-1", by="ana", reason="x")
     assert ["end it first: indelible runs cancel lead-1" in one.why for one in report.kept] == [True]
     assert report.erased == {"lead-1": 2}, "what was told, and why it failed"
-    with pytest.raises(IllegalMove, match="cancel"):
-        ledger.erase(run_id="lead-1", fields=["state"], by="ana", reason="x")
+    for field in ("run", "side_effect_key"):
+        with pytest.raises(IllegalMove, match="cancel"):
+            ledger.erase(run_id="lead-1", fields=[field], by="ana", reason="x")
     look(ledger)
     context = ledger.resume_run("lead-1").context
     assert context is not None
     assert (context.state, context.blocked_side_effect_keys) == ({"n": 7}, ["k"])
+    assert ledger.erase(run_id="lead-1", fields=["state"], by="ana", reason="x").count == 1, "somebody named it"
     ledger.end_run("lead-1", "canceled", by="ana", reason="x")
     assert ledger.erase(run_id="lead-1", by="ana", reason="x").kept == ()
 

@@ -26,8 +26,9 @@ HOLDS_RUN = "indelible:holds"
 """Is the run in which holds on subjects are placed and lifted; a hold on a run stands in that run."""
 
 _MADE_OF_ARGS = frozenset({"args", "approval", "grant", "charges", "policy"})
-_NEEDED_TO_RESUME = frozenset({"run", "checkpoint", "state", "side_effect_key"})
-_OF_RUN = _NEEDED_TO_RESUME | {"payload"}
+_NEEDED_TO_RESUME = frozenset({"run", "side_effect_key"})
+_SAVED = frozenset({"checkpoint", "state"})
+_OF_RUN = _NEEDED_TO_RESUME | _SAVED | {"payload"}
 _OPEN_QUESTION = frozenset({"pending", "approved"})
 OUT_OF_HAND = ("sent", "dead")
 """Are the statuses of messages that nobody sends any more."""
@@ -168,9 +169,13 @@ def why_resumable(run_id: str, status: str) -> str | None:
     return f"it is {status} and needs what it is gone on with; end it first: indelible runs cancel {run_id}"
 
 
-def is_needed_to_resume(name: str) -> bool:
-    """Is this field of an event about no effect needed while its run can be resumed?"""
-    return name in _NEEDED_TO_RESUME
+def is_needed_to_resume(name: str, *, is_named: bool) -> bool:
+    """Is this field of an event about no effect needed while its run can be resumed?
+
+    Without a run's own sheet nothing can be decided about it, and without the keys nobody knows what must not be
+    repeated. What was saved goes only if somebody names it: a run can go on without, by its events alone.
+    """
+    return name in _NEEDED_TO_RESUME or (name in _SAVED and not is_named)
 
 
 def goes_with_run(event_type: str, name: str) -> bool:

@@ -99,7 +99,7 @@ class Erasable:
                 marks[seq] = mark_in(value)
         policies = [(seq, name) for seq, name in present if is_policy(type_of[seq], name)]
         told = [(seq, name) for seq, name in present if effect_of[seq] is None]
-        needed, why_run = self._needed_to_resume(run_id, told)
+        needed, why_run = self._needed_to_resume(run_id, told, is_named=fields is not None)
         held, why_facts = self._held(marks)
         staying = {*policies, *needed, *(one for one in told if one[0] in held)}
         chosen = select(run_id, [one for one in present if one not in staying], effect_of, whys)
@@ -112,9 +112,9 @@ class Erasable:
         found = self._store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
         return found[0].status if found else None
 
-    def _needed_to_resume(self, run_id: str, told: Payloads) -> tuple[Payloads, list[str]]:
+    def _needed_to_resume(self, run_id: str, told: Payloads, *, is_named: bool) -> tuple[Payloads, list[str]]:
         """Gives what stays of what is told of a run, and why."""
-        needed = [(seq, name) for seq, name in told if is_needed_to_resume(name)]
+        needed = [(seq, name) for seq, name in told if is_needed_to_resume(name, is_named=is_named)]
         status = self.run_status(run_id) if needed else None
         why = None if status is None else why_resumable(run_id, status)
         return ([], []) if why is None else (needed, [why])
