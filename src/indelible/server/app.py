@@ -16,10 +16,12 @@ from indelible.errors import IndelibleError
 from indelible.server.asking import Authenticate
 from indelible.server.ledgers import Ledgers
 from indelible.server.operation import operation
+from indelible.server.provedex import provedex
 from indelible.server.repeating import Repeating
 from indelible.server.resources import add_resources
 from indelible.server.runs import runs
 from indelible.server.store_routes import add_store_routes
+from indelible.server.zehrava import zehrava
 
 PROBLEM_JSON = "application/problem+json"
 _SUMMARY = "Every tool call at most once, with permission, on a record nobody can quietly change."
@@ -46,6 +48,8 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     add_resources(app)
     app.include_router(operation)
     app.include_router(runs)
+    app.include_router(zehrava)
+    app.include_router(provedex)
     return app
 
 

@@ -18,7 +18,7 @@ from indelible.core.run_commands import NewCheckpoint, Told
 from indelible.core.runs import Checkpoint, Run, RunStatus
 from indelible.errors import BadCall, JournalError, RunLost, UnknownRun
 from indelible.running import in_own_thread
-from indelible.runs.desk import RunsDesk
+from indelible.runs.desk import RunsDesk, Seat
 from indelible.runs.keeping import new_checkpoint
 from indelible.runs.telling import happenings_of
 from indelible.server.asking import Asking, asking
@@ -237,6 +237,12 @@ async def release_run(run_id: RunName, body: ReleasedSeat, asked: Asking = BY_AG
     """Lets go of a run as it is: it stays active, and anybody can resume it at once."""
     desk = desk_of(asked)
     return run_shown(await aside(_still_driven, desk, run_id, lambda: desk.keeping.let_go(run_id, hash_of(body.token))))
+
+
+def let_go(desk: RunsDesk, seat: Seat) -> Seat:
+    """Lets go of a run that was only begun or taken over for others to go on with."""
+    desk.keeping.let_go(seat.run.id, hash_of(seat.token))
+    return seat
 
 
 def _still_driven(desk: RunsDesk, run_id: str, is_ours: Callable[[], bool]) -> Run:

@@ -14,17 +14,16 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from indelible.core.calls import SideEffect
-from indelible.core.effects import hash_of
 from indelible.core.following import RunEvent
 from indelible.core.resuming import artifact_content, context_content, millis_of
 from indelible.core.runs import CheckpointReason, RunStatus
 from indelible.errors import UnknownCheckpoint
 from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
-from indelible.runs.desk import RunsDesk, Seat
+from indelible.runs.desk import RunsDesk
 from indelible.runs.keeping import new_checkpoint
 from indelible.server.asking import Asking, asking
 from indelible.server.routing import ANYBODY, answer, resources
-from indelible.server.runs import aside, desk_of, found_run, record_all, seal, sealing
+from indelible.server.runs import aside, desk_of, found_run, let_go, record_all, seal, sealing
 from indelible.server.shapes import Sent, plainly
 from indelible.server.strict import CheckedName, RunName
 
@@ -89,7 +88,7 @@ async def start(body: Start, asked: Asking = BY_AGENT) -> Response:
     """Begins a run."""
     desk = desk_of(asked)
     seat = await aside(
-        lambda: _let_go(
+        lambda: let_go(
             desk,
             desk.begin(
                 agent=body.agentId,
@@ -103,11 +102,6 @@ async def start(body: Start, asked: Asking = BY_AGENT) -> Response:
     )
     run = run_content(seat.run, asked.ledger.journal_name)
     return answer({name: run[name] for name in ("runId", "ledgerId", "status", "createdAt")})
-
-
-def _let_go(desk: RunsDesk, seat: Seat) -> Seat:
-    desk.keeping.let_go(seat.run.id, hash_of(seat.token))
-    return seat
 
 
 @zehrava.post("/internal/runs/{run_id}/events", response_model=Content)
@@ -171,7 +165,7 @@ async def resume(run_id: RunName, body: Resume | None = None, asked: Asking = BY
     chosen = None if body is None else body.fromCheckpointId
 
     def resumed(desk: RunsDesk) -> Content:
-        seat = _let_go(desk, desk.take_over(run_id, checkpoint=chosen, lease=_AT_ONCE))
+        seat = let_go(desk, desk.take_over(run_id, checkpoint=chosen, lease=_AT_ONCE))
         assert seat.context is not None, "who takes a run over is told how it stands"
         content = context_content(seat.context)
         listed = {approval["intentId"] for approval in content["unresolvedApprovals"]}
