@@ -111,6 +111,14 @@ def test_only_the_holder_of_the_token_commits(place: Place, run: str) -> None:
     assert place.get(f"/v1/effects/{effect_id}").json()["effect"]["outcome"]["value"] == {"id": "ch_1"}
 
 
+def test_a_claim_that_is_remembered_here_is_not_another_tenants_to_commit(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run).json()
+    path = f"/v1/effects/{claim['effect']['id']}/commit"
+    body = {"token": claim["token"], "attempt": 1, "outcome": {"status": "succeeded", "value": "forged"}}
+    assert place.post(path, body, "stranger").status_code == 404
+    assert place.commit(claim).status_code == 200
+
+
 def test_a_commit_needs_no_memory_of_the_claim(place: Place, run: str) -> None:
     claim = place.begin(run_id=run).json()
     place.ledgers.claims.take("acme", claim["effect"]["id"])
@@ -217,6 +225,7 @@ def test_an_effect_is_found_by_its_key_and_unchanged_ones_are_not_sent_again(pla
     assert place.get(f"/v1/effects/by-key/{'0' * 64}").status_code == 404
     assert place.get("/v1/effects/by-key/short").status_code == 400
     assert place.get("/v1/effects/eff_").status_code == 404
+    assert place.get(f"/v1/effects/{effect['id'][:-1]}").status_code == 404
 
 
 def test_whoever_waits_hears_at_once_that_an_effect_has_moved(place: Place, run: str) -> None:

@@ -14,6 +14,7 @@ CONTENT: dict[str, Any] = {
     "rules": [
         {"name": "large refunds", "match": {"tool": "refund", "args": {"amount": {"gt": 100}}}, "then": "ask"},
         {"name": "no deletes", "match": {"tool": "delete.*"}, "then": "refuse"},
+        {"name": "not this one", "match": {"tool": "mail", "agent": "other-agent"}, "then": "refuse"},
     ],
 }
 
@@ -49,6 +50,13 @@ def test_a_policy_is_put_in_force_for_everybody_and_on_the_record(place: Place) 
     refused = place.post("/v1/effects", {"tool": "delete.all", "run_id": run})
     assert (refused.status_code, refused.json()["type"]) == (403, "/problems/policy-refused")
     assert "no deletes" in refused.json()["detail"]
+
+
+def test_a_rule_about_an_agent_looks_at_the_credential(place: Place) -> None:
+    put(place, CONTENT)
+    for who, status in (("agent", 201), ("other-agent", 403)):
+        assert place.post("/v1/effects", {"tool": "mail", "run_id": uuid4().hex}, who).status_code == status
+    assert evaluate(place, tool="mail", agent="other-agent")["rule"] == "not this one"
 
 
 def test_trying_out_says_what_would_happen_and_records_nothing(place: Place) -> None:
