@@ -21,6 +21,7 @@
     │   │   └── VoteRefused      this decision does not count; .code says why in one word
     │   ├── PolicyRefused        a rule of the policy does not let it run
     │   ├── BudgetExceeded       a budget does not have what it takes
+    │   ├── ToolUnavailable      the tool could not be reached, and nothing happened: call again later
     │   ├── EffectDenied         a person said no
     │   ├── EffectCanceled       it was withdrawn
     │   ├── EffectInDoubt        it may have happened; settle it, retry it or give the tool a probe
@@ -187,6 +188,10 @@ class BudgetExceeded(Refused):
     def __init__(self, message: str, *, charge: Charge, effect: Effect | None = None) -> None:
         super().__init__(message, effect=effect)
         self.charge = charge
+
+
+class ToolUnavailable(Refused):
+    """The tool could not be reached, and nothing happened; call again later."""
 
 
 class EffectDenied(Refused):

@@ -23,6 +23,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--keys", type=click.Path(file_okay=False, path_type=Path), help="Seal here, with the keys in this folder."
 )
+@click.option("--tools", type=_FILE, metavar="FILE", help="Run the tools in this TOML file here, for agents.")
 @click.option("--encrypt", is_flag=True, help="Record arguments, results and texts encrypted.")
 @click.option("--environment", help="What rules see as the environment.  [default: $INDELIBLE_ENVIRONMENT]")
 @about_ledger
@@ -37,6 +38,7 @@ def serve(
     keys: Path | None,
     encrypt: bool,
     environment: str | None,
+    tools: Path | None,
 ) -> None:
     """Serve the ledger over HTTP, for agents in any language and on any machine.
 
@@ -69,4 +71,5 @@ def serve(
         keys=keys,
         encrypt=encrypt,
         environment=environment,
+        tools=tools,
     )

@@ -24,6 +24,7 @@ _STATUSES: dict[type[IndelibleError], int] = {
     errors.Refused: 409,
     errors.PolicyRefused: 403,
     errors.BudgetExceeded: 429,
+    errors.ToolUnavailable: 503,
     errors.EffectErased: 410,
     errors.NotAuthenticated: 401,
     errors.NotPermitted: 403,

@@ -9,22 +9,25 @@ from functools import reduce
 from typing import Any
 
 from indelible.aio import AsyncLedger
+from indelible.core.admissible import MOST_TOLD, check_digits, check_lease, check_place
 from indelible.core.admitting import Caller, admitted
 from indelible.core.calls import Options, ToolCall, handling_of
-from indelible.core.commands import Amend, Answer, CastVote, Command, Open, Record
+from indelible.core.commands import Amend, Answer, CastVote, Claimed, Command, Finish, Open, Record, Relinquish
 from indelible.core.effects import Effect
-from indelible.core.events import SALT_BYTES
 from indelible.core.grants import pinned_digest
 from indelible.core.identity import Identity, Ref
 from indelible.core.policy import strictest
 from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
+from indelible.core.run_commands import Tell
 from indelible.core.walk import Prepared
 from indelible.core.wire import from_wire
 from indelible.errors import BadCall, NotPermitted, TooLarge
+from indelible.mint import MOST_VALUES
 from indelible.running import in_own_thread, set_unless_done, tell_loop
+from indelible.server.claims import RecentClaims
+from indelible.server.gateway import Gateway
 
 LONGEST_WAIT = 30
-_MOST_SALTS = 4 * MOST_AT_ONCE
 
 
 def read_words(name: str, body: Any) -> dict[str, Any]:
@@ -55,10 +58,12 @@ def _check_size(word: str, value: Any) -> None:
 class Answering:
     """Answers for one tenant's ledger."""
 
-    def __init__(self, ledger: AsyncLedger, caller: Caller) -> None:
+    def __init__(self, ledger: AsyncLedger, caller: Caller, claims: RecentClaims, gateway: Gateway) -> None:
         self._ledger = ledger
+        self._gateway = gateway
         self._engine = ledger._engine
         self._caller = caller
+        self._claims = claims
 
     async def answer(self, name: str, words: dict[str, Any]) -> Any:
         """Gives the answer to one question."""
@@ -69,12 +74,15 @@ class Answering:
             raise NotPermitted(f"{name} needs a credential with the scope {needed}")
         if name in ("look", "watch", "await"):
             self._check_places(words["refs"])
+        if name == "find_by_key":
+            check_digits("key", words["key"])
         if name == "await":
             return await self._await(**words)
         if name == "sheets" and not may_read_sheets(self._caller.scopes, words["selected"].kind):
             return []
         if name == "heartbeat":
             self._check_places([words["claim"].effect.ref])
+            check_lease(words["lease"])
             return await in_own_thread(lambda: self._engine.store.heartbeat(**words))
         return await in_own_thread(self._read, name, words)
 
@@ -93,6 +101,8 @@ class Answering:
     def _check_places(self, refs: Sequence[Ref]) -> None:
         if any(ref.tenant != self._caller.tenant for ref in refs):
             raise NotPermitted(f"this credential is for the tenant {self._caller.tenant!r} and for no other")
+        for ref in refs:
+            check_place(ref)
 
     # Writing
 
@@ -100,20 +110,39 @@ class Answering:
         if not commands:
             return []
         ready = [await self._let_in(command) for command in commands]
+        known = await self._known_of(ready)
         if any(isinstance(one, Record) and one.sheet is not None and one.sheet.kind == "policy" for one in ready):
             self._engine.judging.forget()
         if len(ready) > 1:  # they are one transaction, and stay one
-            return await in_own_thread(self._engine.writer.do_together, ready)
-        slot = self._engine.writer.post(ready[0])
+            return await in_own_thread(self._engine.writer.do_together, ready, known)
+        slot = self._engine.writer.post(ready[0], known.get(ready[0].ref))
         assert slot.future is not None
-        return [await slot.future]
+        answer = await slot.future
+        if isinstance(answer, Claimed):
+            self._claims.keep(answer.claim.effect)
+        return [answer]
+
+    async def _known_of(self, commands: Sequence[Command]) -> dict[Ref, Effect | None]:
+        """Gives the effects of claims as we know them: what a claim says of its effect is the other side's word."""
+        claims = [command.claim for command in commands if isinstance(command, Finish | Relinquish)]
+        known: dict[Ref, Effect | None] = {}
+        for claim in claims:
+            remembered = self._claims.take(self._caller.tenant, claim.effect.id)
+            known[claim.effect.ref] = remembered if remembered and remembered.ref == claim.effect.ref else None
+        missing = [ref for ref, effect in known.items() if effect is None]
+        if missing:
+            seen = await in_own_thread(self._engine.store.look, missing)
+            known.update(zip(missing, seen.effects, strict=True))
+        return known
 
     async def _let_in(self, command: Command) -> Command:
         """Gives a command as it may be carried out: with our time, our actor, and what our policy says."""
-        values = min(len(command.stamp.salts) // SALT_BYTES, _MOST_SALTS)
-        stamp = self._engine.mint.stamp(command.stamp.actor, max(values, _USUAL_SALTS))
+        mint = self._engine.mint
+        stamp = mint.stamp(command.stamp.actor, _salts_for(command))
         ready = admitted(command, self._caller, stamp, self._ledger._max_result_bytes)
         if isinstance(ready, Open):
+            if not self._caller.is_trusted:  # ids are in order of time, and nobody else has the same
+                ready = replace(ready, effect_id=mint.effect_id())
             return await self._judged(ready)
         if isinstance(ready, Amend):
             return await in_own_thread(self._edited, ready)
@@ -122,6 +151,7 @@ class Answering:
         return ready
 
     async def _judged(self, command: Open) -> Open:
+        self._gateway.check_not_ours(command.tool)
         limit = self._ledger._max_args_bytes
         if limit is not None and len(command.args_json) > limit:
             message = f"args: {len(command.args_json)} bytes, and at most {limit} are allowed"
@@ -188,4 +218,10 @@ class Answering:
 
 
 _OF_NO_TENANT = frozenset({"look", "watch", "redaction_check", "keep_redaction_check", "clear_away"})
-_USUAL_SALTS = 7
+
+
+def _salts_for(command: Command) -> int:
+    """Gives how many values a command may have to hide, by what it tells; two of each happening."""
+    told = len(command.happenings) if isinstance(command, Tell) else 0
+    committed = len(command.committed) if isinstance(command, Record) else 0
+    return MOST_VALUES + min(2 * told + committed, 2 * MOST_TOLD)

@@ -56,6 +56,7 @@ IfNoneMatch = Annotated[str | None, Header(description="The ETag seen last: 304 
 
 async def begin(body: Begin, asked: Asking = asking("agent")) -> Response:
     """Ask to execute a call: 201 gives the right to, 200 what came of it before, 202 the question that is open."""
+    asked.ledgers.gateway.check_not_ours(body.tool)
     begun = await speaking.begin(asked.ledger, asked.caller, asked.actor, body)
     match begun:
         case Claimed(claim):

@@ -9,15 +9,17 @@ from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
 from indelible.server.claims import RecentClaims
 from indelible.server.feeds import Feeds
+from indelible.server.gateway import Gateway
 from indelible.server.stopping import Stopping
 
 
 class Ledgers:
     """Opens a tenant's ledger when it is first needed, and closes them all together with their store."""
 
-    def __init__(self, store: Store, **words: Any) -> None:
-        """Opens each with the same words as `AsyncLedger.open`."""
+    def __init__(self, store: Store, *, gateway: Gateway | None = None, **words: Any) -> None:
+        """Opens each with the same words as `AsyncLedger.open`; the gateway runs the server's own tools."""
         self.store = store
+        self.gateway = gateway or Gateway()
         self.claims = RecentClaims()
         self.feeds = Feeds()
         self.stopping = Stopping()
@@ -38,6 +40,7 @@ class Ledgers:
 
     async def close(self) -> None:
         """Finishes what is under way in each of them, and closes the store."""
+        await self.gateway.close()
         while self._by_tenant:
             _, ledger = self._by_tenant.popitem()
             await ledger.close()

@@ -9,10 +9,11 @@ from indelible.server.effects import add_hot_pair, effects
 from indelible.server.events import events
 from indelible.server.journal import journal
 from indelible.server.policy import policy
+from indelible.server.tools import tools
 
 
 def add_resources(app: FastAPI) -> None:
     """Adds them; the hot pair first, for it is asked for most."""
     add_hot_pair(app)
-    for router in (effects, approvals, policy, events, journal):
+    for router in (effects, approvals, policy, events, journal, tools):
         app.include_router(router)

@@ -11,6 +11,8 @@ import uvicorn
 
 from indelible.errors import Misconfigured
 from indelible.server.app import create_app
+from indelible.server.gateway import Gateway
+from indelible.server.gateway_tools import load_tools
 from indelible.server.hardening import LOOPBACK, Hardened
 from indelible.server.identity import Identity
 from indelible.server.ledgers import Ledgers
@@ -34,13 +36,16 @@ def serve(
     keys: Path | None = None,
     encrypt: bool = False,
     environment: str | None = None,
+    tools: Path | None = None,
 ) -> None:
     """Serves the ledger at an address until SIGTERM or Ctrl-C; what is under way is finished first."""
     check_is_private(host, has_tls=certificate is not None or is_behind_tls)
+    gateway = None if tools is None else Gateway(load_tools(tools))
     listening = bound(host, port)
     store = open_store(url)
     ledgers = Ledgers(
         store,
+        gateway=gateway,
         keys=keys,
         encrypt=encrypt,
         environment=environment,

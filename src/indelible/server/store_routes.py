@@ -27,5 +27,6 @@ async def _answered(request: Request) -> Response:
     if name == "introduce":
         return JSONResponse({"ledger": ledgers.store.ledger_name, "protocol": PROTOCOL, "tenant": caller.tenant})
     words = read_words(name, body)
-    answer = await Answering(ledgers.of(caller.tenant), caller).answer(name, words)
+    answering = Answering(ledgers.of(caller.tenant), caller, ledgers.claims, ledgers.gateway)
+    answer = await answering.answer(name, words)
     return JSONResponse({"answer": to_wire(answer)})

@@ -1,0 +1,276 @@
+"""Tools that run at the server: the agent holds no secret, and each call happens at most once."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from indelible import Actor, Ledger, ToolCall, migrate
+from indelible.errors import Misconfigured, NotPermitted
+from indelible.server.app import create_app
+from indelible.server.gateway import Gateway
+from indelible.server.gateway_tools import load_tools
+from indelible.server.identity import Credentials, Identity
+from indelible.server.ledgers import Ledgers
+from indelible.stores import open_store
+from tests.server.serving import Served
+
+SECRET = "CANARY-secret-of-the-tool"
+CALLS: list[dict[str, Any]] = []
+
+
+def book(**args: Any) -> dict[str, Any]:
+    CALLS.append(args)
+    return {"booked": args}
+
+
+async def book_later(**args: Any) -> str:
+    return "later"
+
+
+class Bank(http.server.BaseHTTPRequestHandler):
+    """A tool on another machine: it remembers what it was sent, and answers as it is told."""
+
+    seen: list[dict[str, Any]]
+    answers: list[tuple[int, bytes]]
+    is_inside: threading.Event
+    may_go_on: threading.Event
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.seen.append({"headers": dict(self.headers), "args": json.loads(body)})
+        self.is_inside.set()
+        assert self.may_go_on.wait(20)
+        status, answer = self.answers.pop(0) if self.answers else (200, b'{"id": "ch_1"}')
+        if status == 0:
+            self.close_connection = True
+            return
+        self.send_response(status)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *words: Any) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def bank() -> Iterator[Any]:
+    kind = type(
+        "OneBank", (Bank,), {"seen": [], "answers": [], "is_inside": threading.Event(), "may_go_on": threading.Event()}
+    )
+    kind.may_go_on.set()  # type: ignore[attr-defined]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    kind.url = f"http://127.0.0.1:{server.server_port}/charge"  # type: ignore[attr-defined]
+    yield kind
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class Place:
+    def __init__(self, url: str, tools: Path) -> None:
+        migrate(url)
+        self.url, self.store = url, open_store(url)
+        gateway = Gateway(load_tools(tools, {"BANK": f"Bearer {SECRET}"}))
+        self.served = Served(create_app(Ledgers(open_store(url), gateway=gateway, seal=False), Identity(self.store)))
+        self.tokens = {
+            scope: str(Credentials(self.store, "default").give(scope, (scope,), by=Actor("root"))[1])
+            for scope in ("agent", "approver")
+        }
+
+    def post(self, tool: str, args: Any, who: str = "agent", **words: Any) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"}
+        url = f"{self.served.url}/v1/tools/{tool}/calls"
+        return httpx2.post(url, json={"args": args, **words}, headers=headers, trust_env=False, timeout=30)
+
+
+TOOLS = """
+[tools."bank.charge"]
+url = "{url}"
+side_effect = "payment"
+description = "Charges a card."
+headers = {{ Authorization = {{ env = "BANK" }} }}
+[tools."bank.charge".schema]
+type = "object"
+additionalProperties = false
+required = ["amount"]
+properties = {{ amount = {{ type = "integer", maximum = 100 }} }}
+
+[tools."bank.wire"]
+url = "{url}"
+approval = "required"
+
+[tools."books.book"]
+python = "tests.server.test_gateway:book"
+key = ["order"]
+
+[tools."books.later"]
+python = "tests.server.test_gateway:book_later"
+"""
+
+
+@pytest.fixture
+def place(store_url: str, bank: Any, tmp_path: Path) -> Iterator[Place]:
+    tools = tmp_path / "tools.toml"
+    tools.write_text(TOOLS.format(url=bank.url))
+    CALLS.clear()
+    made = Place(store_url, tools)
+    yield made
+    bank.may_go_on.set()
+    made.served.stop()
+    made.store.close()
+
+
+def test_a_call_runs_once_with_the_servers_secret_which_nobody_else_sees(place: Place, bank: Any) -> None:
+    answers = [place.post("bank.charge", {"amount": 5}, run_id="order-1") for _ in range(3)]
+    assert {(one.status_code, one.text) for one in answers} == {(200, answers[0].text)}
+    assert answers[0].json() == {"status": "succeeded", "value": {"id": "ch_1"}, "error": None}
+    (sent,) = bank.seen
+    assert sent["args"] == {"amount": 5}
+    assert sent["headers"]["Authorization"] == f"Bearer {SECRET}"
+    with Ledger.open(place.url) as ledger:
+        (effect,) = ledger.effects()
+        assert sent["headers"]["Idempotency-Key"] == effect.key
+        assert sent["headers"]["Indelible-Fence"] == "1"
+        assert (effect.side_effect, effect.status) == ("payment", "succeeded")
+        told = [event.read() for event in ledger.events("order-1")]
+        assert {one["actor"]["id"] for one in told} == {"agent"}
+        assert SECRET not in str(told) + str(effect)
+    assert SECRET not in "".join(one.text for one in answers)
+
+
+def test_what_the_schema_does_not_allow_is_refused_before_anything_is_recorded(place: Place, bank: Any) -> None:
+    for args in ({}, {"amount": 101}, {"amount": "5"}, {"amount": 5, "to": "CANARY-me"}):
+        refused = place.post("bank.charge", args)
+        assert refused.status_code == 400
+        assert "schema" in refused.json()["detail"]
+        assert "CANARY" not in refused.text
+    assert bank.seen == []
+    with Ledger.open(place.url) as ledger:
+        assert ledger.effects() == []
+
+
+def test_a_person_is_asked_and_then_exactly_that_runs(place: Place, bank: Any) -> None:
+    asked = place.post("bank.wire", {"to": "DE02"}, wait_s=0)
+    assert asked.status_code == 202
+    assert bank.seen == []
+    question = asked.json()["approval"]
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(place.post, "bank.wire", {"to": "DE02"})
+        with Ledger.open(place.served.url, token=place.tokens["approver"]) as person:
+            person.approve(question["id"], digest=question["digest"], by="whoever")
+        assert waiting.result().json()["value"] == {"id": "ch_1"}
+    assert [sent["args"] for sent in bank.seen] == [{"to": "DE02"}]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "again"),
+    [
+        ((402, b"no money"), (200, "failed"), "no money"),
+        ((500, b"?"), (500, None), "in doubt"),
+        ((0, b""), (500, None), "in doubt"),
+        ((429, b"later"), (500, None), "ch_1"),
+        ((200, b"plain words"), (200, "succeeded"), "plain words"),
+        ((200, b""), (200, "succeeded"), "null"),
+    ],
+)
+def test_an_answer_is_taken_for_what_it_says(answer: Any, expected: Any, again: str, bank: Any, tmp_path: Path) -> None:
+    tools = tmp_path / "tools.toml"
+    tools.write_text(TOOLS.format(url=bank.url))
+    place = Place(f"sqlite:///{tmp_path / 'ledger.db'}", tools)
+    try:
+        bank.answers.append(answer)
+        first = place.post("bank.charge", {"amount": 5})
+        if expected[1] is not None:
+            assert (first.status_code, first.json()["status"]) == expected
+        else:
+            assert first.status_code in (409, 503), first.text
+        assert again in place.post("bank.charge", {"amount": 5}).text.replace("may have happened", "in doubt")
+    finally:
+        place.served.stop()
+        place.store.close()
+
+
+def test_who_goes_away_does_not_stop_what_runs(place: Place, bank: Any) -> None:
+    bank.may_go_on.clear()
+    with pytest.raises(httpx2.ReadTimeout):
+        httpx2.post(
+            f"{place.served.url}/v1/tools/bank.charge/calls",
+            json={"args": {"amount": 7}},
+            headers={"Authorization": f"Bearer {place.tokens['agent']}"},
+            trust_env=False,
+            timeout=1,
+        )
+    assert bank.is_inside.wait(20)
+    bank.may_go_on.set()
+    assert place.post("bank.charge", {"amount": 7}).json()["value"] == {"id": "ch_1"}
+    assert len(bank.seen) == 1
+
+
+def test_functions_run_here_too_and_their_key_fields_hold(place: Place) -> None:
+    assert place.post("books.book", {"order": 1, "note": "a"}).json()["value"] == {"booked": {"order": 1, "note": "a"}}
+    assert place.post("books.book", {"order": 1, "note": "b"}).json()["value"] == {"booked": {"order": 1, "note": "a"}}
+    assert CALLS == [{"order": 1, "note": "a"}]
+    assert place.post("books.later", {}).json()["value"] == "later"
+
+
+def test_an_agent_cannot_claim_a_tool_that_the_server_runs(place: Place) -> None:
+    with Ledger.open(place.served.url, token=place.tokens["agent"]) as agent:
+        with pytest.raises(NotPermitted, match="runs at the server"):
+            agent.begin(ToolCall(tool="bank.charge", args={"amount": 5}))
+        assert agent.run(ToolCall(tool="own", args={}), lambda effect: 1) == 1
+    headers = {"Authorization": f"Bearer {place.tokens['agent']}"}
+    begun = httpx2.post(
+        f"{place.served.url}/v1/effects", json={"tool": "bank.charge"}, headers=headers, trust_env=False
+    )
+    assert begun.status_code == 403
+
+
+def test_tools_are_listed_without_where_they_are(place: Place, bank: Any) -> None:
+    headers = {"Authorization": f"Bearer {place.tokens['agent']}"}
+    listed = httpx2.get(f"{place.served.url}/v1/tools", headers=headers, trust_env=False)
+    named = {tool["name"]: tool for tool in listed.json()["tools"]}
+    assert set(named) == {"bank.charge", "bank.wire", "books.book", "books.later"}
+    assert named["bank.charge"]["schema"]["required"] == ["amount"]
+    assert named["bank.wire"]["needs_approval"]
+    assert bank.url not in listed.text
+    assert SECRET not in listed.text
+    assert place.post("nobody.knows", {}).status_code == 400
+    assert place.post("bank.charge", {"amount": 5}, who="approver").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("tools = 1", "nothing else"),
+        ("[other]", "nothing else"),
+        ("[tools", "cannot be read"),
+        ('[tools.x]\nurl = "ftp://x"', "address such as"),
+        ('[tools.x]\nurl = "https://x"\npython = "a:b"', "either url or python"),
+        ('[tools.x]\npython = "no.such:thing"', "package.module:name"),
+        ('[tools.x]\npython = "tests.server.test_gateway:SECRET"', "cannot be called"),
+        ('[tools.x]\nurl = "https://x"\nwhere = 1', "some of"),
+        ('[tools.x]\nurl = "https://x"\nside_effect = "some"', "side_effect"),
+        ('[tools.x]\nurl = "https://x"\nschema = { type = "nothing" }', "no JSON Schema"),
+        ('[tools.x]\nurl = "https://x"\nheaders = { A = { env = "NOT_SET" } }', "NOT_SET"),
+        ('[tools.x]\nurl = "https://x"\nheaders = { A = 1 }', "is text"),
+        ('[tools.x]\nurl = "https://x"\ntimeout_s = "soon"', "x:"),
+        ('[tools."a b"]\nurl = "https://x"', "a b"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_with_its_place(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "tools.toml"
+    path.write_text(text)
+    with pytest.raises(Misconfigured, match=why):
+        load_tools(path, {})
