@@ -318,6 +318,7 @@ def test_a_refused_batch_is_decided_on_a_look_and_the_next_ones_look_first(
         "move_one",
         "write_batch",
         "write_batch_with_sheets",
+        "move_one_with_sheets",
         "look",
         "look_with_sheets",
         "heartbeat",

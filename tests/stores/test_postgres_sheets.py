@@ -69,6 +69,7 @@ from tests.stores.test_postgres import (
 __all__ = ["admin", "other", "store", "traffic", "url"]
 
 WRITTEN = "write_batch_with_sheets"
+MOVED = "move_one_with_sheets"
 LISTED = listing(TENANT, SheetFilter(kind="approval", id="apr_1", limit=1))[0].name.decode().removeprefix("indelible_")
 UNDER_LOCK = ["BEGIN", "lock_sheets", "lock_runs", "lock_effects", "look_with_sheets", WRITTEN, "COMMIT"]
 
@@ -99,9 +100,9 @@ def test_a_call_that_is_asked_about_takes_two_statements_a_step(store: PostgresS
     held: list[Any] = []
     assert traffic.of(lambda: held.append(ask(store, 1))) == ["look", WRITTEN]
     vote = approval(held[0])
-    assert traffic.of(lambda: held.append(do(store, vote, held[0].effect))) == ["look_with_sheets", WRITTEN]
+    assert traffic.of(lambda: held.append(do(store, vote, held[0].effect))) == ["look_with_sheets", MOVED]
     again = opening(1, verdict=asking())
-    assert traffic.of(lambda: held.append(do(store, again, held[1].effect))) == ["look_with_sheets", WRITTEN]
+    assert traffic.of(lambda: held.append(do(store, again, held[1].effect))) == ["look_with_sheets", MOVED]
     taken = held[2].claim
     assert traffic.of(lambda: held.append(do(store, finish(taken), taken.effect))) == ["move_one"]
     assert traffic.of(lambda: do(store, again, held[3].effect)) == []
@@ -111,9 +112,9 @@ def test_who_knows_nothing_of_an_effect_looks_twice_unless_they_name_the_questio
     store: PostgresStore, traffic: Traffic
 ) -> None:
     asked = ask(store, 1)
-    assert traffic.of(lambda: do(store, approval(asked))) == ["look_with_sheets", WRITTEN]
+    assert traffic.of(lambda: do(store, approval(asked))) == ["look_with_sheets", MOVED]
     again = opening(1, verdict=asking())
-    assert traffic.of(lambda: do(store, again)) == ["look", "look_with_sheets", WRITTEN]
+    assert traffic.of(lambda: do(store, again)) == ["look", "look_with_sheets", MOVED]
     waiting = opening(2, verdict=asking())
     ask(store, 2)
     assert traffic.of(lambda: do(store, waiting)) == ["look", "look_with_sheets"], "to wait, nothing is written"
@@ -131,7 +132,7 @@ def test_to_approve_takes_three_statements_and_the_write_itself_tells_who_waits(
         for each in asked:  # the first time connects and prepares
             name, digest = each.approval.id, each.approval.digest
             sent = traffic.of(lambda name=name, digest=digest: ledger.approve(name, digest=digest, by="ana"))
-    assert sent == [LISTED, "look_with_sheets", WRITTEN]
+    assert sent == [LISTED, "look_with_sheets", MOVED]
     assert select.select([alarm], [], [], 10)[0]
     assert alarm.drain() == {asked[1].effect.key[:16]}
     alarm.close()
@@ -161,7 +162,7 @@ def test_whoever_waits_for_an_approval_goes_from_the_bell_to_the_claim(
             assert value.result(60) == number
     aside = {"introduce", "settle_in", "say_changed"}  # of the connection that tells others how the call has ended
     sent = [name for name in traffic.sent[before:] if name not in aside]
-    assert sent == [LISTED, *["look_with_sheets", WRITTEN] * 2, "move_one"]
+    assert sent == [LISTED, *["look_with_sheets", MOVED] * 2, "move_one"]
 
 
 def test_only_the_end_of_an_attempt_rings_once_people_have_decided(
@@ -197,7 +198,7 @@ def test_a_budget_costs_a_look_each_time(store: PostgresStore, traffic: Traffic)
         command = opening(number, verdict=charged(2))
         assert traffic.of(lambda command=command: held.append(do(store, command))) == ["look_with_sheets", WRITTEN]
     report = finish(held[0].claim)
-    assert traffic.of(lambda: do(store, report, held[0].claim.effect)) == ["look_with_sheets", WRITTEN]
+    assert traffic.of(lambda: do(store, report, held[0].claim.effect)) == ["look_with_sheets", MOVED]
     too_much = opening(3, verdict=charged(2))
     refusing = traffic.of(lambda: held.append(do(store, too_much)))
     assert isinstance(held[2], OverBudget)
@@ -209,7 +210,7 @@ def test_a_vote_that_is_not_enough_and_a_view_are_written_under_lock(
 ) -> None:
     asked = ask(store, 1, verdict=asking(needs=(Need(2),)))
     assert traffic.of(lambda: do(store, approval(asked), asked.effect)) == ["look_with_sheets", *UNDER_LOCK]
-    assert traffic.of(lambda: do(store, approval(asked, "bob"), asked.effect)) == ["look_with_sheets", WRITTEN]
+    assert traffic.of(lambda: do(store, approval(asked, "bob"), asked.effect)) == ["look_with_sheets", MOVED]
     assert check_chain(admin, "order-1") == 3
 
 
@@ -465,12 +466,12 @@ def test_every_command_about_sheets_gets_the_answer_of_what_was_committed_when_t
     first = lossy(approval(asked), asked.effect, "COMMIT")
     assert isinstance(first, Decided)
     assert first.approval.lacking == 1
-    second = lossy(approval(asked, "bob"), asked.effect)
+    second = lossy(approval(asked, "bob"), asked.effect, MOVED)
     assert isinstance(second, Decided)
     assert (second.approval.status, second.effect.status) == ("approved", "ready")
     claimed = lossy(opening(1, verdict=verdict), second.effect, "COMMIT")
     assert isinstance(claimed, Claimed)
-    assert isinstance(lossy(finish(claimed.claim), claimed.claim.effect), Moved)
+    assert isinstance(lossy(finish(claimed.claim), claimed.claim.effect, MOVED), Moved)
     assert isinstance(lossy(keep(message("m"))), Kept)
     assert lossy(keep(changed(message("m")))) == Kept(changed(message("m")))
     note = Sheet(kind="note", id="n-1", status="open", body=b"{}")

@@ -71,9 +71,29 @@ WHERE NOT EXISTS (SELECT FROM opened)
 
 -- name: move_one
 -- Moves one effect and appends its event, which commits to one value. Gives a row if it did: does somebody wait?
-WITH headed AS (
+-- With sheets, which are locked before runs and effects, also to more values; undone by an error if a guard fails.
+WITH
+--+ kept AS (
+--+     INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic, due_at, run_id, seq, body)
+--+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body
+--+     FROM unnest(%(kept_kind)s::text[], %(kept_id)s::text[], %(kept_was_version)s::bigint[],
+--+         %(kept_version)s::bigint[], %(kept_status)s::text[], %(kept_topic)s::text[], %(kept_due_at)s::timestamptz[],
+--+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[])
+--+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body)
+--+     WHERE k.was_version = 0 OR (
+--+         SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = k.kind AND id = k.id) IS NOT NULL
+--+     ON CONFLICT (tenant, kind, id) DO UPDATE SET version = excluded.version, status = excluded.status,
+--+         topic = excluded.topic, due_at = excluded.due_at, run_id = excluded.run_id, seq = excluded.seq,
+--+         body = excluded.body
+--+     WHERE s.version = (
+--+         SELECT was_version FROM unnest(%(kept_kind)s, %(kept_id)s, %(kept_was_version)s) AS w (kind, id, was_version)
+--+         WHERE w.kind = excluded.kind AND w.id = excluded.id)
+--+     RETURNING 1
+--+ ),
+headed AS (
     UPDATE indelible_runs SET count = %(seq)s::bigint + 1, head = %(hash)s::bytea
     WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND count = %(seq)s AND head = %(prev)s::bytea
+        --+ AND (SELECT count(*) FROM kept) = cardinality(%(kept_id)s)
         AND EXISTS (
             SELECT FROM indelible_effects
             WHERE tenant = %(tenant)s AND scope = %(scope)s::text AND key = %(key)s::bytea
@@ -84,6 +104,8 @@ WITH headed AS (
     SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
         token_hash = %(token)s::bytea, detail_seq = %(detail_seq)s::bigint, updated_at = %(updated_at)s::timestamptz,
         lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
+        --+ , digest = %(digest)s::bytea, opened_seq = %(opened_seq)s::bigint, approval_id = %(approval_id)s::text,
+        --+ charges = %(charges)s::bytea
     WHERE tenant = %(tenant)s AND scope = %(scope)s AND key = %(key)s
         AND version = %(was_version)s AND token_hash = %(was_token)s AND EXISTS (SELECT FROM headed)
     RETURNING id, awaited
@@ -98,8 +120,15 @@ WITH headed AS (
 ), committed AS (
     INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(field)s::text, %(salt)s::bytea, %(value)s::bytea FROM moved
+    --+ UNION ALL
+    --+ SELECT %(tenant)s, %(run_id)s, %(seq)s, more.*
+    --+ FROM moved, unnest(%(more_field)s::text[], %(more_salt)s::bytea[], %(more_value)s::bytea[]) AS more
 )
-SELECT awaited FROM moved
+SELECT awaited
+    --+ AND NOT %(is_decided)s::boolean,
+    --+ (SELECT count(pg_notify('indelible', left(encode(%(key)s, 'hex'), 16))) WHERE awaited AND %(is_decided)s)
+FROM moved
+--+ UNION ALL SELECT 1 / (SELECT count(*) FROM moved) = 0, 0 WHERE (SELECT count(*) FROM moved) = 0
 
 -- name: write_batch
 -- Writes any number of changes of one tenant, all or none. Gives the keys of moved effects that somebody waits for.

@@ -156,9 +156,9 @@ def open_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
 
 
 def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -> Named:
-    """Gives the parameters of `move_one` for a batch that moves one effect and commits to one value."""
+    """Gives the parameters of `move_one` for a batch that moves one effect; of its values, the first."""
     ((was, effect),) = batch.moved.values()
-    (payload,) = batch.payloads
+    payload = batch.payloads[0]
     lease = _lease(effect, now)
     return _event_values(batch) | {
         "tenant": tenant.encode(),

@@ -67,7 +67,6 @@ def sheet_values(batch: Batch) -> Named:
     """Gives the parameters of `write_batch_with_sheets` that `write_batch` has not, in the order of locks."""
     opened = [batch.opened[ref] for ref in sorted(batch.opened)]
     moved = [batch.moved[ref][1] for ref in sorted(batch.moved)]
-    pairs = [batch.sheets[ref] for ref in sorted(batch.sheets)]
     values: Named = {
         "opened_approval_id": wire.texts(effect.approval_id for effect in opened),
         "opened_charges": wire.byteas(effect.charges_json for effect in opened),
@@ -75,14 +74,35 @@ def sheet_values(batch: Batch) -> Named:
         "moved_opened_seq": wire.bigints(effect.opened_seq for effect in moved),
         "moved_approval_id": wire.texts(effect.approval_id for effect in moved),
         "moved_charges": wire.byteas(effect.charges_json for effect in moved),
-        "kept_was_version": wire.bigints(0 if before is None else before.version for before, _ in pairs),
         "decided_key": wire.hexes([ref.key for ref, (was, _) in batch.moved.items() if was.status == _ASKED]),
     }
-    _put_kept(values, [after for _, after in pairs])
+    _put_kept(values, batch)
     return values
 
 
-def _put_kept(values: Named, sheets: list[Sheet]) -> None:
+def move_values_with_sheets(batch: Batch) -> Named:
+    """Gives the parameters of `move_one_with_sheets` that `move_one` has not."""
+    ((was, effect),) = batch.moved.values()
+    more = batch.payloads[1:]
+    values: Named = {
+        "digest": bytes.fromhex(effect.digest),
+        "opened_seq": wire.bigint(effect.opened_seq),
+        "approval_id": None if effect.approval_id is None else effect.approval_id.encode(),
+        "charges": effect.charges_json,
+        "more_field": wire.words([payload.field for payload in more]),
+        "more_salt": wire.byteas(payload.salt for payload in more),
+        "more_value": wire.byteas(payload.value for payload in more),
+        "is_decided": b"\1" if was.status == _ASKED else b"\0",
+    }
+    _put_kept(values, batch)
+    return values
+
+
+def _put_kept(values: Named, batch: Batch) -> None:
+    """Puts the sheets of a batch in, in the order in which they are locked."""
+    pairs = [batch.sheets[ref] for ref in sorted(batch.sheets)]
+    sheets = [after for _, after in pairs]
+    values["kept_was_version"] = wire.bigints(0 if before is None else before.version for before, _ in pairs)
     values["kept_kind"] = wire.words([sheet.kind for sheet in sheets])
     values["kept_id"] = wire.texts(sheet.id for sheet in sheets)
     values["kept_version"] = wire.bigints(sheet.version for sheet in sheets)

@@ -15,7 +15,7 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 # These are sent so often that the server keeps their plans.
 _KEPT = frozenset(
     {"open_one", "move_one", "write_batch", "look", "heartbeat", "say_changed"}
-    | {"write_batch_with_sheets", "look_with_sheets"}
+    | {"write_batch_with_sheets", "move_one_with_sheets", "look_with_sheets"}
 )
 # A line that begins so belongs only to the statement that also reads or writes sheets.
 _ABOUT_SHEETS = re.compile(r"^( *)--\+ (.*\n?)", re.MULTILINE)

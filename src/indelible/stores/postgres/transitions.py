@@ -15,7 +15,7 @@ from indelible.core.sheets import NO_SHEETS, SheetRef, Sheets
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.connections import Rejected, Session
 from indelible.stores.postgres.driver import pq
-from indelible.stores.postgres.sheets import ref_values, sheet_values, sheets_in
+from indelible.stores.postgres.sheets import move_values_with_sheets, ref_values, sheet_values, sheets_in
 from indelible.stores.postgres.statements import SQL
 
 _GUARDS = {("23502", "indelible_events.seq"), ("23505", "indelible_effects_pkey"), ("22012", ".")}
@@ -128,26 +128,37 @@ def write(
     """Writes a batch in one statement, all or nothing; `now` is the moment it was decided at."""
     moment = None if clock is None else wire.timestamptz(clock)
     if batch.sheets:
-        return _write_with_sheets(session, batch, rows.batch_values(tenant, batch, now, moment), until)
+        return _write_with_sheets(session, tenant, batch, now, moment, until)
     if len(batch.events) == 1:
         if batch.opened and len(batch.payloads) == 2:
             return _open_one(session, batch, rows.open_values(tenant, batch, now, moment), until)
         if batch.moved and len(batch.payloads) == 1:
-            found = _send(session, "move_one", rows.move_values(tenant, batch, now, moment), until)
-            if found is None or found.ntuples == 0:
-                return Refusal()
-            session.awaited = moved_keys(batch) if found.get_value(0, 0) == _TRUE else []
-            return None
+            return _move_one(session, "move_one", batch, rows.move_values(tenant, batch, now, moment), until)
     return _write_all(session, "write_batch", rows.batch_values(tenant, batch, now, moment), until)
 
 
-def _write_with_sheets(session: Session, batch: Batch, values: rows.Named, until: float) -> Refusal | None:
-    refusal = _write_all(session, "write_batch_with_sheets", values | sheet_values(batch), until)
+def _write_with_sheets(
+    session: Session, tenant: str, batch: Batch, now: datetime, moment: bytes | None, until: float
+) -> Refusal | None:
+    if len(batch.events) == len(batch.moved) == 1 and batch.payloads:
+        values = rows.move_values(tenant, batch, now, moment) | move_values_with_sheets(batch)
+        refusal = _move_one(session, "move_one_with_sheets", batch, values, until)
+    else:
+        values = rows.batch_values(tenant, batch, now, moment) | sheet_values(batch)
+        refusal = _write_all(session, "write_batch_with_sheets", values, until)
     if refusal is None and session.awaited:
         # Nobody waits for an attempt to begin, only for its end: no bell need ring beside a handler that starts.
         begun = {ref.key for ref, (_, after) in batch.moved.items() if after.status == "processing"}
         session.awaited = [key for key in session.awaited if key not in begun]
     return refusal
+
+
+def _move_one(session: Session, name: str, batch: Batch, values: rows.Named, until: float) -> Refusal | None:
+    found = _send(session, name, values, until)
+    if found is None or found.ntuples == 0:
+        return Refusal()
+    session.awaited = moved_keys(batch) if found.get_value(0, 0) == _TRUE else []
+    return None
 
 
 def _write_all(session: Session, name: str, values: rows.Named, until: float) -> Refusal | None:
