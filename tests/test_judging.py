@@ -204,6 +204,17 @@ def test_whatever_another_process_says_the_result_is_never_laxer_than_our_own(
         assert grants_that_cover(got, tool) <= grants_that_cover(own, tool)
 
 
+@settings(max_examples=100)
+@given(charges=st.lists(_charges, min_size=1, max_size=3).map(tuple))
+def test_no_budget_of_ours_is_charged_less_or_held_to_a_larger_limit(
+    judging: Judging, charges: tuple[Charge, ...]
+) -> None:
+    call = prepared(ToolCall(tool="note", args={"n": 1}, run_id="run-1"))
+    own = judging.judge(call).verdict
+    assert len(own.charges) == 1
+    assert laxer_in(own, judging.judge_besides(call, replace(ALLOWED, charges=charges)).verdict) == []
+
+
 @settings(max_examples=200)
 @given(said=verdicts(), tool=st.sampled_from(TOOLS))
 def test_nor_is_it_laxer_than_what_the_other_process_says(judging: Judging, said: Verdict, tool: str) -> None:

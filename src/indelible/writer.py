@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from indelible.core.commands import (
@@ -26,6 +27,7 @@ from indelible.core.commands import (
     Relinquish,
 )
 from indelible.core.effects import Effect
+from indelible.core.identity import Ref
 from indelible.core.ports import Store
 from indelible.core.steps import needed_sheets, next_step
 from indelible.errors import StoreError, StoreUnavailable
@@ -131,9 +133,11 @@ class Writer:
             raise
         return slot.result()
 
-    def do_together(self, commands: Sequence[Command]) -> list[Answer]:
+    def do_together(
+        self, commands: Sequence[Command], known: Mapping[Ref, Effect | None] = MappingProxyType({})
+    ) -> list[Answer]:
         """Carries out commands of one tenant in one transaction, all of them or none; blocks until it is durable."""
-        slots = [Slot(command, None) for command in commands]
+        slots = [Slot(command, known.get(command.ref)) for command in commands]
         with self._busy:
             if self._is_closed:
                 raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from indelible.core.admitting import LONGEST_LEASE, Caller, admitted, scopes_for
+from indelible.core.admissible import LONGEST_LEASE, MOST_TOLD
+from indelible.core.admitting import Caller, admitted, scopes_for
 from indelible.core.canonical import encode
 from indelible.core.commands import (
     Adopt,
@@ -38,7 +40,22 @@ from indelible.core.runs import Driver, Happening, Run, driver_sheet
 from indelible.core.sheets import Sheet
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from tests.core.crossing import COMMANDS, one_of_each
-from tests.core.making import ADA, AGENT, HOUR, LEASE, NOON, REF, asks, claim_of, effect, finish, open_command, stamp
+from tests.core.making import (
+    ADA,
+    AGENT,
+    HOUR,
+    LEASE,
+    NOON,
+    REF,
+    asks,
+    charge,
+    charging,
+    claim_of,
+    effect,
+    finish,
+    open_command,
+    stamp,
+)
 
 # Who may give which command. A class that is not here fails the test below: somebody has to decide.
 ALLOWED: dict[type, set[Scope]] = {
@@ -188,7 +205,7 @@ def test_grants_are_looked_up_by_the_server() -> None:
 def test_what_is_let_in_is_otherwise_what_was_sent() -> None:
     for kind in COMMANDS:
         command = example(kind)
-        changed = {"stamp", "grants"} if kind is Open else {"stamp"}
+        changed = {"stamp", "grants", "verdict"} if kind is Open else {"stamp"}
         got = let_in(command, caller(*SCOPES))
         others = {each.name for each in fields(command)} - changed
         assert {name: getattr(got, name) for name in others} == {name: getattr(command, name) for name in others}
@@ -243,6 +260,50 @@ def test_a_value_that_is_too_large_is_refused_with_the_limit() -> None:
         let_in(report, most_bytes=99)
     assert (refused.value.limit, refused.value.size) == (99, 100)
     assert let_in(report).detail_json == large, "unless there is no limit"
+
+
+def test_there_is_an_end_to_what_one_command_tells() -> None:
+    happening = Happening(type="own.kind")
+    assert let_in(replace(example(Tell), happenings=(happening,) * MOST_TOLD))
+    with pytest.raises(TooLarge, match="happenings: at most 256 at once"):
+        let_in(replace(example(Tell), happenings=(happening,) * (MOST_TOLD + 1)))
+    with pytest.raises(TooLarge, match="committed: at most 256 at once"):
+        let_in(exported(committed={f"n{n}": b"1" for n in range(MOST_TOLD + 1)}))
+    with pytest.raises(BadCall, match="committed: "):
+        let_in(exported(committed={"a\0": b"1"}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": ""},
+        {"id": "a\0"},
+        {"status": ""},
+        {"topic": "a\0"},
+        {"body": None},
+        {"body": b"{ }"},
+        {"version": 0},
+    ],
+)
+def test_what_administrators_keep_is_a_sheet_that_can_be(changes: Any) -> None:
+    sheet = Sheet(kind="policy", id="current", status="active", body=b"{}")
+    assert let_in(exported(sheet=sheet), caller("admin")).sheet == sheet
+    with pytest.raises(BadCall, match=r"^sheet"):
+        let_in(exported(sheet=replace(sheet, **changes)), caller("admin"))
+
+
+def test_what_is_taken_over_can_be_an_effect() -> None:
+    for changes in ({"key": "zz"}, {"digest": "zz"}, {"id": ""}, {"args_json": b"{"}, {"tool": "\0"}):
+        with pytest.raises(BadCall):
+            let_in(replace(example(Adopt), effect=effect("succeeded", **changes)), caller("admin"))
+    with pytest.raises(BadCall, match="token_hash: "):
+        let_in(replace(example(Adopt), effect=replace(effect(), token_hash="zz")), caller("admin"))
+
+
+def test_a_digest_has_64_digits() -> None:
+    for digest in ("", "zz" * 32, "ab" * 33):
+        with pytest.raises(BadCall, match="digest: 64 hexadecimal digits"):
+            let_in(open_command(digest=digest))
 
 
 @pytest.mark.parametrize("name", ["run_id", "effect_id", "tool", "token", "call_id"])
@@ -302,10 +363,15 @@ def test_whoever_takes_a_run_has_a_token() -> None:
         let_in(replace(example(TakeRun), token=None))
 
 
-def test_facts_are_an_object() -> None:
+def test_a_run_that_ends_is_no_longer_active() -> None:
+    with pytest.raises(BadCall, match="status: "):
+        let_in(replace(example(EndRun), status="active"))
+
+
+def test_facts_are_an_object_of_plain_values() -> None:
     """They stand in the event as they are, so anything else would say something else there."""
-    for facts in (b"[]", b'"text"', b"null"):
-        with pytest.raises(BadCall, match="facts: an object"):
+    for facts in (b"[]", b'"text"', b"null", encode({"a": Decimal("0.1")})):
+        with pytest.raises(BadCall, match=r"^facts"):
             let_in(exported(facts=facts))
 
 
@@ -328,13 +394,24 @@ def test_facts_are_an_object() -> None:
     ],
 )
 def test_the_right_to_drive_is_written_as_we_write_it_and_ends(changes: Any) -> None:
-    with pytest.raises(BadCall, match="sheet: the right to drive a run"):
+    with pytest.raises(BadCall, match=r"^sheet"):
         let_in(driving(**changes))
 
 
 def test_the_verdict_is_looked_at_by_who_judges() -> None:
     """It stays as it was said until then: a caller may be stricter with itself."""
     assert let_in(open_command(verdict=asks())).verdict == asks()
+    with pytest.raises(BadCall, match=r"^verdict\."):
+        let_in(open_command(verdict=asks(expires=timedelta.max)))
+
+
+@pytest.mark.parametrize("kind", [Open, Amend])
+def test_what_a_caller_charges_is_charged_to_budgets_of_its_own(kind: type) -> None:
+    """Else a charge under another window would make everybody forget what was spent, and a large one spend it all."""
+    said = replace(example(kind), verdict=charging(charge(), charge(1, budget="calls")))
+    charges = let_in(said, caller(*SCOPES)).verdict.charges
+    assert charges == (charge(budget="of billing: spend"), charge(1, budget="of billing: calls"))
+    assert let_in(said, caller(*SCOPES, actor=None)).verdict == said.verdict, "but one that is part of us has the rules"
 
 
 def test_a_vote_is_by_the_credential_and_not_by_whom_it_says() -> None:

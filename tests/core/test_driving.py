@@ -213,6 +213,33 @@ def test_a_run_that_waits_for_review_is_taken_by_force_only() -> None:
     assert world.take(is_forced=True).run.status == "active"
 
 
+def test_a_checkpoint_has_a_name_of_its_own() -> None:
+    """The name of another run's, or of one that was erased, saves nothing and gives nothing away."""
+    world = World()
+    world.start("r")
+    world.start("other")
+    sealed = world.seal("ckpt_1", state_json=b"1")
+    assert world.seal("ckpt_1", state_json=b"1") == replace(sealed, told=(), fence=0), "told twice"
+    assert world.seal("ckpt_1", run_id="other").code == "checkpoint"
+    sheet = world.sheets[checkpoint_ref("ckpt_1")]
+    world.sheets[checkpoint_ref("ckpt_1")] = replace(sheet, body=None)
+    assert world.seal("ckpt_1").code == "checkpoint"
+    assert len(world.events["r"]) == 2
+
+
+def test_a_run_ends_with_a_checkpoint_that_has_a_name_of_its_own() -> None:
+    world = World()
+    world.start("r")
+    world.seal("ckpt_1")
+    own = NewCheckpoint(id="ckpt_1", reason="failure")
+    assert world.end("failed", checkpoint=own).code == "checkpoint"
+    other = NewCheckpoint(id="ckpt_2", reason="failure")
+    ended = world.end("failed", checkpoint=other)
+    assert (ended.run.status, ended.checkpoint.id) == ("failed", "ckpt_2")
+    again = world.end("failed", checkpoint=other)
+    assert (again.run.status, again.checkpoint.id, again.told) == ("failed", "ckpt_2", ()), "told twice"
+
+
 def test_a_run_goes_on_from_a_checkpoint_of_its_own() -> None:
     world = World()
     world.start("other", token="t9")

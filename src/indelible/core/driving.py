@@ -61,7 +61,7 @@ def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
         ]
     elif isinstance(command, TakeRun) and command.checkpoint_id is not None:
         needed.append(checkpoint_ref(command.checkpoint_id))
-    elif isinstance(command, SealCheckpoint):
+    elif isinstance(command, SealCheckpoint | EndRun) and command.checkpoint is not None:
         needed.append(checkpoint_ref(command.checkpoint.id))
     return tuple(dict.fromkeys(needed))
 
@@ -94,7 +94,7 @@ def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> S
         case SealCheckpoint():
             return _seal(command, run, driver, seq, sheets)
         case EndRun():
-            return _end(command, run, driver, seq)
+            return _end(command, run, driver, seq, sheets)
         case _:
             assert_never(command)
 
@@ -232,15 +232,22 @@ def _fact(run_id: str, happening: Happening, status: str, marks: tuple[Sheet, ..
 
 
 def _seal(command: SealCheckpoint, run: Run | None, driver: Driver | None, seq: int, sheets: Sheets) -> Step:
-    if sheets.get(checkpoint_ref(command.checkpoint.id)) is not None:
-        sheet = sheets[checkpoint_ref(command.checkpoint.id)]
-        assert sheet is not None
-        return Step(RunMoved(run, (), 0, read_checkpoint(sheet)))  # our own write, whose answer got lost
+    taken = sheets.get(checkpoint_ref(command.checkpoint.id))
+    if taken is not None:
+        return _named_before(command.run_id, taken, run, may_be_ours=True)
     if command.checkpoint.at is not None and not 0 <= command.checkpoint.at < seq:
         return Step(RunNotMoved("event", f"has no event with seq {command.checkpoint.at}; its last has {seq - 1}", run))
     checkpoint, fact = _sealed(command.run_id, command.checkpoint, command.stamp.at, seq)
     told = (Told(seq, fact.event_type, "recorded"),)
     return Step(RunMoved(run, told, 0 if driver is None else driver.fence, checkpoint), (fact,))
+
+
+def _named_before(run_id: str, taken: Sheet, run: Run | None, *, may_be_ours: bool) -> Step:
+    """Gives the checkpoint that has the name already: our own write, whose answer got lost, or else a refusal."""
+    known = None if taken.body is None else read_checkpoint(taken)
+    if known is None or known.run_id != run_id or not may_be_ours:
+        return Step(RunNotMoved("checkpoint", f"cannot be saved as {taken.id}: another one has that name", run))
+    return Step(RunMoved(run, (), 0, known))
 
 
 def _sealed(run_id: str, new: NewCheckpoint, at: datetime, seq: int) -> tuple[Checkpoint, Fact]:
@@ -260,7 +267,7 @@ def _sealed(run_id: str, new: NewCheckpoint, at: datetime, seq: int) -> tuple[Ch
     return checkpoint, Fact(run_id, "checkpoint_sealed", clear, committed, (), (checkpoint_sheet(checkpoint),))
 
 
-def _end(command: EndRun, run: Run | None, driver: Driver | None, seq: int) -> Step:
+def _end(command: EndRun, run: Run | None, driver: Driver | None, seq: int, sheets: Sheets) -> Step:
     assert run is not None, "a run that was never started was refused before"
     if run.status == command.status and run.status in OVER:
         return Step(RunMoved(run))  # said twice
@@ -268,14 +275,17 @@ def _end(command: EndRun, run: Run | None, driver: Driver | None, seq: int) -> S
     told: list[Told] = []
     checkpoint = None
     if command.checkpoint is not None:
+        taken = sheets.get(checkpoint_ref(command.checkpoint.id))
+        if taken is not None:
+            return _named_before(run.id, taken, run, may_be_ours=run.status == command.status)
         checkpoint, fact = _sealed(run.id, command.checkpoint, command.stamp.at, seq)
         facts.append(fact)
         told.append(Told(seq, fact.event_type, "recorded"))
     ended = run.moved(command.status, command.stamp.at)
-    sheets = [run_sheet(ended)]
+    changed = [run_sheet(ended)]
     if driver is not None and not driver.is_released:
-        sheets.append(driver_sheet(driver.released()))
+        changed.append(driver_sheet(driver.released()))
     event_type = _ENDINGS[command.status]
-    facts.append(Fact(run.id, event_type, b"{}", {"reason": command.reason_json}, (), tuple(sheets)))
+    facts.append(Fact(run.id, event_type, b"{}", {"reason": command.reason_json}, (), tuple(changed)))
     told.append(Told(seq + len(told), event_type, "recorded"))
     return Step(RunMoved(replace(ended, seq=told[-1].seq), tuple(told), 0, checkpoint), tuple(facts))

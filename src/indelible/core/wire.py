@@ -22,6 +22,8 @@ KIND = "is"
 """Is the member of an object that names its record."""
 
 _MICROSECOND = timedelta(microseconds=1)
+_WHOLE = range(-(2**53) + 1, 2**53)
+"""Are the numbers that JSON readers everywhere agree on, and that a record can hold."""
 _LENGTHS = range(timedelta.min // _MICROSECOND, timedelta.max // _MICROSECOND + 1)
 
 Reader = Callable[[Any, str], Any]
@@ -97,14 +99,20 @@ def _wrong(path: str, wanted: str) -> BadCall:
     return BadCall(f"{path}: {wanted} is expected here")
 
 
-def _plain(kind: type | tuple[type, ...], wanted: str) -> Reader:
+def _plain(kind: type, wanted: str) -> Reader:
     def read(value: Any, path: str) -> Any:
-        # To Python, but not to JSON, true is a number.
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        if not isinstance(value, kind):
             raise _wrong(path, wanted)
         return value
 
     return read
+
+
+def _whole(value: Any, path: str) -> int:
+    # To Python, but not to JSON, true is a number.
+    if not isinstance(value, int) or isinstance(value, bool) or value not in _WHOLE:
+        raise _wrong(path, "a whole number")
+    return value
 
 
 def _text(value: Any, path: str) -> str:
@@ -151,7 +159,7 @@ _PLAIN: dict[Any, Reader] = {
     Any: lambda value, path: value,
     type(None): _plain(type(None), "null"),
     bool: _plain(bool, "true or false"),
-    int: _plain(int, "a whole number"),
+    int: _whole,
     str: _text,
     bytes: _bytes,
     datetime: _moment,
