@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from indelible.core.approvals import Approval
+from indelible.core.calls import check_name
 from indelible.core.canonical import decode, encode
 from indelible.core.effects import Effect
 from indelible.core.events import instant
@@ -278,6 +279,7 @@ def read_packet(content: Mapping[str, Any], now: datetime) -> Packet:
 def _read_effect(tenant: str, run_id: str, told: Mapping[str, Any], now: datetime) -> Effect:
     if told["status"] not in _ADOPTED:
         raise ValueError(f"an effect in a packet is never {told['status']}")
+    check_name("scope", told["scope"])
     args, detail = _from_base64(told["args"]), _from_base64(told["detail"])
     for value in (args, detail):
         if value is not None:

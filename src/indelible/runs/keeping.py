@@ -517,6 +517,10 @@ class RunKeeping:
                 f"the packet is of tenant {packet.content['tenant']!r}, and this ledger works for {self._tenant!r}: "
                 "keys of other tenants mean nothing here. Open the ledger with tenant=…"
             )
+        for effect in packet.effects:
+            here = self._engine.store.get_effect(self._tenant, effect.id)
+            if here is not None and here.ref != effect.ref:
+                raise BadCall(f"the packet says that {effect.id} is another call than it is here; export it again")
         origin_json = encode(dict(origin), root="origin")
         commands = [
             Adopt(effect=replace(effect, tenant=self._tenant), stamp=self._stamp(4), origin_json=origin_json)
