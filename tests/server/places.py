@@ -110,11 +110,11 @@ class Described:
         exact = self.openapi["paths"].get(path)
         if exact is not None and method.lower() in exact:
             return dict(exact[method.lower()]["responses"])
-        for one, template, told in self.operations:
-            pattern = re.sub(r"\\\{path\\\}", ".+", re.escape(template))
-            pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", pattern)
-            if one == method and "{" in template and re.fullmatch(pattern, path):
-                return dict(told["responses"])
+        for part in ("[^/]+", ".*"):  # some take a whole path as one name
+            for one, template, told in self.operations:
+                pattern = re.sub(r"\\\{\w+\\\}", part, re.escape(template))
+                if one == method and "{" in template and re.fullmatch(pattern, path):
+                    return dict(told["responses"])
         return None
 
 

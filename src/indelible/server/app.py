@@ -36,7 +36,13 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
         await ledgers.close()
 
     app = FastAPI(
-        title="Indelible", summary=_SUMMARY, version=__version__, lifespan=life, docs_url=None, redoc_url=None
+        title="Indelible",
+        summary=_SUMMARY,
+        version=__version__,
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # an address that is not there is not there
     )
     app.state.ledgers = ledgers
     app.state.authenticate = authenticate
