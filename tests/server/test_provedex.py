@@ -126,6 +126,7 @@ def test_what_was_altered_breaks_the_chain_where_it_was(place: Place, run_id: st
         sign(place, run_id, event)
     assert place.post(f"/provedex/{run_id}/v1/verify", None).json()["status"] == "valid"
     connection = apsw.Connection(place.store._path)  # type: ignore[attr-defined]
+    connection.set_busy_timeout(10_000)
     forged = b'{"forged":true}'
     connection.execute("UPDATE indelible_payloads SET value = ? WHERE run_id = ? AND seq = 2", (forged, run_id))
     connection.close()

@@ -24,7 +24,7 @@ class RunsPlace(Place):
         url = f"sqlite:///{self.path}"
         super().__init__(url, keys=folder / "keys")
         self.ledger = Ledger.open(url, tenant="acme", actor="beside", keys=folder / "keys")
-        self.agent = self.client_of("agent")
+        self.agent = self.client_of("other-agent")  # the ledgers' own actor is called agent
 
     def client_of(self, who: str) -> httpx2.Client:
         def check(answer: httpx2.Response) -> None:
@@ -114,7 +114,7 @@ def test_who_acts_is_the_credential_and_a_name_in_a_body_is_only_said(begun: Any
     post(f"/runs/{run_id}/events", {"events": [told("plan_locked", said_by="ceo")]}, 201)
     post(f"/runs/{run_id}/checkpoints", {}, 201)
     seen = get(f"/runs/{run_id}/events")["events"]
-    assert {one["told_by"] for one in seen} == {"agent"}
+    assert {one["told_by"] for one in seen} == {"other-agent"}
     assert seen[1]["actor"] == "ceo"
     refused = post(f"/runs/{run_id}/events", {"events": [told("plan_locked", actor="ceo")]}, 422)
     assert "actor" in refused["detail"]
@@ -232,6 +232,7 @@ def test_what_was_altered_is_named(place: RunsPlace, begun: Any, post: Any) -> N
     assert post(f"/runs/{run_id}/verify")["is_valid"]
     forged = json.dumps({"amount": 9}, separators=(",", ":")).encode()
     connection = apsw.Connection(str(place.path))
+    connection.set_busy_timeout(10_000)
     connection.execute(
         "UPDATE indelible_payloads SET value = ? WHERE run_id = ? AND field = 'payload'", (forged, run_id)
     )

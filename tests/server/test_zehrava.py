@@ -158,9 +158,13 @@ def test_telling_that_a_run_ended_ends_it(runs: Runs) -> None:
 
 
 def test_who_acts_is_the_credential_whatever_a_body_says(place: Place, runs: Runs) -> None:
-    runs.tell("plan_locked", actorId="ceo")
-    events = place.get(f"/v1/runs/{runs.id}/events").json()["events"]
-    assert [(event["actor"], event["told_by"]) for event in events] == [("agent", "agent"), ("ceo", "agent")]
+    runs.post(f"{runs.id}/events", {"eventType": "plan_locked", "actorId": "ceo"}, who="other-agent")
+    runs.post(f"{runs.id}/resume", {}, who="other-agent")
+    events = place.get(f"/v1/runs/{runs.id}/events").json()["events"][1:]
+    assert [(event["actor"], event["told_by"]) for event in events] == [
+        ("ceo", "other-agent"),
+        ("other-agent", "other-agent"),
+    ]
 
 
 def test_others_see_nothing_and_readers_change_nothing(place: Place, runs: Runs) -> None:
