@@ -262,6 +262,13 @@ def test_a_value_that_is_too_large_is_refused_with_the_limit() -> None:
     assert let_in(report).detail_json == large, "unless there is no limit"
 
 
+@pytest.mark.parametrize("args", [b"[]", b"null", b'"text"', b"1", encode(Decimal(1))])
+def test_arguments_are_an_object(args: bytes) -> None:
+    for command in (open_command(args_json=args), replace(example(Amend), args_json=args)):
+        with pytest.raises(BadCall, match="args_json: an object"):
+            let_in(command, caller(*SCOPES))
+
+
 def test_there_is_an_end_to_what_one_command_tells() -> None:
     happening = Happening(type="own.kind")
     assert let_in(replace(example(Tell), happenings=(happening,) * MOST_TOLD))

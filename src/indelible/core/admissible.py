@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from indelible.core.calls import check_name, check_run_id
 from indelible.core.canonical import decode, encode
-from indelible.core.commands import Adopt, Command, Keep, Open, Record
+from indelible.core.commands import Adopt, Amend, Command, Keep, Open, Record
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import facts_json
 from indelible.core.identity import Ref
@@ -21,6 +21,7 @@ from indelible.core.runs import driver_sheet, read_driver
 from indelible.core.said_verdicts import check_verdict
 from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp
+from indelible.core.tags import Encrypted
 from indelible.core.verdicts import Verdict
 from indelible.errors import BadCall, TooLarge
 
@@ -58,6 +59,8 @@ def check_command(command: Command, now: datetime, most_bytes: int | None) -> No
         raise BadCall("status: a run that ends is no longer active")
     if isinstance(command, Open):
         check_digits("digest", command.digest)
+    if isinstance(command, Open | Amend) and not isinstance(decode(command.args_json), dict | Encrypted):
+        raise BadCall("args_json: an object of the arguments is expected here")
     if isinstance(command, Adopt):
         _check_adopted(command.effect)
     if isinstance(command, Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -42,7 +42,21 @@ def read_words(name: str, body: Any) -> dict[str, Any]:
     words = {word: from_wire(kind, body[word], word) for word, kind in question.words.items()}
     for word, value in words.items():
         _check_size(word, value)
+        if name != "apply":  # what commands hold is looked at when they are let in
+            _check_texts(word, value)
     return words
+
+
+def _check_texts(word: str, value: Any) -> None:
+    """Refuses what no name can hold and no database looks for."""
+    if isinstance(value, str) and "\0" in value:
+        raise BadCall(f"{word}: holds a NUL character")
+    if isinstance(value, tuple):
+        for each in value:
+            _check_texts(word, each)
+    elif is_dataclass(value):
+        for each in fields(value):
+            _check_texts(f"{word}.{each.name}", getattr(value, each.name))
 
 
 def _check_size(word: str, value: Any) -> None:
@@ -74,8 +88,9 @@ class Answering:
             raise NotPermitted(f"{name} needs a credential with the scope {needed}")
         if name in ("look", "watch", "await"):
             self._check_places(words["refs"])
-        if name == "find_by_key":
-            check_digits("key", words["key"])
+        for word in ("key", "check"):  # both are hashes
+            if word in words:
+                check_digits(word, words[word])
         if name == "await":
             return await self._await(**words)
         if name == "sheets" and not may_read_sheets(self._caller.scopes, words["selected"].kind):
