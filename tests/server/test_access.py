@@ -24,6 +24,7 @@ DIGEST = "0" * 64
 BODIES: dict[str, Any] = {
     "commit": {**TOKEN, "outcome": {"status": "succeeded", "value": 1}},
     "heartbeat": TOKEN,
+    "release": {**TOKEN, "status": "ready", "reason": "x"},
     "settle": {"outcome": {"status": "failed", "error": "no"}, "evidence": "looked"},
     "cancel": {"reason": "x"},
     "retry": {"reason": "x"},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -144,6 +146,63 @@ def test_a_heartbeat_keeps_an_attempt_and_says_when_it_is_lost(place: Place, run
     assert (lost.status_code, lost.json()["type"]) == (409, "/problems/lease-lost")
 
 
+@pytest.mark.parametrize(("status", "then"), [("ready", 201), ("in_doubt", 409)])
+def test_an_attempt_is_given_up_as_not_begun_or_as_in_doubt(place: Place, run: str, status: str, then: int) -> None:
+    claim = place.begin(run_id=run).json()
+    path = f"/v1/effects/{claim['effect']['id']}/release"
+    body = {"token": claim["token"], "attempt": 1, "status": status, "reason": "the connection broke"}
+    assert place.post(path, {**body, "token": "somebody else's"}).status_code == 409
+    given_up = place.post(path, body).json()["effect"]
+    assert (given_up["status"], given_up["reason"]) == (status, "the connection broke")
+    told = place.get("/v1/events", params={"run_id": run}).json()["events"][-1]
+    assert told["body"]["actor"]["id"] == "agent"
+    assert place.begin(run_id=run).status_code == then
+    late = place.post(path, {**body, "reason": "another"})
+    assert (late.status_code, late.json()["type"]) == (409, "/problems/lease-lost")
+
+
+def test_of_many_who_ask_at_once_one_is_let_in(place: Place, run: str) -> None:
+    asked = place.begin(run_id=run, approval="required").json()["approval"]
+    decision = {"decision": "approve", "digest": asked["digest"]}
+    place.post(f"/v1/approvals/{asked['id']}/decisions", decision, "ana")
+    with ThreadPoolExecutor(24) as crowd:
+        answers = list(crowd.map(lambda _: place.begin(run_id=run, approval="required").status_code, range(96)))
+    assert sorted(set(answers)) == [201, 409]
+    assert answers.count(201) == 1
+
+
+def test_what_was_erased_is_not_given_and_not_done_again(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run).json()
+    place.commit(claim)
+    with ledger_of(place) as ledger:
+        ledger.erase(run_id=run, by="ana", reason="asked to")
+    effect = place.get(f"/v1/effects/{claim['effect']['id']}").json()["effect"]
+    assert (effect["args"], effect["outcome"]["value"], effect["erased"]) == (None, None, ["args", "detail"])
+    again = place.begin(run_id=run)
+    assert (again.status_code, again.json()["type"]) == (410, "/problems/effect-erased")
+
+
+def test_what_is_encrypted_or_redacted_in_the_record_is_so_over_http(tmp_path: Path) -> None:
+    own = sqlite_place(tmp_path, encrypt=True, redact=["args.card"])
+    try:
+        args = {"card": "4111-canary", "order": "order-canary"}
+        claim = own.begin(args=args, approval="none").json()
+        assert claim["effect"]["args"]["order"] == "order-canary"
+        assert list(claim["effect"]["args"]["card"]) == ["$redacted"]
+        own.commit(claim, {"status": "succeeded", "value": {"paid": "result-canary"}})
+        again = own.begin(args=args).json()["effect"]
+        assert again["outcome"]["value"] == {"paid": "result-canary"}
+        question = own.begin(args=args, approval="required", run_id="r2").json()["approval"]
+        shown = own.get(f"/v1/approvals/{question['id']}", "ana").json()
+        assert shown["args"] == claim["effect"]["args"]
+        own.ledgers.of("acme")._seal()
+        raw = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+        assert b"charge" in raw
+        assert b"canary" not in raw
+    finally:
+        own.close()
+
+
 def in_doubt(place: Place, run: str) -> dict[str, Any]:
     """Gives an effect whose worker never reported."""
     claim = place.begin(run_id=run, lease_s=0.001).json()
@@ -242,7 +301,7 @@ def test_whoever_waits_hears_at_once_that_an_effect_has_moved(place: Place, run:
     # What has ended does not move: nobody waits for it. What was seen already is waited for, and comes as 304.
     assert place.get(path).status_code == 200
     etag = heard[0].headers["etag"]
-    same = place.get(path.replace("60", "0.05"), headers={"If-None-Match": etag})
+    same = place.get(path.replace("wait=60", "wait=0.05"), headers={"If-None-Match": etag})
     assert same.status_code == 304
 
 

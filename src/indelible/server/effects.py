@@ -33,6 +33,7 @@ from indelible.server.shapes import (
     Kept,
     OutcomeTold,
     Reason,
+    Release,
     Settlement,
     SucceededTold,
     effect_shown,
@@ -139,6 +140,14 @@ async def heartbeat(effect_id: Id, body: Heartbeat, asked: Asking = asking("agen
     await asked.ledger.heartbeat(claim, **words)
     lease_s = asked.ledger._lease(words).total_seconds()
     return answer({"id": claim.effect.id, "attempt": body.attempt, "lease_s": lease_s})
+
+
+@effects.post("/v1/effects/{effect_id}/release", response_model=EffectAnswer)
+async def release(effect_id: Id, body: Release, asked: Asking = asking("agent")) -> Response:
+    """Give an attempt up: as `ready` when nothing happened outside, as `in_doubt` when nobody can tell."""
+    known = await _find(asked, effect_id)
+    claim = _claim(known, body.token, body.attempt)
+    return _shown(await speaking.release(asked.ledger, asked.actor, claim, body.status, body.reason, known))
 
 
 @effects.post("/v1/effects/{effect_id}/settle", response_model=EffectAnswer)

@@ -106,6 +106,15 @@ class Commit(Sent):
     outcome: OutcomeTold
 
 
+class Release(Sent):
+    """Gives an attempt up: `ready` when nothing happened outside, `in_doubt` when something may have."""
+
+    token: Name
+    attempt: Count
+    status: Literal["ready", "in_doubt"]
+    reason: Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
 class Heartbeat(Sent):
     """Keeps an attempt going."""
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any, Literal
 
 from indelible.aio import AsyncLedger
 from indelible.core import walk
 from indelible.core.admitting import Caller
 from indelible.core.calls import OptionWords, Resource, ToolCall
 from indelible.core.canonical import encode
-from indelible.core.commands import Begun
+from indelible.core.commands import Answer, Begun, Late, Moved, Relinquish
 from indelible.core.effects import Actor, Claim, Effect, Outcome, Succeeded
 from indelible.core.stamps import Stamp
-from indelible.core.walk import Mint, Prepared
-from indelible.errors import ResultNotRecorded, StoreError
+from indelible.core.walk import Mint, Prepared, Request, Submit
+from indelible.errors import LeaseLost, ResultNotRecorded, StoreError
 from indelible.mint import MOST_VALUES
 from indelible.server.shapes import Begin, CallTold
 
@@ -103,3 +105,30 @@ async def commit(ledger: AsyncLedger, actor: Actor, claim: Claim, outcome: Outco
         if isinstance(problem.__cause__, StoreError):  # sending the same again is safe
             raise problem.__cause__ from None
         raise
+
+
+async def release(
+    ledger: AsyncLedger, actor: Actor, claim: Claim, status: Literal["ready", "in_doubt"], reason: str, known: Effect
+) -> Effect:
+    """Gives an attempt up in the caller's name: nothing happened, or nobody can tell."""
+    screen = ledger._screen_of(known)
+    command = Relinquish(
+        claim=claim,
+        stamp=ledger._mint.stamp(actor),
+        status=status,
+        detail_json=encode(reason if screen is None else screen.text(reason), root="reason"),
+    )
+    moved: Effect = await ledger._engine.drive_async(_releasing(command, known))
+    return moved
+
+
+def _releasing(command: Relinquish, known: Effect) -> Generator[Request, Any, Effect]:
+    answer: Answer = yield Submit(command, known)
+    match answer:
+        case Moved(effect):
+            return effect
+        case Late(effect):
+            message = f"{effect.tool}: attempt {command.claim.attempt} of {effect.id} is no longer yours to give up"
+            raise LeaseLost(f"{message}; it is {effect.status}", effect=effect)
+        case _:
+            raise AssertionError(f"a Relinquish is never answered by {type(answer).__name__}")
