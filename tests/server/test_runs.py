@@ -22,7 +22,7 @@ class RunsPlace(Place):
     def __init__(self, folder: Path) -> None:
         self.path = folder / "ledger.db"
         url = f"sqlite:///{self.path}"
-        super().__init__(url, keys=folder / "keys")
+        super().__init__(url, keys=folder / "keys", max_result_bytes=100_000)
         self.ledger = Ledger.open(url, tenant="acme", actor="beside", keys=folder / "keys")
         self.agent = self.client_of("other-agent")  # the ledgers' own actor is called agent
 
@@ -261,6 +261,15 @@ def test_a_packet_is_taken_over_by_an_admin_alone(place: RunsPlace, tmp_path: Pa
         elsewhere.close()
 
 
+def test_what_is_larger_than_a_result_may_be_is_refused(begun: Any, post: Any, get: Any) -> None:
+    run_id, large = begun["run"]["id"], "x" * 100_001
+    sent = {"events": [told("plan_locked"), told("plan_locked", payload=large)]}
+    assert post(f"/runs/{run_id}/events", sent, 413)["limit"] == 100_000
+    post(f"/runs/{run_id}/checkpoints", {"state": large}, 413)
+    post(f"/runs/{run_id}/fail", {"reason": "x", "state": large}, 413)
+    assert len(get(f"/runs/{run_id}/events")["events"]) == 1
+
+
 GETS = ["", "/story", "/events", "/checkpoints"]
 POSTS: dict[str, Any] = {
     "/events": {"events": [{"type": "plan_locked"}]},
@@ -305,6 +314,7 @@ def test_an_auditor_looks_and_does_nothing(place: RunsPlace, begun: Any) -> None
         ("/runs", {"agent": "a", "run_id": "a/b"}),
         ("/runs", {"agent": "a", "token": "short"}),
         ("/runs", {"agent": "a", "lease_s": 1e9}),
+        ("/runs", {"agent": "a", "lease_s": 1e-9}),
         ("/runs", {"agent": "a", "tenant": "globex"}),
         ("/runs", {"agent": "a", "parent": "nobody\0"}),
         ("/runs", {"agent": "a", "permissions": {"allowed_tools": 5}}),

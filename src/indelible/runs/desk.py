@@ -80,6 +80,11 @@ class RunsDesk:
         other.keeping = self.keeping.acting_as(actor)
         return other
 
+    @property
+    def most_bytes(self) -> int | None:
+        """Is how large a value from outside may be, if that is limited."""
+        return self._desk._max_result_bytes
+
     def stamp(self, values: int) -> Stamp:
         """Gives the time now, by whoever this ledger acts as."""
         return self._engine.mint.stamp(self._actor, values)

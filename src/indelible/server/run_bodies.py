@@ -8,9 +8,10 @@ from pydantic import Field
 
 from indelible.core.calls import SideEffect
 from indelible.core.runs import CheckpointReason
-from indelible.server.shapes import Seconds, Sent
+from indelible.server.shapes import Sent, Text
 from indelible.server.strict import CheckedName, DriverToken, RunName, Seq
 
+LeaseSeconds = Annotated[float, Field(ge=0.001, le=86_400, allow_inf_nan=False)]
 MOST_EVENTS = 256
 """Is how many events are recorded at once, all of them or none."""
 
@@ -20,12 +21,12 @@ class StartedRun(Sent):
 
     run_id: RunName | None = None
     agent: CheckedName
-    intent: str = ""
-    runtime: str = "indelible"
+    intent: Text = ""
+    runtime: Text = "indelible"
     parent: CheckedName | None = None
     allowed_tools: list[CheckedName] | None = None
     permissions: dict[str, Any] = Field(default_factory=dict)
-    lease_s: Seconds = 30
+    lease_s: LeaseSeconds = 30
     token: DriverToken | None = None
 
 
@@ -57,7 +58,7 @@ class AskedCheckpoint(Sent):
 
     state: Any = None
     reason: CheckpointReason = "manual"
-    suggested: str | None = None
+    suggested: Text | None = None
     at: Seq | None = None
     token: DriverToken | None = None
 
@@ -67,7 +68,7 @@ class AskedResume(Sent):
 
     checkpoint: CheckedName | None = None
     force: bool = False
-    lease_s: Seconds = 30
+    lease_s: LeaseSeconds = 30
     token: DriverToken | None = None
 
 
@@ -77,7 +78,7 @@ class AskedFork(Sent):
     at: Seq | None = None
     run_id: RunName | None = None
     dry_run: bool = True
-    lease_s: Seconds = 30
+    lease_s: LeaseSeconds = 30
     token: DriverToken | None = None
 
 
@@ -85,7 +86,7 @@ class KeptSeat(Sent):
     """Says who goes on driving, and for how long."""
 
     token: DriverToken
-    lease_s: Seconds = 30
+    lease_s: LeaseSeconds = 30
 
 
 class ReleasedSeat(Sent):
@@ -97,7 +98,7 @@ class ReleasedSeat(Sent):
 class Ending(Sent):
     """Says why a run ends; `state` is saved with it where it may be resumed."""
 
-    reason: str
+    reason: Text
     state: Any = None
     token: DriverToken | None = None
 

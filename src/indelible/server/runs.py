@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query
 
 from indelible.core.effects import hash_of
 from indelible.core.events import Event
+from indelible.core.recording import too_big
 from indelible.core.run_commands import NewCheckpoint, Told
 from indelible.core.runs import Checkpoint, Run, RunStatus
 from indelible.errors import BadCall, JournalError, RunLost, UnknownRun
@@ -155,10 +156,19 @@ def record_all(
 ) -> list[tuple[Told, Event]]:
     """Records events of a run that was started, and gives each with how it stands in the record."""
     happenings = happenings_of(words)
+    for one in happenings:
+        check_size(desk, "payload", one.payload_json)
     found_run(desk, run_id)
     told = desk.keeping.tell(run_id, token, happenings).told
     recorded = desk.keeping.recorded(run_id, told[0].seq, len(told))
     return list(zip(told, recorded, strict=True))
+
+
+def check_size(desk: RunsDesk, what: str, value: bytes | None) -> None:
+    """Raises `TooLarge` for what is larger than a result may be."""
+    most = desk.most_bytes
+    if value is not None and most is not None and len(value) > most:
+        raise too_big(what, most, len(value))
 
 
 # Checkpoints
@@ -192,7 +202,7 @@ def sealing(desk: RunsDesk, checkpoint: Checkpoint) -> Event | None:
 async def create_checkpoint(run_id: RunName, body: AskedCheckpoint, asked: Asking = BY_AGENT) -> CheckpointShown:
     """Seals a run with the agent's own state."""
     desk = desk_of(asked)
-    new = new_checkpoint(desk.checkpoint_id(), body.reason, body.state, body.suggested, body.at)
+    new = new_checkpoint(desk.checkpoint_id(), body.reason, body.state, body.suggested, body.at, desk.most_bytes)
     sealed, event = await aside(seal, desk, run_id, body.token, new)
     return checkpoint_shown(sealed, event)
 
@@ -279,7 +289,9 @@ async def _ended(run_id: str, status: RunStatus, body: Ending, asked: Asking) ->
     desk = desk_of(asked)
     if body.state is not None and status != "failed":
         raise BadCall("state is saved where a run may be resumed, as with /fail or /checkpoints; leave it out here")
-    saved = new_checkpoint(desk.checkpoint_id(), "failure", body.state, None) if status == "failed" else None
+    saved = None
+    if status == "failed":
+        saved = new_checkpoint(desk.checkpoint_id(), "failure", body.state, None, most=desk.most_bytes)
     return run_shown(await aside(desk.keeping.end, run_id, body.token, status, body.reason, saved))
 
 

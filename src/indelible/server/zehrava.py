@@ -23,8 +23,8 @@ from indelible.runs.desk import RunsDesk
 from indelible.runs.keeping import new_checkpoint
 from indelible.server.asking import Asking, asking
 from indelible.server.routing import ANYBODY, answer, resources
-from indelible.server.runs import aside, desk_of, found_run, let_go, record_all, seal, sealing
-from indelible.server.shapes import Sent, plainly
+from indelible.server.runs import aside, check_size, desk_of, found_run, let_go, record_all, seal, sealing
+from indelible.server.shapes import Sent, Text, plainly
 from indelible.server.strict import CheckedName, RunName
 
 zehrava: APIRouter = resources("zehrava-gate")
@@ -41,8 +41,8 @@ class Start(Sent):
     """Says which run to begin."""
 
     agentId: CheckedName
-    intentSummary: str = ""
-    runtime: str | None = None
+    intentSummary: Text = ""
+    runtime: Text | None = None
     parentRunId: CheckedName | None = None
     permissions: dict[str, Any] | None = None
 
@@ -74,7 +74,7 @@ class Checkpoint(Sent):
 
     eventId: CheckedName | None = None
     reason: CheckpointReason | None = None
-    suggestedNextAction: str | None = None
+    suggestedNextAction: Text | None = None
 
 
 class Resume(Sent):
@@ -120,6 +120,7 @@ def _ended(desk: RunsDesk, run_id: str, body: Event) -> Content:
     """Ends a run whose end is told: that it ended and the event that says so are one."""
     status = _ENDINGS[body.eventType]
     reason = status if body.payload is None else json.dumps(body.payload, ensure_ascii=False)
+    check_size(desk, "payload", reason.encode())
     saved = new_checkpoint(desk.checkpoint_id(), "failure", None, None) if status == "failed" else None
     run = desk.keeping.end(run_id, None, status, reason, saved)
     assert run.seq is not None, "an event tells that it ended"
