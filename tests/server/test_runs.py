@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -153,6 +154,25 @@ def test_of_two_drivers_one_wins_and_the_other_is_told_to_stop(begun: Any, post:
     ]:
         assert post(f"/runs/{run_id}/{path}", {**words, "token": old}, 409)["code"] == "lost"
     post(f"/runs/{run_id}/events", {"events": [told("plan_locked")], "token": resumed["token"]}, 201)
+
+
+def test_of_many_who_resume_at_once_one_wins(place: RunsPlace, begun: Any, post: Any) -> None:
+    run_id = begun["run"]["id"]
+    post(f"/runs/{run_id}/release", {"token": begun["token"]})
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: place.agent.post(f"/runs/{run_id}/resume", json={}), range(8)))
+    assert sorted(answer.status_code for answer in answers) == [200] + [409] * 7
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"driven"}
+
+
+def test_a_driver_that_fell_silent_is_replaced_and_that_is_told(place: RunsPlace, post: Any, get: Any) -> None:
+    begun = post("/runs", {"agent": "billing", "lease_s": 0.001}, 201)
+    run_id = begun["run"]["id"]
+    while (answer := place.agent.post(f"/runs/{run_id}/resume", json={})).status_code == 409:
+        assert answer.json()["code"] == "driven"
+    assert answer.json()["fence"] == 2
+    seen = [event["type"] for event in get(f"/runs/{run_id}/events")["events"]]
+    assert seen == ["run_started", "interruption_detected", "run_resumed"]
 
 
 def test_whoever_names_the_token_may_ask_again_after_a_lost_answer(post: Any) -> None:

@@ -22,6 +22,8 @@ from indelible.compat.zehrava_words import EVENT_TYPES, SIDE_EFFECT_CLASS, hash 
 __all__ = ["EVENT_TYPES", "SIDE_EFFECT_CLASS", "Gate", "GateError", "hash"]
 
 PATIENCE = 30.0
+EXECUTION_SECONDS = 900
+"""Is how long there is to report what came of an execution."""
 INTENTS = "intents"
 """Is the run of intents that are proposed outside of any."""
 Content = dict[str, Any]
@@ -215,7 +217,7 @@ class Gate:
         call = {"tool": tool, "args": args, "run_id": run_id, "side_effect": "external_mutation"}
         if "idempotency_key" in args:
             call["key"] = ["idempotency_key"]
-        body = {**call, "approval": "required", "token": secrets.token_hex(16)}
+        body = {**call, "approval": "required", "token": secrets.token_hex(16), "lease_s": EXECUTION_SECONDS}
         return self._send("POST", "/v1/effects", body)
 
     # Asking
