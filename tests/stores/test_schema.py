@@ -353,7 +353,7 @@ def test_an_empty_postgres_says_how_to_migrate(postgres_url: str) -> None:
     assert tables_of(postgres_url) == set(), "and is left alone"
 
 
-@pytest.mark.parametrize("address", ["mysql://host/db", "http://x", "redis://"])
+@pytest.mark.parametrize("address", ["mysql://host/db", "ftp://x", "redis://"])
 def test_an_address_of_no_store_is_refused(address: str) -> None:
     with pytest.raises(Misconfigured, match="sqlite:///"):
         open_store(address)

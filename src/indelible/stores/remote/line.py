@@ -62,43 +62,51 @@ class Line:
         except (ValueError, KeyError, TypeError) as problem:
             raise Misconfigured(f"{self.address} answers {name} with something else: {problem}") from problem
 
-    def post(self, path: str, body: bytes, *, is_repeatable: bool) -> Any:
-        """Sends one request and gives the JSON that came back; raises what the server said."""
+    def post(self, path: str, body: bytes, *, is_repeatable: bool, seconds: float | None = None) -> Any:
+        """Sends one request and gives the JSON that came back; raises what the server said.
+
+        A server that does not answer is followed by the next one, and after the last one by a pause.
+        """
         if os.getpid() != self._pid:
             self._start()  # a forked child must not share its parent's connections
-        until = time.monotonic() + self._seconds
-        tries = 0
+        until = time.monotonic() + (self._seconds if seconds is None else seconds)
+        rounds, count = 0, len(self._servers)
+        told: Any = None
         while True:
-            number = self._asked
-            server = self._servers[number % len(self._servers)]
-            try:
-                response = self._client.post(server + path, content=body, headers={"Content-Type": "application/json"})
-            except _NEVER_ARRIVED as problem:
-                trouble: IndelibleError = StoreUnavailable(f"{server} cannot be reached: {problem}")
-            except httpx2.TransportError as problem:
-                said = f"{server} did not answer: {type(problem).__name__} {problem}"
-                if not is_repeatable:
-                    raise OutcomeUnknown(
-                        f"{said}. Whether it was done cannot be told; look before asking again"
-                    ) from None
-                trouble = StoreUnavailable(said)
-            else:
-                if response.status_code == 200:
-                    return _content(response)
-                trouble = error_from(_content(response), response.status_code)
-                if response.status_code not in _BUSY or isinstance(trouble, OutcomeUnknown):
-                    raise trouble
-            if self._asked == number:  # else somebody else has turned to the next one
-                self._asked = number + 1
-            pause = _PAUSES[min(tries // len(self._servers), len(_PAUSES) - 1)] * (0.5 + random.random())  # noqa: S311 - no secret
+            for _ in range(count):
+                number = self._asked
+                told = self._send(self._servers[number % count], path, body, is_repeatable=is_repeatable)
+                if not isinstance(told, IndelibleError):
+                    return told
+                if self._asked == number:  # else another thread has turned to the next one
+                    self._asked = number + 1
+            pause = _PAUSES[min(rounds, len(_PAUSES) - 1)] * (0.5 + random.random())  # noqa: S311 - no secret
             if time.monotonic() + pause > until:
-                raise trouble
+                raise told
             time.sleep(pause)
-            tries += 1
+            rounds += 1
+
+    def _send(self, server: str, path: str, body: bytes, *, is_repeatable: bool) -> Any:
+        """Gives what a server answered, or the trouble with it if another try may help; raises what is final."""
+        try:
+            response = self._client.post(server + path, content=body, headers={"Content-Type": "application/json"})
+        except _NEVER_ARRIVED as problem:
+            return StoreUnavailable(f"{server} cannot be reached: {problem}")
+        except httpx2.TransportError as problem:
+            said = f"{server} did not answer: {type(problem).__name__} {problem}"
+            if is_repeatable:
+                return StoreUnavailable(said)
+            raise OutcomeUnknown(f"{said}. Whether it was done is not known; look before asking again") from None
+        if response.status_code == 200:
+            return _content(response)
+        trouble = error_from(_content(response), response.status_code)
+        if response.status_code not in _BUSY or isinstance(trouble, OutcomeUnknown):
+            raise trouble
+        return trouble
 
     def introduce(self) -> dict[str, Any]:
-        """Asks who we are there; a server of another time says so."""
-        found = self.post("/v1/store/introduce", b"{}", is_repeatable=True)
+        """Asks who we are there; a server that is away is told at once, and one of another time says so."""
+        found = self.post("/v1/store/introduce", b"{}", is_repeatable=True, seconds=0)
         if not isinstance(found, dict) or found.get("protocol") != PROTOCOL:
             raise Misconfigured(
                 f"{self.address} speaks protocol {found.get('protocol') if isinstance(found, dict) else '?'} and this "
