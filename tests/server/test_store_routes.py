@@ -344,7 +344,7 @@ def test_a_forged_effect_in_a_claim_changes_nothing(
     for number, forged in enumerate(forgeries):
         claim = answered(agent.apply(make.open(f"mail-{number}", tool="mail"))).claim
         report = make.finish(replace(claim, effect=replace(claim.effect, **forged)))
-        other = [make.expire(make.ref("nothing"))] if is_together else []
+        other = [make.finish(answered(agent.apply(make.open(f"{number}"))).claim)] if is_together else []
         moved = answered(agent.apply(report, *other)).effect
         assert (moved.id, moved.run_id, moved.tool, moved.args_json) == (
             claim.effect.id,
@@ -369,6 +369,13 @@ def test_nobody_settles_with_a_token_of_their_own(agent: Anything, make: Command
             assert type(answered(agent.apply(report))).__name__ == "Late"
         assert agent.ask("heartbeat", claim=forged, lease=LEASE) == (200, {"answer": False})
     assert answered(agent.apply(make.finish(claim))).effect.status == "succeeded"
+
+
+@pytest.mark.parametrize("lease", [timedelta.max, timedelta.min, timedelta(0), timedelta(days=2)])
+def test_no_claim_is_held_for_ever(agent: Anything, make: Commands, lease: timedelta) -> None:
+    claim = answered(agent.apply(make.open("effect"))).claim
+    assert "lease" in refused(agent.ask("heartbeat", claim=claim, lease=lease), 400, "bad-call")
+    assert agent.ask("heartbeat", claim=claim, lease=LEASE) == (200, {"answer": True})
 
 
 # Nothing an agent can send lowers the policy
