@@ -273,6 +273,24 @@ def test_pages_go_on_where_the_one_before_ended(place: Place, run: str) -> None:
     assert place.get("/v1/effects", params={"run_id": run, "status": "failed"}).json()["effects"] == []
 
 
+def test_a_page_of_large_effects_ends_early_and_none_is_left_out(
+    place: Place, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.server.effects.MOST_PAGE_BYTES", 10_000)
+    made = [place.begin(run_id=run, args={"n": n, "large": "x" * 2000}).json()["effect"]["id"] for n in range(20)]
+    seen: list[str] = []
+    pages, before = 0, {}
+    while True:
+        page = place.get("/v1/effects", params={"run_id": run, "limit": "20", **before}).json()
+        seen += [effect["id"] for effect in page["effects"]]
+        pages += 1
+        if page["next"] is None:
+            break
+        before = {"before": page["next"]}
+    assert seen == made[::-1]
+    assert pages >= 3
+
+
 def test_an_effect_is_found_by_its_key_and_unchanged_ones_are_not_sent_again(place: Place, run: str) -> None:
     effect = place.begin(run_id=run).json()["effect"]
     for path in (f"/v1/effects/{effect['id']}", f"/v1/effects/by-key/{effect['key']}?scope={run}"):

@@ -15,11 +15,13 @@ from indelible.core.calls import OptionWords, SideEffect, check_name
 from indelible.core.commands import AwaitingApproval, Begun, Claimed, Replayed, ReplayedFailure
 from indelible.core.effects import ENDED, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.events import instant
+from indelible.core.ports import Filter
 from indelible.errors import BadCall, UnknownEffect
 from indelible.running import in_own_thread
 from indelible.server import speaking
 from indelible.server.approval_shapes import ApprovalAnswer, approval_shown
 from indelible.server.asking import Asking, asking
+from indelible.server.bodies import MEBIBYTE
 from indelible.server.preconditions import etag, is_among
 from indelible.server.routing import ANYBODY, PROBLEMS_TOLD, ThinRoute, answer, resources
 from indelible.server.shapes import (
@@ -40,6 +42,8 @@ from indelible.server.shapes import (
 )
 
 LONGEST_WAIT = 60
+MOST_PAGE_BYTES = 8 * MEBIBYTE
+_FIRST_STEP = 8
 _BETWEEN_LOOKS = 0.5
 _UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "It is still what `If-None-Match` names."}}
 _REPLAYED = {"Idempotent-Replayed": "true"}
@@ -185,13 +189,28 @@ async def list_effects(
     limit: Limit = 100,
     asked: Asking = asking(*ANYBODY),
 ) -> Response:
-    """List effects, newest first."""
+    """List effects, newest first. A page may hold fewer than `limit` when they are large; `next` is null at the end."""
     check_names(tool=tool, run_id=run_id, before=before)
-    found = await asked.ledger.effects(
-        status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit + 1
-    )
-    shown = [effect_shown(effect) for effect in found[:limit]]
-    return answer({"effects": shown, "next": shown[-1]["id"] if len(found) > limit else None})
+    selected = Filter(status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit)
+    found, has_more = await in_own_thread(_page, asked, selected)
+    shown = [effect_shown(effect) for effect in found]
+    return answer({"effects": shown, "next": shown[-1]["id"] if has_more else None})
+
+
+def _page(asked: Asking, selected: Filter) -> tuple[list[Effect], bool]:
+    """Reads a page, a little at a time: it ends early when its values are many bytes, for somebody has to hold them."""
+    found: list[Effect] = []
+    size, step = 0, _FIRST_STEP
+    while size < MOST_PAGE_BYTES and len(found) <= selected.limit:
+        wanted = min(step, selected.limit + 1 - len(found))
+        before = found[-1].id if found else selected.before
+        more = asked.ledger._engine.store.effects(asked.caller.tenant, replace(selected, before=before, limit=wanted))
+        found += more
+        size += sum(len(one.args_json or b"") + len(one.detail_json or b"") for one in more)
+        step *= 4 if size < MOST_PAGE_BYTES // 16 else 1
+        if len(more) < wanted:
+            return found[: selected.limit], len(found) > selected.limit
+    return found[: selected.limit], True
 
 
 @effects.get("/v1/effects/by-key/{key}", response_model=EffectAnswer, responses=_UNCHANGED)

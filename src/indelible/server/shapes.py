@@ -42,7 +42,7 @@ Moment = Annotated[datetime, BeforeValidator(_moment)]
 class Sent(Body):
     """Is what a client sends: exactly the members that are known, each of its own type."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class ResourceNamed(Sent):
@@ -59,13 +59,21 @@ class CallTold(Sent):
     tool: Name
     args: Annotated[dict[str, Any], Field(default_factory=dict)]
     run_id: Name = "default"
+    """The piece of work that this call belongs to."""
     scope: Name | None = None
+    """The range in which the call's key is unique; by default the run."""
     key: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
+    """The arguments that make two calls the same, by dotted paths; by default all of them."""
     resource: ResourceNamed | None = None
+    """The thing that makes two calls the same, instead of arguments."""
     call_id: Name | None = None
+    """The framework's own id of this tool call."""
     dedupe: Dedupe = "args"
+    """Whether `call_id` tells an intended repeat from a retry: `call` it does, `ask` a person, `args` it does not."""
     schema_hash: Annotated[str, Field(max_length=500, alias="schema")] = ""
+    """The hash of the tool's schema, where it has one; an approval holds for this schema only."""
     side_effect: SideEffect | None = None
+    """What the tool does to the world; by default it is taken for a mutation outside."""
     approval: Literal["required", "none"] | None = None
     """`required` asks somebody whatever the policy says; `none` takes nothing away from the policy."""
 
@@ -74,10 +82,13 @@ class Begin(CallTold):
     """Asks to execute a call."""
 
     on_crash: OnCrash | None = None
+    """`retry` if it is safe to do it again after a crash; else it is held until somebody has looked."""
     lease_s: Seconds | None = None
+    """For how many seconds the attempt is the caller's without a heartbeat."""
     token: Annotated[str, Field(min_length=16, max_length=200)] | None = None
     """Is a secret of the caller's own: whoever lost the answer sends the same again and gets the same claim."""
     driver_token: Name | None = None
+    """The right to drive the run, for who has it: then the call is refused when somebody else drives it by now."""
 
 
 class SucceededTold(Sent):
