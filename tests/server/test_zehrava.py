@@ -131,6 +131,8 @@ def test_a_run_is_given_as_documented(runs: Runs) -> None:
     told(event, eventId=safe["eventId"], eventType="plan_locked", type="plan_locked", timestamp=TIME, actor="my-agent")
     assert event["payload"] == {"steps": [1.5, "x"]}
     assert answer["events"][2]["actorId"] == "worker"
+    listed = runs.place.get(f"/internal/runs/{runs.id}/events").json()
+    assert listed == {"runId": runs.id, "events": answer["events"]}
 
 
 def test_a_run_is_verified_as_documented(place: Place, runs: Runs) -> None:
@@ -176,6 +178,7 @@ def test_others_see_nothing_and_readers_change_nothing(place: Place, runs: Runs)
         assert seen == (200 if path == "verify" else 403), path
     assert place.get(f"/internal/runs/{runs.id}", "stranger").status_code == 404
     assert place.get(f"/internal/runs/{runs.id}", "auditor").status_code == 200
+    assert place.get(f"/internal/runs/{runs.id}/events", "stranger").status_code == 404
     assert place.post("/internal/runs/start", {"agentId": "a", "intentSummary": "b"}, "auditor").status_code == 403
 
 

@@ -208,6 +208,13 @@ async def get_run(run_id: RunName, asked: Asking = BY_READER) -> Response:
     return answer(plainly(await aside(_inspected, desk_of(asked), asked.ledger.journal_name, run_id)))
 
 
+@zehrava.get("/internal/runs/{run_id}/events", response_model=Content)
+async def get_events(run_id: RunName, asked: Asking = BY_READER) -> Response:
+    """Gives all events of a run."""
+    inspected = await aside(_inspected, desk_of(asked), asked.ledger.journal_name, run_id)
+    return answer(plainly({"runId": run_id, "events": inspected["events"]}))
+
+
 def _inspected(desk: RunsDesk, ledger_id: str, run_id: str) -> Content:
     run = found_run(desk, run_id)
     events: list[RunEvent] = []
