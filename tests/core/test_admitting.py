@@ -245,6 +245,12 @@ def test_what_is_not_canonical_is_refused_by_its_name(raw: bytes) -> None:
             let_in(command)
 
 
+@pytest.mark.parametrize("attempt", [0, -1])
+def test_a_report_of_an_attempt_that_never_was_is_refused(attempt: int) -> None:
+    with pytest.raises(BadCall, match="attempts count from 1"):
+        let_in(finish(claim_of(effect(attempt=attempt))))
+
+
 @pytest.mark.parametrize("raw", NOT_CANONICAL, ids=lambda raw: repr(raw[:20]))
 def test_facts_and_what_they_commit_to_are_canonical_too(raw: bytes) -> None:
     for command in (exported(facts=raw), exported(committed={"note": raw})):

@@ -103,7 +103,8 @@ def test_an_effect_here_and_the_same_in_a_process_is_one_execution(place: Place,
 def test_only_the_holder_of_the_token_commits(place: Place, run: str) -> None:
     claim = place.begin(run_id=run).json()
     effect_id = claim["effect"]["id"]
-    for words in ({"token": "x" * 20}, {"attempt": 2}, {"attempt": 0}):
+    assert place.commit(claim, attempt=0).status_code == 422
+    for words in ({"token": "x" * 20}, {"attempt": 2}):
         refused = place.commit(claim, **words)
         assert (refused.status_code, refused.json()["type"]) == (409, "/problems/lease-lost"), words
     assert place.get(f"/v1/effects/{effect_id}").json()["effect"]["status"] == "processing"

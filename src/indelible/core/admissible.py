@@ -115,6 +115,8 @@ def _check_inside(held: Any, most_bytes: int | None) -> None:
             check_place(held)
         case Claim():
             check_place(held.effect.ref)
+            if held.attempt < 1:  # of an attempt that never was, a report would be kept that nobody could explain
+                raise BadCall("claim: attempts count from 1")
         case Verdict():
             check_verdict(held)
         case Sheet():

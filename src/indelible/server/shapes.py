@@ -19,8 +19,8 @@ from indelible.server.strict import Body
 
 Text = Annotated[str, Field(max_length=10_000)]
 Name = Annotated[str, Field(min_length=1, max_length=500)]
-Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Number = Annotated[int, Field(ge=-1, le=2**53 - 1)]
+Attempt = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""Is the number of an attempt; they count from 1."""
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
@@ -113,7 +113,7 @@ class Commit(Sent):
     """Reports the outcome of an attempt."""
 
     token: Name
-    attempt: Count
+    attempt: Attempt
     outcome: OutcomeTold
 
 
@@ -121,7 +121,7 @@ class Release(Sent):
     """Gives an attempt up: `ready` when nothing happened outside, `in_doubt` when something may have."""
 
     token: Name
-    attempt: Count
+    attempt: Attempt
     status: Literal["ready", "in_doubt"]
     reason: Annotated[str, Field(min_length=1, max_length=10_000)]
 
@@ -130,7 +130,7 @@ class Heartbeat(Sent):
     """Keeps an attempt going."""
 
     token: Name
-    attempt: Count
+    attempt: Attempt
     lease_s: Seconds | None = None
 
 
