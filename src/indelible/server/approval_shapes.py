@@ -1,4 +1,4 @@
-"""What is sent and what is answered about approvals, grants, delegations and the policy."""
+"""What is sent and what is answered about approvals, grants and delegations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from indelible.core.approvals import Approval, ApprovalStatus, Question, Vote
 from indelible.core.differences import MISSING, Difference
 from indelible.core.events import instant
 from indelible.core.grants import Delegation, Grant
-from indelible.core.verdicts import Verdict
 from indelible.server.shapes import (
-    CallTold,
     EffectShown,
     Moment,
     Name,
@@ -71,20 +69,6 @@ class DelegationTold(Sent):
     to: Name
     until: Moment
     reason: Why = "delegated"
-
-
-class PolicyTold(Sent):
-    """Is a policy to be put in force, and why."""
-
-    content: dict[str, Any]
-    reason: Why = "applied"
-
-
-class EvaluationTold(CallTold):
-    """Is a call to be judged, by nobody's word but for the sake of seeing; `agent` is who would make it."""
-
-    agent: Name = "agent"
-    principal: Name | None = None
 
 
 # What is answered
@@ -233,50 +217,6 @@ class DelegationList(BaseModel):
     delegations: list[DelegationShown]
 
 
-class PolicyShown(BaseModel):
-    """Is the policy in force, or null when there is none."""
-
-    version: str | None
-    content: dict[str, Any] | None
-
-
-class PolicyApplied(BaseModel):
-    """Names the policy that is in force now."""
-
-    version: str
-
-
-class QuestionShown(BaseModel):
-    """Says who would be asked."""
-
-    rule: str
-    needs: list[NeedShown]
-    people: dict[str, list[str]] | None
-    needs_signature: bool
-    may_edit: bool
-    expires_s: float
-
-
-class ChargeShown(BaseModel):
-    """Is what a call would take from a budget; amounts are texts, for they are exact."""
-
-    budget: str
-    amount: str
-    limit: str
-    window_s: float
-
-
-class VerdictShown(BaseModel):
-    """Is what the policy says of a call."""
-
-    decision: Literal["allow", "ask", "refuse"]
-    rule: str
-    policy: str
-    why: str
-    question: QuestionShown | None
-    charges: list[ChargeShown]
-
-
 def approval_shown(approval: Approval) -> dict[str, Any]:
     """Gives an approval for programs."""
     question = approval.question
@@ -296,7 +236,7 @@ def approval_shown(approval: Approval) -> dict[str, Any]:
         "principal": approval.principal,
         "asked_at": instant(approval.asked_at),
         "expires_at": instant(approval.expires_at),
-        "needs": _needs(question),
+        "needs": needs_shown(question),
         "lacking": approval.lacking,
         "people": None if approval.people is None else {name: list(one.roles) for name, one in approval.people.items()},
         "needs_signature": question.needs_signature,
@@ -310,7 +250,8 @@ def approval_shown(approval: Approval) -> dict[str, Any]:
     }
 
 
-def _needs(question: Question) -> list[dict[str, Any]]:
+def needs_shown(question: Question) -> list[dict[str, Any]]:
+    """Gives how many have to approve, and of which roles."""
     return [{"count": need.count, "role": need.role} for need in question.needs]
 
 
@@ -371,37 +312,4 @@ def delegation_shown(delegation: Delegation) -> dict[str, Any]:
         "to": delegation.to,
         "until": instant(delegation.until),
         "is_ended": delegation.is_ended,
-    }
-
-
-def verdict_shown(verdict: Verdict) -> dict[str, Any]:
-    """Gives what the policy says of a call."""
-    question = verdict.question
-    return {
-        "decision": verdict.decision,
-        "rule": verdict.rule,
-        "policy": verdict.policy,
-        "why": verdict.why,
-        "question": None if question is None else _question(question),
-        "charges": [
-            {
-                "budget": one.budget,
-                "amount": str(one.amount),
-                "limit": str(one.limit),
-                "window_s": one.window.total_seconds(),
-            }
-            for one in verdict.charges
-        ],
-    }
-
-
-def _question(question: Question) -> dict[str, Any]:
-    people = question.people
-    return {
-        "rule": question.rule,
-        "needs": _needs(question),
-        "people": None if people is None else {name: list(one.roles) for name, one in people.items()},
-        "needs_signature": question.needs_signature,
-        "may_edit": question.may_edit,
-        "expires_s": question.expires.total_seconds(),
     }

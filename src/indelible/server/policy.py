@@ -9,7 +9,9 @@ from fastapi import APIRouter, Response
 from indelible.core.admitting import Caller
 from indelible.core.effects import Actor
 from indelible.running import in_own_thread
-from indelible.server.approval_shapes import (
+from indelible.server.approvals import IfMatch
+from indelible.server.asking import Asking, asking
+from indelible.server.policy_shapes import (
     EvaluationTold,
     PolicyApplied,
     PolicyShown,
@@ -17,8 +19,6 @@ from indelible.server.approval_shapes import (
     VerdictShown,
     verdict_shown,
 )
-from indelible.server.approvals import IfMatch
-from indelible.server.asking import Asking, asking
 from indelible.server.preconditions import check_if_match, etag
 from indelible.server.routing import answer, resources
 from indelible.server.speaking import prepared_for
