@@ -86,8 +86,10 @@ def test_every_error_has_a_problem_that_says_what_it_is(kind: type[IndelibleErro
 
 @EVERY
 def test_a_problem_blames_who_can_do_something_about_it(kind: type[IndelibleError]) -> None:
-    """The caller, unless the store or the journal is the problem: then it is worth while to ask again."""
-    is_ours = issubclass(kind, errors.StoreError | errors.JournalError) or kind is IndelibleError
+    """The caller, unless the store, the journal or a tool is the problem: then it is worth while to ask again."""
+    is_ours = (
+        issubclass(kind, errors.StoreError | errors.JournalError | errors.ToolUnavailable) or kind is IndelibleError
+    )
     assert (status_of(made(kind)) >= 500) is is_ours
 
 
@@ -152,7 +154,7 @@ def test_an_error_is_raised_again_as_what_it_was(kind: type[IndelibleError]) -> 
     again = error_from(sent(error), status_of(error))
     assert str(again) == str(error)
     if issubclass(kind, NOT_RAISED_AGAIN):
-        busy = status_of(error) == 429
+        busy = status_of(error) in (429, 503)
         assert type(again) is (errors.StoreUnavailable if busy else errors.BadCall)
     elif kind is IndelibleError:
         assert type(again) is errors.StoreUnavailable

@@ -26,6 +26,7 @@ class Served:
     """Serves an application until it is stopped."""
 
     def __init__(self, app: Any) -> None:
+        self.app = app
         self._socket = bound("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._started = threading.Event()

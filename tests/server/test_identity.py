@@ -158,3 +158,15 @@ def tamper(store: Any, before: bytes, after: bytes) -> None:
 def test_a_client_without_a_token_is_told_so(place: Place) -> None:
     with pytest.raises(NotAuthenticated, match="apikeys create"):
         Ledger.open(place.served.url)
+
+
+def test_where_the_database_is_and_what_is_wrong_with_it_is_not_told(place: Place, store_url: str) -> None:
+    token = place.token("agent")
+    ledgers = place.served.app.state.ledgers
+    headers = {"Authorization": f"Bearer {token}"}
+    assert place.get("/v1/effects", token).status_code == 200
+    ledgers.store.close()
+    away = httpx2.get(f"{place.served.url}/v1/effects", headers=headers, trust_env=False)
+    assert (away.status_code, away.json()["type"]) == (503, "/problems/store-unavailable")
+    assert ledgers.store.address not in away.text
+    assert "the server's log says more" in away.json()["detail"]

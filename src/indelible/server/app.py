@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,8 +12,9 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from indelible import __version__
+from indelible.core.ports import Store
 from indelible.core.problems import PROBLEMS, problem_of
-from indelible.errors import IndelibleError
+from indelible.errors import IndelibleError, StoreError
 from indelible.server.asking import Authenticate
 from indelible.server.ledgers import Ledgers
 from indelible.server.operation import operation
@@ -23,6 +25,7 @@ from indelible.server.runs import runs
 from indelible.server.store_routes import add_store_routes
 from indelible.server.zehrava import zehrava
 
+_log = logging.getLogger("indelible.server")
 PROBLEM_JSON = "application/problem+json"
 _SUMMARY = "Every tool call at most once, with permission, on a record nobody can quietly change."
 
@@ -62,6 +65,11 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, IndelibleError)
     problem = problem_of(error)
+    store: Store = request.app.state.ledgers.store
+    if isinstance(error, StoreError):  # where the database is, and what is wrong with it, is for who runs the server
+        _log.warning("%s %s: %s", request.method, request.url.path, error)
+        problem["detail"] = f"{problem['title']}; the server's log says more"
+    problem["detail"] = problem["detail"].replace(store.address, "the store")
     headers = {"WWW-Authenticate": "Bearer"} if problem["status"] == 401 else None
     return JSONResponse(problem, problem["status"], headers, media_type=PROBLEM_JSON)
 
