@@ -31,7 +31,7 @@ class ForgettingConformance(Suite):
             for number, subject in enumerate((ada, bob, ada, None)):
                 take_claim(store, make, f"effect {number}", subject_json=subject)
             take_claim(store, Commands(other), "effect", subject_json=ada)
-            take_claim(store, make, "same value", args_json=ada)
+            apply_one(store, make.finish(take_claim(store, make, "same value"), detail=ada))
             assert store.forgetting.of_subject(tenant, ada) == [("run-1", 0), ("run-1", 2)]
             _erase(store, make, ((0, "subject"),))
             assert store.forgetting.of_subject(tenant, ada) == [("run-1", 2)]

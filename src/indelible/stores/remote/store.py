@@ -16,7 +16,7 @@ from indelible.core.identity import Ref
 from indelible.core.journal import Entry, Tree
 from indelible.core.notes import TreeHead
 from indelible.core.ports import Alarm, Filter, Seen, Transaction
-from indelible.core.remote import APPLY, MOST_AT_ONCE, QUESTIONS
+from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.remote.alarm import RemoteAlarm
@@ -38,7 +38,6 @@ class RemoteStore:
     def __init__(self, url: str, *, token: str | None, wakeups: bool = True, patience: timedelta = PATIENCE) -> None:
         self._line = Line(url, token, patience.total_seconds())
         self.address = self._line.address
-        self.sign_event: Callable[[bytes], bytes] | None = None
         self.writer_id = uuid.uuid4().hex
         self._wakeups = wakeups
         self._is_closed = False
@@ -52,6 +51,16 @@ class RemoteStore:
         self.tenant: str = introduction["tenant"]
         self.journal = RemoteJournal(self._ask, self._check_tenant)
         self.forgetting = RemoteForgetting(self._ask, self._check_tenant)
+
+    @property
+    def sign_event(self) -> Callable[[bytes], bytes] | None:
+        """Is nothing: events are written by the server."""
+        return None
+
+    @sign_event.setter
+    def sign_event(self, sign: Callable[[bytes], bytes] | None) -> None:
+        if sign is not None:
+            _elsewhere("signing events")
 
     def _ask(self, name: str, **words: Any) -> Any:
         if self._is_closed:
@@ -123,13 +132,22 @@ class RemoteStore:
     def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
         """Lists a run's events."""
         self._check_tenant(tenant)
-        found: list[Event] = self._ask("events", run_id=run_id, after=after, limit=limit)
+        found: list[Event] = []
+        while len(found) < limit:
+            most = min(limit - len(found), MOST_LISTED)
+            page: list[Event] = self._ask("events", run_id=run_id, after=after, limit=most)
+            found += page
+            if len(page) < most:
+                break
+            after = page[-1].seq
         return found
 
     def payloads(self, tenant: str, run_id: str, seqs: Iterable[int]) -> list[Payload]:
         """Lists what events commit to."""
         self._check_tenant(tenant)
-        found: list[Payload] = self._ask("payloads", run_id=run_id, seqs=tuple(seqs))
+        wanted = tuple(seqs)
+        parts = [wanted[start : start + MOST_LISTED] for start in range(0, len(wanted), MOST_LISTED)]
+        found: list[Payload] = [each for part in parts for each in self._ask("payloads", run_id=run_id, seqs=part)]
         return found
 
     def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
@@ -202,7 +220,13 @@ class RemoteJournal:
 
     def entries(self, tenant: str, start: int, count: int) -> list[Entry]:
         """Lists entries from an index on."""
-        found: list[Entry] = self._ask(tenant, "entries", start=start, count=count)
+        found: list[Entry] = []
+        while len(found) < count:
+            most = min(count - len(found), MOST_LISTED)
+            page: list[Entry] = self._ask(tenant, "entries", start=start + len(found), count=most)
+            found += page
+            if len(page) < most:
+                break
         return found
 
     def index_of(self, tenant: str, run_id: str, seq: int) -> int | None:
@@ -259,8 +283,8 @@ class RemoteForgetting:
     def drop(self, tenant: str, sheets: Sequence[Sheet]) -> int:
         """Drops sheets that no event commits to."""
         self._check(tenant)
-        dropped: int = self._asked("forgetting.drop", sheets=tuple(sheets))
-        return dropped
+        parts = [sheets[start : start + MOST_AT_ONCE] for start in range(0, len(sheets), MOST_AT_ONCE)]
+        return sum(self._asked("forgetting.drop", sheets=tuple(part)) for part in parts)
 
     def holds(self, tenant: str) -> list[Event]:
         """Lists events that placed or lifted a hold."""
