@@ -344,6 +344,8 @@ class Approving:
         if not found or found[0].body is None:
             raise UnknownPermission(f"no delegation has the id {delegation_id}")
         before = read_delegation(found[0])
+        if before.is_ended:
+            return before
         over = replace(before, version=before.version + 1, is_ended=True)
         self._tell("delegation_ended", by, delegation_sheet(over), reason)
         return over
@@ -363,7 +365,10 @@ class Approving:
         found = self._engine.store.sheets(self._tenant, SheetFilter(kind="grant", id=grant_id, limit=1))
         if not found or found[0].body is None:
             raise UnknownPermission(f"no grant has the id {grant_id}")
-        over = read_grant(found[0]).withdrawn()
+        grant = read_grant(found[0])
+        if grant.is_over:  # nothing is left to withdraw, and nothing follows the end of a grant
+            return grant
+        over = grant.withdrawn()
         self._tell("grant_ended", by, grant_sheet(over), reason)
         return over
 

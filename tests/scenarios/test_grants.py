@@ -103,6 +103,17 @@ def test_a_grant_that_is_withdrawn_covers_nothing(ledger: Driver, clock: FakeClo
         ledger.end_grant("grt_nothing", by="bob")
 
 
+def test_the_end_of_a_grant_is_told_once(ledger: Driver, clock: FakeClock) -> None:
+    withdrawn = granted(ledger, clock).grant
+    first = ledger.end_grant(withdrawn, by="bob")
+    told = ledger.events("indelible:approvals")
+    assert ledger.end_grant(withdrawn, by="bob") == first
+    used_up = granted(ledger, clock, run_id="order-9", count=1).grant
+    assert not is_asked(ledger, run_id="order-10")
+    assert not ledger.end_grant(used_up, by="bob").is_ended
+    assert [event.type for event in ledger.events("indelible:approvals")] == [event.type for event in told]
+
+
 def test_whoever_takes_their_approval_back_takes_back_what_they_granted_with_it(
     ledger: Driver, clock: FakeClock
 ) -> None:

@@ -40,6 +40,8 @@ class Nonsense:
         self.chosen = random.Random(seed)
         self._schemas = openapi["components"]["schemas"]
         self._named: dict[str, list[str]] = defaultdict(list)
+        self._claims: list[tuple[str, dict[str, Any]]] = []
+        self._questions: list[tuple[str, dict[str, Any]]] = []
         self._named["path"] = ["0/000", "0/000.p/5", "entries/000.p/3", "1/000", "0/x001/000"]
 
     def is_likely(self, share: float) -> bool:
@@ -49,6 +51,7 @@ class Nonsense:
         """Gives a path, a query, headers and a body for an operation."""
         query: dict[str, str] = {}
         headers: dict[str, bytes] = {}
+        template, fitting = self._about_one(template)
         for each in told.get("parameters", []):
             name = each["name"]
             if each["in"] == "path":
@@ -66,7 +69,17 @@ class Nonsense:
         body = None
         if "requestBody" in told:
             body = self.value(told["requestBody"]["content"]["application/json"]["schema"])
+            if isinstance(body, dict):
+                body |= {name: value for name, value in fitting.items() if name in body}
         return template, query, headers, body
+
+    def _about_one(self, template: str) -> tuple[str, dict[str, Any]]:
+        """Chooses one claim or question that is known, most of the time: what is sent then fits together."""
+        for place, known in (("{effect_id}", self._claims), ("{approval_id}", self._questions)):
+            if place in template and known and self.is_likely(0.7):
+                name, fitting = self.chosen.choice(known[-20:])
+                return template.replace(place, name), fitting
+        return template, {}
 
     def value(self, schema: dict[str, Any], name: str = "", depth: int = 0) -> Any:
         """Gives a value that fits a schema, most of the time."""
@@ -131,6 +144,11 @@ class Nonsense:
                 self.learn(each)
         if not isinstance(answer, dict):
             return
+        if {"effect", "fence", "token"} <= answer.keys():
+            fitting = {"token": answer["token"], "attempt": answer["fence"]}
+            self._claims.append((answer["effect"]["id"], fitting))
+        if str(answer.get("id", "")).startswith("apr_") and "digest" in answer:
+            self._questions.append((answer["id"], {"digest": answer["digest"]}))
         for name, value in answer.items():
             if isinstance(value, str):
                 known = _PREFIXES.get(value[:3]) if name == "id" else name if name in _KEPT else None

@@ -76,13 +76,18 @@ class Grant:
         """
         if any(looks_like(self.given_by, name) for name in asked_by):
             return "it was given by who asks"
-        if self.is_ended or self.uses_left < 1 or self.until <= now:
+        if self.is_over or self.until <= now:
             return "it has ended"
         if tool != self.tool or pinned != self.pinned:
             return "its arguments are pinned to others"
         if (schema, policy) != (self.schema, self.policy):
             return "the tool or the policy has changed"
         return None if rule == self.rule else "another rule asks"
+
+    @property
+    def is_over(self) -> bool:
+        """Was it withdrawn, or used up?"""
+        return self.is_ended or self.uses_left < 1
 
     def used(self) -> Grant:
         """Gives the grant with one use less."""
@@ -145,12 +150,11 @@ def grant_sheet(grant: Grant) -> Sheet:
         "v": 1,
         "version": grant.version,
     }
-    is_over = grant.is_ended or grant.uses_left < 1
     return Sheet(
         kind="grant",
         id=grant.id,
         version=grant.version,
-        status="ended" if is_over else "active",
+        status="ended" if grant.is_over else "active",
         topic=grant.tool,
         body=body_of(content),
     )

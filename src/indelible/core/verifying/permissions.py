@@ -220,7 +220,7 @@ class Permissions:
             earlier = versions.get(number - 1)
             if earlier is not None:
                 before = replace(earlier[0], told_by=earlier[1][1:])
-                if grant not in (before.used(), before.withdrawn()) or _is_over(before):
+                if grant not in (before.used(), before.withdrawn()) or before.is_over:
                     found[place] = f"{grant.id} does not follow from its state before"
             elif self._is_whole and "grant" not in self._unshown and number != 1:
                 found[place] = f"{grant.id} was never given, or a state of it is missing"
@@ -230,10 +230,6 @@ class Permissions:
         """Raises `Caught` when something does not hold between runs."""
         for (index, run, seq), what in sorted(self.problems().items()):
             raise Caught(what, index=index, run=run, seq=seq)
-
-
-def _is_over(grant: Grant) -> bool:
-    return grant.is_ended or grant.uses_left < 1
 
 
 def _check_verdict(telling: Telling, before: tuple[str, str], decision: str) -> None:
@@ -247,7 +243,7 @@ def _check_verdict(telling: Telling, before: tuple[str, str], decision: str) -> 
 
 def _check_given(telling: Telling, grant: Grant, approval: Approval | None) -> None:
     """Raises unless a grant is what came with the approval."""
-    is_new = grant.version == 1 and grant.before is None and not _is_over(grant)
+    is_new = grant.version == 1 and grant.before is None and not grant.is_over
     if not is_new or grant.given_by != telling.actor.id:
         raise Caught(f"{grant.id} is not new, or not given by {telling.actor.id}")
     if approval is None:
