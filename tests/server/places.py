@@ -36,7 +36,7 @@ class Place:
         self.store = open_store(url)
         self.ledgers = Ledgers(open_store(url), **words)
         self.app = create_app(self.ledgers, Identity(self.store))
-        self.described = Described(self.app.openapi())
+        self.described = described(self.app)
         self.tokens = {
             name: str(Credentials(self.store, tenant).give(name, scopes, by=ROOT)[1])
             for name, (tenant, scopes) in WHO.items()
@@ -116,6 +116,16 @@ class Described:
                 if one == method and "{" in template and re.fullmatch(pattern, path):
                     return dict(told["responses"])
         return None
+
+
+_DESCRIBED: list[Described] = []
+
+
+def described(app: Any) -> Described:
+    """Gives what is described; made once, for it takes half a second and is the same for every place."""
+    if not _DESCRIBED:
+        _DESCRIBED.append(Described(app.openapi()))
+    return _DESCRIBED[0]
 
 
 def sqlite_place(folder: Path, **words: Any) -> Place:

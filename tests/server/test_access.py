@@ -14,7 +14,7 @@ import pytest
 
 from indelible.core.remote import SCOPES
 from indelible.server.routing import SCOPES_TOLD
-from tests.server.places import Described, Place, sqlite_place
+from tests.server.places import Place, sqlite_place
 
 RUN = "a-run"
 OURS = ("/v1/effects", "/v1/approvals", "/v1/grants", "/v1/delegations", "/v1/policy", "/v1/events", "/v1/journal",
@@ -185,7 +185,7 @@ def test_lists_hold_nothing_of_another_tenant(place: Place, names: dict[str, str
 def test_the_check_of_answers_sees_what_is_not_described(place: Place) -> None:
     import httpx2
 
-    described = Described(place.app.openapi())
+    described = place.described
     described.check("GET", "/v1/policy", httpx2.Response(200, json={"version": None, "content": None}))
     for wrong in (
         httpx2.Response(200, json={"version": 5, "content": None}),

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.server.nonsense import Nonsense
 from tests.server.places import WHO, Place
 
-COUNT = int(os.environ.get("INDELIBLE_NONSENSE", "400"))
+COUNT = int(os.environ.get("INDELIBLE_NONSENSE", "300"))
 SEED = int(os.environ.get("INDELIBLE_NONSENSE_SEED", "6"))
 ENDLESS = ("/v1/events/stream", "/v1/store/")
 
