@@ -17,12 +17,12 @@ import pytest
 
 from indelible.core.approvals import Question
 from indelible.core.budgets import read_budget
-from indelible.core.commands import Answer, Claimed, Finish, Record
-from indelible.core.effects import Claim, Effect
+from indelible.core.commands import Answer, Claimed, Finish, Kept, Outrun, Record
+from indelible.core.effects import Claim, Effect, hash_of
 from indelible.core.ports import Filter
 from indelible.core.remote import MOST_AT_ONCE, MOST_LISTED, PROTOCOL, QUESTIONS, SCOPES
 from indelible.core.run_commands import NewCheckpoint, SealCheckpoint, StartRun, Tell
-from indelible.core.runs import Happening, Run
+from indelible.core.runs import Happening, Run, driver_sheet, read_driver
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verdicts import Charge, Verdict
 from indelible.core.wire import from_wire, to_wire
@@ -376,6 +376,24 @@ def test_no_claim_is_held_for_ever(agent: Anything, make: Commands, lease: timed
     claim = answered(agent.apply(make.open("effect"))).claim
     assert "lease" in refused(agent.ask("heartbeat", claim=claim, lease=lease), 400, "bad-call")
     assert agent.ask("heartbeat", claim=claim, lease=LEASE) == (200, {"answer": True})
+
+
+def test_nobody_takes_a_run_over_by_a_heartbeat(agent: Anything, make: Commands) -> None:
+    """The right to drive only lasts longer by it: who had it before, and how often it was taken, stays."""
+    now = datetime.now(UTC)
+    run = Run(id="r", agent="billing", created_at=now, updated_at=now)
+    answered(agent.apply(StartRun(tenant=make.tenant, stamp=make.stamp(), run=run, token="t", lease=LEASE)))
+    (sheet,) = from_wire(list[Sheet], agent.ask("sheets", selected=SheetFilter(kind="driver"))[1]["answer"])
+    driver = read_driver(sheet)
+    for ahead in (1, 2):
+        stolen = replace(driver, version=driver.version + ahead, token_hash=hash_of("mine"), holder="me")
+        refused(agent.apply(make.keep(driver_sheet(stolen))), 403, "not-permitted")
+    late = replace(driver, token_hash=hash_of("mine"))
+    assert isinstance(answered(agent.apply(make.keep(driver_sheet(late)))), Outrun)
+    nobodys = replace(driver, run_id="other", version=1)
+    refused(agent.apply(make.keep(driver_sheet(nobodys))), 403, "not-permitted")
+    kept = driver_sheet(driver.kept(now + LEASE * 2))
+    assert answered(agent.apply(make.keep(kept))) == Kept(kept)
 
 
 # Nothing an agent can send lowers the policy

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any
 
 from indelible.aio import AsyncLedger
-from indelible.core.admissible import MOST_TOLD, check_digits, check_lease, check_place
+from indelible.core.admissible import MOST_TOLD, check_digits, check_lease, check_place, keeps_driving
 from indelible.core.admitting import Caller, admitted
 from indelible.core.calls import Options, ToolCall, handling_of
 from indelible.core.commands import Amend, Answer, CastVote, Claimed, Command, Finish, Open, Record, Relinquish
@@ -19,6 +19,7 @@ from indelible.core.identity import Identity, Ref
 from indelible.core.policy import strictest
 from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
 from indelible.core.run_commands import Tell
+from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.walk import Prepared
 from indelible.core.wire import from_wire
 from indelible.errors import BadCall, NotPermitted, TooLarge
@@ -163,7 +164,16 @@ class Answering:
             return await in_own_thread(self._edited, ready)
         if isinstance(ready, CastVote) and ready.grant is not None:
             return await in_own_thread(self._pinned, ready)
+        if keeps_driving(ready) and not self._caller.is_trusted:
+            await in_own_thread(self._check_driver, ready.sheet)
         return ready
+
+    def _check_driver(self, sheet: Sheet) -> None:
+        """Lets nobody take a run over by a heartbeat: the right to drive only lasts longer by it, or is given back."""
+        found = self._engine.store.sheets(self._caller.tenant, SheetFilter(kind="driver", id=sheet.id, limit=1))
+        is_new = not found or sheet.version > found[0].version
+        if is_new and (not found or sheet.body != found[0].body):
+            raise NotPermitted(f"the right to drive {sheet.id} is somebody else's; take the run over to go on with it")
 
     async def _judged(self, command: Open) -> Open:
         self._gateway.check_not_ours(command.tool)
