@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import json
 import os
 import signal
 import sys
@@ -166,7 +167,7 @@ class HttpDriver(BlockingDriver):
         self._served = serve_believing(url, **{word: options[word] for word in _OF_THE_SERVER if word in options})
         self.url = url
         try:
-            self.ledger = Ledger.open(self._served.url, token=quote(ascii(own["tenant"])), **own)
+            self.ledger = Ledger.open(self._served.url, token=quote(json.dumps(own["tenant"])), **own)
         except BaseException:
             self._served.stop()
             raise

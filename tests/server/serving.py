@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
+import json
 import socket
 import threading
 from typing import Any
@@ -67,7 +67,9 @@ class _Announcing(uvicorn.Server):
 
 async def believing(request: Request) -> Caller:
     """Takes the other side's word for everything, as one that is part of us; the token is the tenant."""
-    tenant = ast.literal_eval(unquote(request.headers["authorization"].removeprefix("Bearer ")))
+    told = unquote(request.headers["authorization"].removeprefix("Bearer "))
+    # Not by `ast`: parsing in a second thread upsets the parser of the first, which pytest has at work.
+    tenant = told[1:-1] if told.startswith("'") else json.loads(told)
     return Caller(tenant=tenant, scopes=frozenset(SCOPES), actor=None)
 
 
