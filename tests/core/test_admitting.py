@@ -33,6 +33,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import Actor, Claim
 from indelible.core.events import facts_json
+from indelible.core.forgetting import erased_facts
 from indelible.core.identity import Ref
 from indelible.core.remote import SCOPES, Scope
 from indelible.core.run_commands import EndRun, NewCheckpoint, SealCheckpoint, StartRun, TakeRun, Tell
@@ -266,6 +267,23 @@ def test_a_value_that_is_too_large_is_refused_with_the_limit() -> None:
         let_in(report, most_bytes=99)
     assert (refused.value.limit, refused.value.size) == (99, 100)
     assert let_in(report).detail_json == large, "unless there is no limit"
+
+
+def test_nothing_goes_without_an_event_that_tells_what_goes() -> None:
+    """Else an administrator's credential would do what only a hand in the database does, and look like one."""
+    erased = ((0, "args"), (3, "result"))
+    facts = erased_facts("request", erased)
+    telling = exported(event_type="payload_erased", facts=facts, erased=erased)
+    assert let_in(telling, caller("admin")).erased == erased
+    for command in (
+        replace(telling, event_type="noted"),
+        replace(telling, erased=((0, "args"),)),
+        replace(telling, facts=facts_json({"basis": "request"})),
+        replace(telling, facts=b"{}"),
+    ):
+        with pytest.raises(BadCall, match="erased: nothing goes"):
+            let_in(command, caller("admin"))
+        assert let_in(command, caller("admin", actor=None)) is not None, "but one that is part of us knows what it does"
 
 
 @pytest.mark.parametrize("args", [b"[]", b"null", b'"text"', b"1", encode(Decimal(1))])

@@ -15,6 +15,7 @@ from indelible.core.canonical import decode, encode
 from indelible.core.commands import Adopt, Amend, Command, Keep, Open, Record
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import facts_json
+from indelible.core.forgetting import ERASED, erased_facts
 from indelible.core.identity import Ref
 from indelible.core.run_commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.runs import driver_sheet, read_driver
@@ -67,6 +68,13 @@ def check_command(command: Command, now: datetime, most_bytes: int | None) -> No
         _check_fact(command)
     if keeps_driving(command):
         _check_driver(command.sheet, now)
+
+
+def check_telling(command: Record) -> None:
+    """Raises `BadCall` unless the event tells what goes with it, in the words by which a verifier knows it."""
+    facts: Any = decode(command.facts)
+    if command.event_type != ERASED or erased_facts(facts.get("basis"), command.erased) != command.facts:
+        raise BadCall("erased: nothing goes without an event that says what goes; use ledger.erase or ledger.prune")
 
 
 def check_place(ref: Ref) -> None:

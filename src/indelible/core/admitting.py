@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from indelible.core.admissible import check_command, keeps_driving, tells_of_export
+from indelible.core.admissible import check_command, check_telling, keeps_driving, tells_of_export
 from indelible.core.commands import (
     Amend,
     Attend,
@@ -18,6 +18,7 @@ from indelible.core.commands import (
     Expire,
     Finish,
     Open,
+    Record,
     Relinquish,
     Reopen,
     Settle,
@@ -73,6 +74,8 @@ def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | N
         needed = " or ".join(sorted(scopes_for(command)))
         raise NotPermitted(f"{type(command).__name__} needs a credential with the scope {needed}")
     check_command(command, stamp.at, most_bytes)
+    if isinstance(command, Record) and command.erased and not caller.is_trusted:
+        check_telling(command)
     admitted_one: Command = replace(command, stamp=_stamped(command.stamp, caller, stamp))
     if isinstance(admitted_one, Open | Amend) and caller.actor is not None:
         admitted_one = replace(admitted_one, verdict=charging_themselves(admitted_one.verdict, caller.actor))
