@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -59,7 +60,7 @@ class TenantsAfar:
         """Gives the client of a tenant."""
         with self._lock:
             if tenant not in self._clients:
-                client = RemoteStore(self._url, token=quote(ascii(tenant)), patience=PATIENCE)
+                client = RemoteStore(self._url, token=quote(json.dumps(tenant)), patience=PATIENCE)
                 if self._is_closed:
                     client.close()
                 self._clients[tenant] = client

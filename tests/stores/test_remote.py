@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import warnings
@@ -83,7 +84,7 @@ def store(between: Between, make: Commands) -> Iterator[RemoteStore]:
 
 def connected(url: str, tenant: str, patience: timedelta = timedelta(seconds=PATIENCE)) -> RemoteStore:
     """Opens a client of this tenant."""
-    return RemoteStore(url, token=quote(ascii(tenant)), patience=patience)
+    return RemoteStore(url, token=quote(json.dumps(tenant)), patience=patience)
 
 
 # A server that is not there
@@ -329,7 +330,7 @@ def test_an_alarm_wakes_whoever_waits_at_another_client_without_a_look_at_times(
     entered = threading.Event()
     with (
         Ledger.open(store=counted, tenant=make.tenant) as waiting,
-        Ledger.open(served.url, token=quote(ascii(make.tenant)), tenant=make.tenant) as other,
+        Ledger.open(served.url, token=quote(json.dumps(make.tenant)), tenant=make.tenant) as other,
     ):
         call = charge()
         caller: Future[Any] = in_thread(lambda: waiting.run(call, lambda effect: entered.set(), approval="required"))
