@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -120,6 +122,28 @@ def test_an_expired_and_a_revoked_token_are_refused(place: Place, monkeypatch: p
     assert place.get("/v1/me", str(token)).status_code == 401
     with pytest.raises(BadCall, match="apikeys list"):
         credentials.revoke("key_nobody", by=ROOT)
+
+
+def test_of_many_who_come_at_once_with_one_token_one_looks_it_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_look, looks, find = threading.Event(), [], identity.find_credential
+    arrived: list[str] = []
+    read = identity.read_token
+    monkeypatch.setattr(identity, "read_token", lambda text: arrived.append(text) or read(text))
+
+    def found(*words: Any) -> Any:
+        looks.append(words)
+        assert may_look.wait(20)
+        return find(*words)
+
+    monkeypatch.setattr(identity, "find_credential", found)
+    token = place.token("auditor")
+    with ThreadPoolExecutor(8) as crowd:
+        asked = [crowd.submit(place.get, "/v1/me", token) for _ in range(8)]
+        while len(arrived) < len(asked):
+            pass
+        may_look.set()
+        assert {answer.result().status_code for answer in asked} == {200}
+    assert len(looks) == 1
 
 
 def test_giving_and_revoking_is_on_the_record(place: Place) -> None:

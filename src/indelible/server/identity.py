@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class Identity:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[tuple[str, str], _Known] = {}
+        self._looking: dict[tuple[str, str], asyncio.Future[Credential | None]] = {}
 
     async def __call__(self, request: Request) -> Caller:
         """Gives who sent a request; raises `NotAuthenticated` when nobody known did."""
@@ -66,12 +68,20 @@ class Identity:
     async def _find(self, token: Token) -> Credential | None:
         place = (token.tenant, token.credential_id)
         known = self._known.get(place)
-        if known is None or known.until < time.monotonic():
-            credential = await in_own_thread(find_credential, self._store, *place)
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            known = self._known[place] = _Known(credential, time.monotonic() + REMEMBERED)
-        return known.credential
+        if known is not None and known.until >= time.monotonic():
+            return known.credential
+        looking = self._looking.get(place)
+        if looking is None:  # of all who ask at once, one looks
+            looking = self._looking[place] = asyncio.ensure_future(self._look(place))
+            looking.add_done_callback(lambda done: self._looking.pop(place, None))
+        return await asyncio.shield(looking)
+
+    async def _look(self, place: tuple[str, str]) -> Credential | None:
+        credential = await in_own_thread(find_credential, self._store, *place)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[place] = _Known(credential, time.monotonic() + REMEMBERED)
+        return credential
 
 
 class Credentials:
