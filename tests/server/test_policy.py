@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -57,6 +58,36 @@ def test_a_rule_about_an_agent_looks_at_the_credential(place: Place) -> None:
     for who, status in (("agent", 201), ("other-agent", 403)):
         assert place.post("/v1/effects", {"tool": "mail", "run_id": uuid4().hex}, who).status_code == status
     assert evaluate(place, tool="mail", agent="other-agent")["rule"] == "not this one"
+
+
+OPTIONS: dict[str, list[Any]] = {
+    "side_effect": ["none", "read", "write", "payment"],
+    "approval": ["none", "required"],
+    "on_crash": ["retry", "hold"],
+    "dedupe": ["args", "call", "ask"],
+    "call_id": ["c1", "c2"],
+    "scope": ["elsewhere"],
+    "key": [["amount"]],
+    "resource": [{"namespace": "n", "type": "t", "id": "i"}],
+    "schema": ["0" * 64],
+    "lease_s": [0.001, 600],
+    "token": ["a token of the client's own"],
+    "driver_token": ["the right to drive, or so they say"],
+}
+
+
+def test_whatever_an_agent_says_it_is_asked_about_what_the_policy_asks_about(place: Place) -> None:
+    put(place, CONTENT)
+    chosen = random.Random(3)
+    answers = []
+    for _ in range(120):
+        names = chosen.sample(list(OPTIONS), chosen.randint(1, 5))
+        said = {name: chosen.choice(OPTIONS[name]) for name in names}
+        body = {"tool": "refund", "args": {"amount": 500}, "run_id": chosen.choice(["x", "y", uuid4().hex]), **said}
+        answers.append(place.post("/v1/effects", body).status_code)
+    assert 201 not in answers
+    assert 200 not in answers
+    assert answers.count(202) > 40
 
 
 def test_trying_out_says_what_would_happen_and_records_nothing(place: Place) -> None:
