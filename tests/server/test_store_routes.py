@@ -17,7 +17,7 @@ import pytest
 
 from indelible.core.approvals import Question
 from indelible.core.budgets import read_budget
-from indelible.core.commands import Answer, Claimed, Finish, Kept, Outrun, Record
+from indelible.core.commands import Answer, AwaitingApproval, Claimed, Finish, Kept, Outrun, Record, RefusedByPolicy
 from indelible.core.effects import Claim, Effect, hash_of
 from indelible.core.ports import Filter
 from indelible.core.remote import MOST_AT_ONCE, MOST_LISTED, PROTOCOL, QUESTIONS, SCOPES
@@ -37,10 +37,12 @@ __all__ = ["_scenario_database"]
 
 PAID = Charge(budget="spend", limit=Decimal(5), window=timedelta(days=1), amount=Decimal(2))
 POLICY: dict[str, Any] = {
-    "tools": {name: {"side_effect": "payment"} for name in ("tool", "refund", "drop", "mail")},
+    "tools": {name: {"side_effect": "payment"} for name in ("tool", "refund", "drop", "mail", "wire")},
     "rules": [
         {"name": "never drop", "match": {"tool": "drop"}, "then": "refuse"},
         {"name": "refunds are asked about", "match": {"tool": "refund"}, "then": "ask"},
+        {"name": "never for mallory", "match": {"principal": "mallory"}, "then": "refuse"},
+        {"name": "for ana", "match": {"tool": "wire", "principal": "ana"}, "then": "allow"},
         {"name": "all else", "match": {"tool": ["tool", "mail"]}, "then": "allow"},
     ],
     "budgets": [{"name": "mails", "match": {"tool": "mail"}, "limit": 3, "window": "24h"}],
@@ -415,7 +417,7 @@ def _options(chance: random.Random) -> dict[str, Any]:
         "call_id": chance.choice([None, "c1"]),
         "has_key_fields": chance.random() < 0.5,
         "schema": chance.choice(["", "ab" * 32]),
-        "principal": chance.choice([None, "boss"]),
+        "principal": chance.choice([None, "boss", "ana"]),
         "grants": chance.choice([{}, {"grant_1": "ab" * 32}]),
         "awaited_approval": chance.choice([None, "apr_x"]),
         "run_id": chance.choice(["run-1", "run-2"]),
@@ -428,12 +430,23 @@ def test_no_option_of_a_call_lowers_the_policy(agent: Anything, make: Commands) 
     """What is refused stays so, what is asked about waits, and what has a budget keeps to it."""
     chance, paid = random.Random(6), 0
     for number in range(60):
-        tool = chance.choice(["drop", "refund", "undeclared", "mail"])
+        tool = chance.choice(["drop", "refund", "undeclared", "mail", "wire"])
         kind = type(answered(agent.apply(make.open(f"effect-{number}", tool=tool, **_options(chance))))).__name__
         paid += tool == "mail" and kind == "Claimed"
-        allowed = {"drop": {"RefusedByPolicy"}, "undeclared": {"RefusedByPolicy"}, "refund": {"AwaitingApproval"}}
-        assert kind in allowed.get(tool, {"Claimed", "OverBudget", "AwaitingApproval"}), (tool, kind)
+        allowed = {"mail": {"Claimed", "OverBudget", "AwaitingApproval"}}
+        allowed |= {name: {"RefusedByPolicy"} for name in ("drop", "undeclared")}
+        assert kind in allowed.get(tool, {"AwaitingApproval"}), (tool, kind)
     assert paid <= 3
+
+
+def test_whom_a_call_says_it_is_for_allows_nothing(agent: Anything, make: Commands) -> None:
+    """No credential attests it. It may only keep the call from running, and somebody from deciding on their own."""
+    asked = answered(agent.apply(make.open("wire", tool="wire", principal="ana")))
+    assert (type(asked), asked.approval.principal) == (AwaitingApproval, "ana")
+    assert len(asked.approval.question.escalations) == 0
+    refused_one = answered(agent.apply(make.open("tool", principal="mallory")))
+    assert isinstance(refused_one, RefusedByPolicy)
+    assert isinstance(answered(agent.apply(make.open("other", principal="ana"))), Claimed)
 
 
 # Whatever is changed

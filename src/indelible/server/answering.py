@@ -20,7 +20,8 @@ from indelible.core.policy import strictest
 from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
 from indelible.core.run_commands import Tell
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.walk import Prepared
+from indelible.core.verdicts import Verdict
+from indelible.core.walk import Judged, Prepared
 from indelible.core.wire import from_wire
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from indelible.mint import MOST_VALUES
@@ -189,12 +190,22 @@ class Answering:
             max_result_bytes=None,
             principal=command.principal,
         )
-        judging = self._engine.judging
-        if judging.may_block(prepared) or command.verdict.decision == "ask":
-            judged = await in_own_thread(judging.judge_besides, prepared, command.verdict)
+        if self._engine.judging.may_block(prepared) or command.verdict.decision == "ask":
+            judged = await in_own_thread(self._judgement, prepared, command.verdict)
         else:
-            judged = judging.judge_besides(prepared, command.verdict)
+            judged = self._judgement(prepared, command.verdict)
         return replace(command, verdict=judged.verdict, grants=judged.grants)
+
+    def _judgement(self, prepared: Prepared, said: Verdict) -> Judged:
+        """Gives the verdict on a call; whom it says that it is for, no credential attests, so that allows nothing."""
+        judging = self._engine.judging
+        if self._caller.is_trusted or prepared.principal == self._caller.principal:
+            return judging.judge_besides(prepared, said)
+        attested = judging.judge_besides(replace(prepared, principal=self._caller.principal), said)
+        claimed = judging.judge_besides(prepared, said).verdict
+        if claimed == attested.verdict:
+            return attested
+        return replace(attested, verdict=strictest([attested.verdict, claimed]))
 
     def _edited(self, command: Amend) -> Amend:
         approval = self._ledger._approving.get(command.approval_id)
