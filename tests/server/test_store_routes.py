@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -27,7 +28,9 @@ from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verdicts import Charge, Verdict
 from indelible.core.wire import from_wire, to_wire
 from indelible.server.bodies import MOST_BYTES
+from indelible.stores.remote import RemoteStore
 from indelible.testing.commands import LEASE, Commands, asking
+from indelible.testing.suite import check_chain
 from tests.core.crossing import everything
 from tests.scenarios.fixtures import _scenario_database
 from tests.scenarios.shells import prepare_store
@@ -496,3 +499,7 @@ def test_whatever_is_changed_in_a_command_the_server_stays_well(
         status, content = client.send("/v1/store/apply", json.dumps({"commands": [sent]}))[::2]
         assert status in (200, 400, 403, 413, 422), (status, content, sent)
     client.close()
+    store = RemoteStore(url, token=quote(f"admin@{make.tenant}"))
+    runs = [run_id for run_id, _, _ in store.journal.runs(make.tenant, "", 1000)]
+    assert sum(len(check_chain(store, make.tenant, run_id)) for run_id in runs) > 3, "and every chain is whole"
+    store.close()
