@@ -291,6 +291,8 @@ def test_arguments_are_an_object(args: bytes) -> None:
     for command in (open_command(args_json=args), replace(example(Amend), args_json=args)):
         with pytest.raises(BadCall, match="args_json: an object"):
             let_in(command, caller(*SCOPES))
+    for fine in (b"{}", encode({"$": 1}), encode({"a": Decimal(1)})):
+        assert let_in(open_command(args_json=fine)).args_json == fine
 
 
 def test_there_is_an_end_to_what_one_command_tells() -> None:
