@@ -20,9 +20,9 @@ from indelible.server.identity import Credentials
 
 @click.group(cls=InOrder)
 def apikeys() -> None:
-    """Give, list and revoke the tokens by which the server knows who asks.
+    """Give, list and revoke tokens for the server.
 
-    An agent's token asks for tool calls; those of people approve, audit or administer. Each is for one tenant.
+    By its token the server knows who asks. An agent's token asks for tool calls; those of people approve, audit or administer. Each is for one tenant.
     """
 
 

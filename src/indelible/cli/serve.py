@@ -40,7 +40,7 @@ def serve(
     environment: str | None,
     tools: Path | None,
 ) -> None:
-    """Serve the ledger over HTTP, for agents in any language and on any machine.
+    """Serve the ledger over HTTP, for agents in any language.
 
     Everybody needs a token: indelible apikeys create NAME --scope agent. On SQLite the server seals the journal, on
     PostgreSQL `indelible worker` does, unless --keys says otherwise. Ends on SIGTERM or Ctrl-C, when what is under way
