@@ -22,7 +22,8 @@ from indelible.server.identity import Credentials
 def apikeys() -> None:
     """Give, list and revoke tokens for the server.
 
-    By its token the server knows who asks. An agent's token asks for tool calls; those of people approve, audit or administer. Each is for one tenant.
+    By its token the server knows who asks. An agent's token asks for tool calls; those of people approve, audit or
+    administer. Each is for one tenant.
     """
 
 
