@@ -53,7 +53,7 @@ def about_ledger(function: F) -> F:
         "--url",
         callback=_kept,
         expose_value=False,
-        help="The ledger: sqlite:///…, postgresql://… or https://…  [default: $INDELIBLE_URL, else .indelible/ledger.db]",
+        help="A ledger: sqlite:///…, postgresql://…, https://…  [default: $INDELIBLE_URL, else .indelible/ledger.db]",
     )(function)
 
 
