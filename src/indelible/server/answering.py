@@ -18,7 +18,7 @@ from indelible.core.grants import pinned_digest
 from indelible.core.identity import Identity, Ref
 from indelible.core.policy import strictest
 from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
-from indelible.core.run_commands import Tell
+from indelible.core.run_commands import StartRun, TakeRun, Tell
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verdicts import Verdict
 from indelible.core.walk import Judged, Prepared
@@ -128,8 +128,13 @@ class Answering:
             return []
         ready = [await self._let_in(command) for command in commands]
         known = await self._known_of(ready)
-        if any(isinstance(one, Record) and one.sheet is not None and one.sheet.kind == "policy" for one in ready):
-            self._engine.judging.forget()
+        try:
+            return await self._carry_out(ready, known)
+        finally:
+            if any(_changes_rules(command) for command in ready):  # now it is there, whoever looked before
+                self._engine.judging.forget()
+
+    async def _carry_out(self, ready: Sequence[Command], known: dict[Ref, Effect | None]) -> list[Answer]:
         if len(ready) > 1:  # they are one transaction, and stay one
             return await in_own_thread(self._engine.writer.do_together, ready, known)
         slot = self._engine.writer.post(ready[0], known.get(ready[0].ref))
@@ -261,3 +266,10 @@ def _salts_for(command: Command) -> int:
     told = len(command.happenings) if isinstance(command, Tell) else 0
     committed = len(command.committed) if isinstance(command, Record) else 0
     return MOST_VALUES + min(2 * told + committed, 2 * MOST_TOLD)
+
+
+def _changes_rules(command: Command) -> bool:
+    """May calls be judged otherwise after this: by another policy, or by the limits of a run?"""
+    if isinstance(command, Record):
+        return command.sheet is not None and command.sheet.kind == "policy"
+    return isinstance(command, StartRun | TakeRun)
