@@ -16,6 +16,7 @@ from benchmarks.crew import ROOT
 from benchmarks.figures import figure_of
 from benchmarks.scenarios import Pace, Results, say
 from benchmarks.servers import Stores
+from indelible import migrate
 
 CONNECTIONS = 64
 _NOOP = """
@@ -63,6 +64,8 @@ def _processor_seconds(pid: int) -> float:
 
 
 def _token(url: str) -> str:
+    """Makes the ledger, and a token for it."""
+    migrate(url)
     words = ["apikeys", "create", "load", "--scope", "agent", "--url", url, "--json"]
     done = subprocess.run([sys.executable, "-m", "indelible.cli", *words], check=True, capture_output=True)
     token: str = json.loads(done.stdout)["token"]
