@@ -12,8 +12,8 @@ from tests.chaos.procs import ChildRaised
 
 # Points per job in the ordinary test run; `python -m tests.chaos` does the full numbers.
 POINTS = {
-    "kill-lines": 150,
-    "kill-syscalls": 120,
+    "kill-lines": 300,
+    "kill-syscalls": 250,
     "power-loss": 1000,
     "disk-faults": 60,
     "wire-faults": 300,
