@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from fastapi import Request
 
+from indelible.core.canonical import parse_strict
 from indelible.errors import BadCall, TooLarge
 
 MEBIBYTE = 1024 * 1024
@@ -28,17 +28,6 @@ async def read_json(request: Request, most: int = MOST_BYTES) -> Any:
 def parse_json(raw: bytes) -> Any:
     """Gives what JSON says; raises `BadCall` for anything that is not plain, strict JSON."""
     try:
-        return json.loads(raw, parse_constant=_refuse, object_pairs_hook=_object)
-    except (ValueError, RecursionError):
+        return parse_strict(raw)
+    except BadCall:
         raise BadCall("body: JSON is expected here, without repeated names") from None
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(word)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is repeated")
-    return found
