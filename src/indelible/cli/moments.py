@@ -27,5 +27,13 @@ def moment_ahead(text: str, option: str = "--until") -> datetime:
     return at
 
 
+def span(text: str, option: str) -> timedelta:
+    """Reads how long something lasts, such as 8h or 90d."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is None or not int(found[1]):
+        raise _wrong(option, text, "give a span such as 30m, 8h, 7d or 2w")
+    return int(found[1]) * UNITS[found[2]]
+
+
 def _wrong(option: str, text: str, why: str) -> click.UsageError:
     return click.UsageError(f"{option} {text}: {why}", click.get_current_context(silent=True))
