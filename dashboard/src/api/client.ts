@@ -1,0 +1,67 @@
+/** Speaks with the server this page came from, as the person who is signed in. */
+
+import createClient, { type Middleware } from 'openapi-fetch'
+import type { paths } from './schema'
+
+/** Where the page lives, with a slash at its end: the server may show us under any path. */
+export const HOME = new URL('./', document.baseURI)
+
+/** What went wrong, as the server tells it. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly type: string,
+    readonly title: string,
+    readonly detail: string,
+    readonly more: Readonly<Record<string, unknown>> = {},
+  ) {
+    super(detail || title)
+  }
+
+  /** The last part of its type, as in `digest-mismatch`. */
+  get kind(): string {
+    return this.type.slice(this.type.lastIndexOf('/') + 1)
+  }
+}
+
+let antiForgery: string | null = null
+
+/** Keeps the word that proves that a request comes from this page. */
+export function rememberAntiForgery(word: string | null): void {
+  antiForgery = word
+}
+
+const proving: Middleware = {
+  onRequest({ request }) {
+    if (antiForgery && request.method !== 'GET') request.headers.set('X-CSRF-Token', antiForgery)
+    return request
+  },
+}
+
+export const api = createClient<paths>({ baseUrl: HOME.href.replace(/\/$/, ''), credentials: 'same-origin' })
+api.use(proving)
+
+type Answer<T> = { data?: T; error?: unknown; response: Response }
+
+/** Gives what was answered, or throws the problem. */
+export async function told<T>(asking: Promise<Answer<T>>): Promise<T> {
+  let answer: Answer<T>
+  try {
+    answer = await asking
+  } catch {
+    throw new Problem(0, 'unreachable', 'The server does not answer', 'Is it running, and is the network up? We go on trying.')
+  }
+  if (answer.response.ok) return answer.data as T
+  throw problemOf(answer.response, answer.error)
+}
+
+function problemOf(response: Response, body: unknown): Problem {
+  const { type, title, detail, ...more } = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>
+  return new Problem(
+    response.status,
+    typeof type === 'string' ? type : 'about:blank',
+    typeof title === 'string' ? title : response.statusText || `Status ${response.status}`,
+    typeof detail === 'string' ? detail : '',
+    more,
+  )
+}

@@ -1,0 +1,14 @@
+import { expect, it } from 'vitest'
+import { fromNow, span, written } from './time'
+
+it.each([[0, '0 s'], [59, '59 s'], [60, '1 min'], [7505, '2 h 5 min'], [90_061, '1 d 1 h']])('says %d seconds', (seconds, said) => {
+  expect(span(seconds)).toBe(said)
+})
+it('says which side of now', () => {
+  const at = Date.parse('2030-01-01T00:00:00Z')
+  expect(fromNow('2030-01-01T00:01:00Z', at)).toBe('in 1 min')
+  expect(fromNow('2029-12-31T23:59:00Z', at)).toBe('1 min ago')
+})
+it('writes UTC as such', () => {
+  expect(written('2030-01-01T00:00:00.123456Z', 'utc')).toBe('2030-01-01 00:00:00.123 UTC')
+})

@@ -1,0 +1,37 @@
+/** Characters that a reader cannot see, or that change how others look, are shown by name: nothing hides in a text. */
+
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|[\ud800-\udfff]/gu
+
+const NAMES: Record<string, string> = {
+  '\u0000': 'NUL', '\u001b': 'ESC', '\u0007': 'BEL', '\u0008': 'BS', '\u000d': 'CR', '\u007f': 'DEL', '\u00ad': 'SHY',
+  '\u200b': 'ZWSP', '\u200c': 'ZWNJ', '\u200d': 'ZWJ', '\u200e': 'LRM', '\u200f': 'RLM', '\u202a': 'LRE', '\u202b': 'RLE',
+  '\u202c': 'PDF', '\u202d': 'LRO', '\u202e': 'RLO', '\u2066': 'LRI', '\u2067': 'RLI', '\u2068': 'FSI', '\u2069': 'PDI',
+  '\ufeff': 'BOM', '\u2060': 'WJ',
+}
+
+export type Piece = { readonly text: string; readonly hidden: boolean }
+
+/** Cuts a text into what can be seen as it is and what is told by its name. */
+export function pieces(text: string): Piece[] {
+  const found: Piece[] = []
+  let from = 0
+  for (const match of text.matchAll(HIDDEN)) {
+    if (match.index > from) found.push({ text: text.slice(from, match.index), hidden: false })
+    found.push({ text: nameOf(match[0]), hidden: true })
+    from = match.index + match[0].length
+  }
+  if (from < text.length) found.push({ text: text.slice(from), hidden: false })
+  return found
+}
+
+function nameOf(character: string): string {
+  const code = character.codePointAt(0) ?? 0
+  return NAMES[character] ?? `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
+}
+
+/** Tells whether letters of different scripts stand in one word, as in `pаypal` with a Cyrillic а. */
+export function mixesScripts(text: string): boolean {
+  return (text.match(/\p{L}+/gu) ?? []).some(
+    (word) => [/\p{Script=Latin}/u, /\p{Script=Cyrillic}/u, /\p{Script=Greek}/u].filter((script) => script.test(word)).length > 1,
+  )
+}
