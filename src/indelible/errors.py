@@ -4,6 +4,7 @@
     ├── BadCall                  the request is wrong: correct it and call again; nothing was recorded
     │   ├── NotRecordable        a value has no lossless recorded form; .path names the field
     │   ├── TooLarge             a payload is over the limit in bytes or in depth
+    │   ├── BadFilter            a filter cannot be read; .column and .length say where
     │   ├── UnknownEffect        no effect has this id or key
     │   ├── UnknownApproval      no approval has this id
     │   ├── UnknownPermission    no grant or delegation has this id
@@ -88,6 +89,15 @@ class TooLarge(BadCall):
         super().__init__(message)
         self.limit = limit
         self.size = size
+
+
+class BadFilter(BadCall):
+    """A filter cannot be read; `column`, counted from 1, and `length` say what of it."""
+
+    def __init__(self, message: str, *, column: int = 1, length: int = 0) -> None:
+        super().__init__(message)
+        self.column = column
+        self.length = length
 
 
 class UnknownEffect(BadCall, LookupError):

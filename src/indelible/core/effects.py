@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from indelible.core.calls import OnCrash, SideEffect, check_name
 from indelible.core.canonical import decode
@@ -20,6 +20,7 @@ ERASED_DIGEST = "0" * 64
 """Is what an effect keeps of its digest when its arguments were erased: a hash of them could be tried out."""
 
 Status = Literal["requires_approval", "ready", "processing", "succeeded", "failed", "denied", "canceled", "in_doubt"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 # From these no move leads on by itself: every later call gets the same answer.
 SETTLED: frozenset[Status] = frozenset({"succeeded", "failed"})
 ENDED: frozenset[Status] = SETTLED | {"denied", "canceled"}
@@ -44,16 +45,16 @@ Outcome = Succeeded | Failed
 
 
 _KINDS = ("agent", "person", "system")
-_VIAS = ("process", "api_key", "passkey", "signature")
+_VIAS = ("process", "api_key", "passkey", "signature", "link", "oidc")
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Says who did something and how we know: `via` is process, api_key, passkey or signature."""
+    """Says who did something and how we know: `via` is process, api_key, passkey, signature, link or oidc."""
 
     id: str
     kind: Literal["agent", "person", "system"] = "person"
-    via: Literal["process", "api_key", "passkey", "signature"] = "process"
+    via: Literal["process", "api_key", "passkey", "signature", "link", "oidc"] = "process"
 
     def __post_init__(self) -> None:
         check_name("actor", self.id)
