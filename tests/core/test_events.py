@@ -141,7 +141,7 @@ hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
     log=names,
     actor=st.builds(
         Actor, names, st.sampled_from(["agent", "person", "system"]),
-        st.sampled_from(["process", "api_key", "passkey", "signature"]),
+        st.sampled_from(["process", "api_key", "passkey", "signature", "link", "oidc"]),
     ),
     at=st.datetimes(timezones=st.just(UTC)),
     status=st.sampled_from(get_args(Status)),

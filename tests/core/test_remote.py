@@ -87,5 +87,6 @@ def test_everybody_reads_what_work_needs(kind: str) -> None:
         assert may_read_sheets(frozenset({scope}), kind)
 
 
-def test_nobody_reads_credentials_from_afar() -> None:
-    assert not may_read_sheets(frozenset(SCOPES), "credential")
+@pytest.mark.parametrize("kind", ["credential", "person", "challenge", "seen"])
+def test_nobody_reads_from_afar_by_what_the_server_knows_them(kind: str) -> None:
+    assert not may_read_sheets(frozenset(SCOPES), kind)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from indelible.core import asking
+from indelible.core import asking, people
 from indelible.core.approvals import Approval, Escalation, Need, Person, Vote, vote_message
 from indelible.core.commands import Record
 from indelible.core.credentials import CREDENTIALS_RUN, Credential, credential_sheet
@@ -20,6 +20,8 @@ from indelible.core.encryption import DataKey
 from indelible.core.events import facts_json
 from indelible.core.grants import Delegation, GrantTerms, delegation_sheet, grant_ref, grant_sheet, read_grant
 from indelible.core.identity import Ref
+from indelible.core.people import PEOPLE_RUN
+from indelible.core.people_sheets import person_sheet
 from indelible.core.sheets import Sheet, body_of
 from indelible.core.verifying.findings import Caught
 from tests.core.explored import Path, examine, pinned
@@ -488,3 +490,24 @@ def test_credentials_that_are_given_and_revoked_hold() -> None:
 def test_a_revocation_that_revokes_nothing_is_caught() -> None:
     told = credentials_told(replace(credential(), version=2))
     assert "credential is another than it says" in str(caught(told.events, told.shown))
+
+
+def people_told(revoked: people.Person) -> Journal:
+    path = Path(Shelf())
+    fact(path, "person_invited", person_sheet(PERSON), run_id=PEOPLE_RUN)
+    fact(path, "person_revoked", person_sheet(revoked), run_id=PEOPLE_RUN)
+    return Journal(path)
+
+
+PERSON = people.Person(id="per_1", name="ana", scopes=("approver",), created_at=NOON)
+
+
+def test_people_that_are_invited_and_revoked_hold() -> None:
+    told = people_told(PERSON.revoked())
+    examine(told.events, told.shown)
+    examine(told.events, {})
+
+
+def test_a_revocation_that_leaves_the_person_in_is_caught() -> None:
+    told = people_told(replace(PERSON, version=2))
+    assert "person is another than it says" in str(caught(told.events, told.shown))

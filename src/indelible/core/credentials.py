@@ -40,13 +40,24 @@ class Token(NamedTuple):
     secret: str
 
     def __str__(self) -> str:
-        tenant = urlsafe_b64encode(self.tenant.encode()).decode().rstrip("=")
-        return f"{_PREFIX}.{tenant}.{self.credential_id}.{self.secret}"
+        return f"{_PREFIX}.{word_for(self.tenant)}.{self.credential_id}.{self.secret}"
 
     @property
     def hash(self) -> str:
         """Is what is kept of the secret."""
         return sha256(_TOKEN_TAG + self.secret.encode()).hexdigest()
+
+
+def word_for(tenant: str) -> str:
+    """Gives a tenant's name as it stands in tokens."""
+    return urlsafe_b64encode(tenant.encode()).decode().rstrip("=")
+
+
+def tenant_in(word: str) -> str:
+    """Reads the tenant's name off a token; raises `ValueError` for what is none."""
+    tenant = urlsafe_b64decode(word + "=" * (-len(word) % 4)).decode()
+    check_name("tenant", tenant)
+    return tenant
 
 
 def read_token(text: str) -> Token:
@@ -55,8 +66,7 @@ def read_token(text: str) -> Token:
     if len(parts) != 4 or parts[0] != _PREFIX or not all(parts) or not text.isascii():
         raise NotAuthenticated(_UNKNOWN)
     try:
-        tenant = urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)).decode()
-        check_name("tenant", tenant)
+        tenant = tenant_in(parts[1])
         check_name("credential", parts[2])
     except ValueError:
         raise NotAuthenticated(_UNKNOWN) from None
@@ -102,7 +112,8 @@ class Credential:
         if self.expires_at is not None and self.expires_at <= now:
             raise NotAuthenticated(f"{self.id} has expired; somebody has to give you another: indelible apikeys create")
         actor = Actor(self.name, self.kind, "api_key")
-        return Caller(tenant=tenant, scopes=frozenset(self.scopes), actor=actor, principal=self.principal)
+        scopes = frozenset(self.scopes)
+        return Caller(tenant=tenant, scopes=scopes, actor=actor, principal=self.principal, credential_id=self.id)
 
     def revoked(self) -> Credential:
         """Gives the credential as it ends."""

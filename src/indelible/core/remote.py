@@ -24,6 +24,9 @@ Scope = Literal["agent", "approver", "auditor", "admin"]
 SCOPES: tuple[Scope, ...] = ("agent", "approver", "auditor", "admin")
 PROTOCOL = 1
 """Is what both sides have to agree on; it grows when an older side could misread a newer one."""
+PROTOCOL_HEADER = "Indelible-Protocol"
+LEDGER_HEADER = "Indelible-Ledger"
+"""Names the ledger that a question is meant for: a server that keeps another one must not answer it."""
 MOST_AT_ONCE = 256
 """Is how many commands, places or numbers one question may name."""
 MOST_LISTED = 10_000
@@ -78,11 +81,13 @@ QUESTIONS: dict[str, Question] = {
 }
 
 # What rules an agent is under is not the agent's to read: the server judges its calls.
-_NOT_FOR_AGENTS = frozenset({"policy", "grant", "budget", "delegation", "delivery", "credential"})
+_NOT_FOR_AGENTS = frozenset({"policy", "grant", "budget", "delegation", "delivery"})
+# By whom the server knows whom is read where that is shown without what is kept of secrets.
+_FOR_NOBODY = frozenset({"credential", "person", "challenge", "seen"})
 
 
 def may_read_sheets(scopes: frozenset[Scope], kind: str) -> bool:
     """May somebody with these scopes see what is on sheets of this kind?"""
-    if kind == "credential":
+    if kind in _FOR_NOBODY:
         return False
     return kind not in _NOT_FOR_AGENTS or bool(scopes & {"approver", "auditor", "admin"})

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from indelible.core.canonical import decode, encode
 from indelible.core.events import commitment
 
-KEPT_ASIDE = frozenset({"budget", "delivery", "driver", "lease", "limit", "mark", "reply"})
+KEPT_ASIDE = frozenset({"budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "reply", "seen"})
 """Names the kinds that no event commits to."""
 
 

@@ -14,6 +14,7 @@ from indelible.core.approval_sheets import approval_sheet, read_approval
 from indelible.core.canonical import decode
 from indelible.core.credentials import credential_sheet, read_credential
 from indelible.core.grants import delegation_sheet, grant_sheet, read_delegation, read_grant
+from indelible.core.people_sheets import person_sheet, read_person
 from indelible.core.ports import Store
 from indelible.core.runs import checkpoint_sheet, read_checkpoint, read_run, run_sheet
 from indelible.core.sheets import Sheet, SheetFilter
@@ -48,6 +49,7 @@ def _as_kept(kind: str, sheet: Sheet) -> Sheet:
         "grant": lambda one: grant_sheet(read_grant(one)),
         "delegation": lambda one: delegation_sheet(read_delegation(one)),
         "credential": lambda one: credential_sheet(read_credential(one)),
+        "person": lambda one: person_sheet(read_person(one)),
         "run": lambda one: run_sheet(read_run(one)),
         "checkpoint": lambda one: checkpoint_sheet(read_checkpoint(one)),
         "policy": lambda one: Sheet(kind="policy", id="current", version=one.version, status="active", body=one.body),

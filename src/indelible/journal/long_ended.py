@@ -26,6 +26,8 @@ from indelible.journal.erasable import Erasable
 # So many effects are looked up before their runs are read: each run is then read once for all of them.
 _EFFECTS_AT_ONCE = 100_000
 _PAGE = 1000
+_KEPT_UNTIL = {"reply": ("answered", "begun"), "challenge": ("open", "spent"), "seen": ("seen",)}
+"""Names what a server keeps until a moment, with its statuses."""
 
 _One = TypeVar("_One", Prunable, Event)
 Chosen = dict[str, Selection]
@@ -109,15 +111,16 @@ class LongEnded:
     # What is on no record
 
     def aside(self, before: datetime) -> list[Sheet]:
-        """Lists what is kept aside and needed no more: messages, and a server's replies."""
-        return [*self._messages(before), *self._replies(before)]
+        """Lists what is kept aside and needed no more: messages, a server's replies, and challenges and the like."""
+        return [*self._messages(before), *self._overdue(before)]
 
-    def _replies(self, before: datetime) -> Iterator[Sheet]:
-        """Gives replies that had to be kept until a moment before this one."""
-        for status in ("answered", "begun"):
-            for sheet in self._sheets("reply", status):
-                if sheet.due_at is not None and sheet.due_at < before:
-                    yield sheet
+    def _overdue(self, before: datetime) -> Iterator[Sheet]:
+        """Gives what a server had to keep until a moment before this one."""
+        for kind, statuses in _KEPT_UNTIL.items():
+            for status in statuses:
+                for sheet in self._sheets(kind, status):
+                    if sheet.due_at is not None and sheet.due_at < before:
+                        yield sheet
 
     def _messages(self, before: datetime) -> list[Sheet]:
         """Lists messages that went out, or were given up, about what was decided before a moment."""

@@ -13,6 +13,7 @@ from indelible.core.approvals import Approval, same_person
 from indelible.core.credentials import Credential
 from indelible.core.encryption import holder_in
 from indelible.core.grants import Delegation, Grant, pinned_digest
+from indelible.core.people import Person
 from indelible.core.verifying.approval_steps import (
     Telling,
     check_about,
@@ -32,6 +33,7 @@ from indelible.core.verifying.sheet_bodies import (
     credential_in,
     delegation_in,
     grant_in,
+    person_in,
     policy_version_in,
     verdict_in,
 )
@@ -44,6 +46,12 @@ FACTS_OF_SHEETS = {
     "delegation_given": "delegation",
     "delegation_ended": "delegation",
     "grant_ended": "grant",
+    "passkey_added": "person",
+    "passkey_removed": "person",
+    "person_invited": "person",
+    "person_revoked": "person",
+    "person_signed_in": "person",
+    "person_signed_out": "person",
     "policy_applied": "policy",
 }
 """Names the events about no effect that commit to a sheet, with its kind."""
@@ -186,6 +194,8 @@ class Permissions:
         kind = FACTS_OF_SHEETS.get(fact.type)
         if kind == "credential" and kind in shown:
             _check_credential(fact, credential_in(shown[kind]))
+        if kind == "person" and kind in shown:
+            _check_person(fact, person_in(shown[kind]))
         if kind not in ("delegation", "grant"):
             return
         if kind not in shown:
@@ -271,3 +281,8 @@ def _check_pinned(grant: Grant, known: _Asked, telling: Telling) -> None:
 def _check_credential(fact: FactBody, found: Credential) -> None:
     if found.id != fact.facts.get("id") or found.is_revoked != (fact.type == "credential_revoked"):
         raise Caught("its credential is another than it says", expected=str(fact.facts.get("id")), found=found.id)
+
+
+def _check_person(fact: FactBody, found: Person) -> None:
+    if found.id != fact.facts.get("id") or found.is_revoked != (fact.type == "person_revoked"):
+        raise Caught("its person is another than it says", expected=str(fact.facts.get("id")), found=found.id)

@@ -1,4 +1,4 @@
-"""Reads what events commit to, exactly: approvals, grants, delegations, runs, checkpoints, verdicts, charges. Pure.
+"""Reads what events commit to, exactly: approvals, grants, people, runs, checkpoints, verdicts and so on. Pure.
 
 It comes from strangers. So every member is there and of its kind, and written again the value gives the same bytes.
 """
@@ -14,6 +14,8 @@ from indelible.core.budgets import charges_json, read_charges
 from indelible.core.canonical import decode, encode
 from indelible.core.credentials import Credential, credential_sheet, read_credential
 from indelible.core.grants import Delegation, Grant, delegation_sheet, grant_sheet, read_delegation, read_grant
+from indelible.core.people import Person
+from indelible.core.people_sheets import person_sheet, read_person
 from indelible.core.runs import (
     CHECKPOINT_REASONS,
     RUN_STATUSES,
@@ -52,6 +54,28 @@ _CREDENTIAL = {
     "principal": _MAYBE,
     "scopes": [str],
     "v": int,
+    "version": int,
+}
+_PERSON = {
+    "created_at": str,
+    "id": str,
+    "invitation": ({"by": str, "expires_at": str, "hash": str, "id": str}, None),
+    "is_revoked": bool,
+    "issuer": _MAYBE,
+    "name": str,
+    "passkeys": [
+        {
+            "created_at": str,
+            "credential": str,
+            "name": str,
+            "public_key": str,
+            "sign_count": int,
+            "used_at": _MAYBE,
+        }
+    ],
+    "scopes": [str],
+    "sessions": [{"created_at": str, "expires_at": str, "hash": str, "id": str, "via": ("link", "passkey", "oidc")}],
+    "v": 1,
     "version": int,
 }
 _APPROVAL = {
@@ -167,6 +191,12 @@ def grant_in(value: bytes) -> Grant:
 def credential_in(value: bytes) -> Credential:
     """Reads a credential; raises `Caught` for anything that is not exactly one."""
     found: Credential = _read("credential", value, _CREDENTIAL, read_credential, credential_sheet)
+    return found
+
+
+def person_in(value: bytes) -> Person:
+    """Reads a person; raises `Caught` for anything that is not exactly one."""
+    found: Person = _read("person", value, _PERSON, read_person, person_sheet)
     return found
 
 
