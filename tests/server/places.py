@@ -96,6 +96,8 @@ class Described:
         assert answer.status_code < 500, answer.text
         found = told.get(str(answer.status_code), told.get("4XX") if answer.status_code >= 400 else None)
         assert found is not None, f"{method} {path}: {answer.status_code} is not described: {answer.text}"
+        if "$ref" in found:
+            found = self.openapi["components"]["responses"][found["$ref"].rpartition("/")[2]]
         kind = answer.headers.get("content-type", "").partition(";")[0]
         if "content" not in found:
             assert not answer.content

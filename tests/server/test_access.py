@@ -19,12 +19,13 @@ from tests.server.places import Place, sqlite_place
 RUN = "a-run"
 OURS = ("/v1/effects", "/v1/approvals", "/v1/grants", "/v1/delegations", "/v1/policy", "/v1/events", "/v1/journal",
         "/.well-known")  # fmt: skip
-OPEN = ("/livez", "/readyz", "/version")
-"""Are asked by whoever runs the server, who has no token."""
+OPEN = ("/livez", "/readyz", "/version", "/docs", "/docs/{file}", "/problems/{name}")
+"""Are asked by whoever runs the server or reads about it, who has no token."""
 # Written out: what the description says comes from the same lines as what is checked, so it proves nothing by itself.
 # Whatever reads is for everybody with a token, and an administrator may everything.
 READING = "agent approver auditor"
 SCOPES_OF = {
+    "POST /v1/store/{}": READING,
     "POST /v1/effects": "agent",
     "POST /v1/effects/{}/commit": "agent",
     "POST /v1/effects/{}/heartbeat": "agent",
@@ -118,7 +119,7 @@ def closed(place: Place) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def filled(template: str, names: dict[str, str]) -> str:
-    return template.format(**{"run_id": RUN, "tool": "charge", **names})
+    return template.format(**{"run_id": RUN, "tool": "charge", "name": "look", **names})
 
 
 def body_for(method: str, path: str) -> Any:

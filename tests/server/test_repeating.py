@@ -126,7 +126,7 @@ def test_an_answer_is_kept_so_that_the_database_alone_does_not_tell_it(counted: 
 def test_an_answer_that_is_too_large_is_not_kept_and_the_request_is_not_repeated(counted: Counted) -> None:
     assert len(counted.post(query="?long").json()["long"]) == 300_000
     again = counted.post(query="?long")
-    assert (again.status_code, again.json()["type"]) == (409, "/problems/too-large")
+    assert (again.status_code, again.json()["type"]) == (409, "/problems/answer-not-kept")
     assert counted.count == 1
 
 

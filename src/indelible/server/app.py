@@ -10,23 +10,28 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from indelible import __version__
 from indelible.core.ports import Store
-from indelible.core.problems import PROBLEMS, problem_of
+from indelible.core.problem_types import PROBLEMS, type_of_status
+from indelible.core.problems import problem_of
 from indelible.errors import IndelibleError, StoreError
 from indelible.server.asking import Authenticate
+from indelible.server.description import describe, operation_id
 from indelible.server.ledgers import Ledgers
 from indelible.server.operation import operation
 from indelible.server.provedex import provedex
+from indelible.server.reference import add_reference
 from indelible.server.repeating import Repeating
 from indelible.server.resources import add_resources
+from indelible.server.routing import PROBLEM_JSON
 from indelible.server.runs import runs
 from indelible.server.store_routes import add_store_routes
 from indelible.server.zehrava import zehrava
 
 _log = logging.getLogger("indelible.server")
-PROBLEM_JSON = "application/problem+json"
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _SUMMARY = "Every tool call at most once, with permission, on a record nobody can quietly change."
 
 
@@ -45,6 +50,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
         lifespan=life,
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=operation_id,
         redirect_slashes=False,  # an address that is not there is not there
     )
     app.state.ledgers = ledgers
@@ -59,6 +65,8 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     app.include_router(runs)
     app.include_router(zehrava)
     app.include_router(provedex)
+    add_reference(app)
+    describe(app)
     return app
 
 
@@ -91,10 +99,23 @@ async def _not_valid(request: Request, error: Exception) -> Response:
 async def _not_served(request: Request, error: Exception) -> Response:
     """Tells what the framework refuses, such as an address that is not there, in the same form."""
     assert isinstance(error, HTTPException)
+    status, headers = error.status_code, dict(error.headers or {})
+    if status == 405:
+        headers["Allow"] = ", ".join(_methods_at(request))
     problem = {
-        "type": f"{PROBLEMS}too-large" if error.status_code == 413 else "about:blank",
+        "type": PROBLEMS + type_of_status(status),
         "title": str(error.detail),
-        "status": error.status_code,
+        "status": status,
         "detail": f"{request.method} {request.url.path}: {error.detail}; see /docs",
     }
-    return JSONResponse(problem, error.status_code, error.headers, media_type=PROBLEM_JSON)
+    return JSONResponse(problem, status, headers, media_type=PROBLEM_JSON)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Names all methods that an address knows: a route knows its own only."""
+    app: FastAPI = request.app
+    return [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in app.routes)
+    ]

@@ -23,7 +23,7 @@ from indelible.server.approval_shapes import ApprovalAnswer, approval_shown
 from indelible.server.asking import Asking, asking
 from indelible.server.bodies import MEBIBYTE
 from indelible.server.preconditions import etag, is_among
-from indelible.server.routing import ANYBODY, PROBLEMS_TOLD, ThinRoute, answer, resources
+from indelible.server.routing import ANYBODY, ThinRoute, answer, resources
 from indelible.server.shapes import (
     Begin,
     ClaimShown,
@@ -115,7 +115,6 @@ def add_hot_pair(app: FastAPI) -> None:
         status_code=201,
         response_model=ClaimShown,
         responses={
-            **PROBLEMS_TOLD,
             200: {"model": EffectAnswer, "description": "It was done before; `Idempotent-Replayed: true`."},
             202: {"model": ApprovalAnswer, "description": "A person has to decide first."},
         },
@@ -127,7 +126,6 @@ def add_hot_pair(app: FastAPI) -> None:
         commit,
         methods=["POST"],
         response_model=Committed,
-        responses=PROBLEMS_TOLD,
         tags=["effects"],
         route_class_override=ThinRoute,
     )

@@ -32,7 +32,7 @@ from indelible.server.journal_shapes import (
     InclusionShown,
     KeyList,
 )
-from indelible.server.routing import ANYBODY, answer, resources
+from indelible.server.routing import ANYBODY, PROBLEMS_TOLD, answer, resources
 from indelible.server.shapes import EventPage, entry_shown
 
 journal: APIRouter = resources("journal")
@@ -40,9 +40,10 @@ Size = Annotated[int, Query(ge=0, le=LARGEST)]
 _TILE = re.compile(r"tile/(entries|[0-9]|[1-5][0-9]|6[0-3])/((?:x[0-9]{3}/){0,5}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
 _FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 _TEXT_TOLD: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_NOT_YET: dict[int | str, dict[str, Any]] = {404: PROBLEMS_TOLD[404]}
 
 
-@journal.get("/v1/journal/head", response_model=HeadShown, responses=_TEXT_TOLD)
+@journal.get("/v1/journal/head", response_model=HeadShown, responses={**_TEXT_TOLD, **_NOT_YET})
 async def show_head(request: Request, asked: Asking = asking(*ANYBODY)) -> Response:
     """Show the newest signed head; as a signed note to `Accept: text/plain`."""
     note = await _newest(asked)
@@ -51,7 +52,7 @@ async def show_head(request: Request, asked: Asking = asking(*ANYBODY)) -> Respo
     return answer(_head(note))
 
 
-@journal.get("/v1/journal/checkpoint", response_class=PlainTextResponse)
+@journal.get("/v1/journal/checkpoint", response_class=PlainTextResponse, responses=_NOT_YET)
 async def show_note(asked: Asking = asking(*ANYBODY)) -> Response:
     """Show the newest signed head under the name that the tlog-tiles layout gives it."""
     return PlainTextResponse(str(await _newest(asked)))

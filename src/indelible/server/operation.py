@@ -13,7 +13,7 @@ from indelible.core.remote import PROTOCOL, Scope
 from indelible.errors import StoreError
 from indelible.running import in_own_thread
 from indelible.server.asking import Asking, asking
-from indelible.server.routing import PROBLEMS_TOLD, DescribedRoute
+from indelible.server.routing import DescribedRoute
 
 operation = APIRouter(route_class=DescribedRoute, tags=["operation"])
 
@@ -71,7 +71,7 @@ async def version() -> Version:
     return Version()
 
 
-@operation.get("/v1/me", responses=PROBLEMS_TOLD)
+@operation.get("/v1/me")
 async def me(asked: Asking = asking("agent", "approver", "auditor")) -> Me:
     """Says whom the server takes the caller for."""
     actor, caller = asked.actor, asked.caller

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indelible.core.commands import Keep, Outrun
 from indelible.core.effects import SYSTEM
-from indelible.core.problems import PROBLEMS, problem_of
+from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS
+from indelible.core.problems import problem_of
 from indelible.core.replies import LONGEST_KEY, Reply, Standing, read_reply, reply_id, reply_sheet
 from indelible.errors import IndelibleError
 from indelible.running import in_own_thread
@@ -33,6 +34,8 @@ _REFUSALS: dict[Standing, tuple[int, str, str]] = {
     "lost": (409, "outcome-unknown", "this request was begun and never answered; look whether it was carried out"),
     "another request": (422, "key-reused", "this Idempotency-Key came with another request; use a new one"),
 }
+
+_NOT_KEPT = "this request was carried out before; its answer was too large to be kept, so look at what it changed"
 
 
 class Repeating:
@@ -114,7 +117,7 @@ class _Seal:
 
     def close(self, answer: dict[str, Any]) -> str:
         """Gives an answer closed, or the news that it was too large to be kept."""
-        kept = answer if len(answer["body"]) <= MOST_KEPT_BYTES else _problem(_TOO_LARGE)
+        kept = answer if len(answer["body"]) <= MOST_KEPT_BYTES else _problem(_told(409, "answer-not-kept", _NOT_KEPT))
         plain = json.dumps({**kept, "body": b64encode(kept["body"]).decode()}).encode()
         nonce = os.urandom(12)
         return b64encode(nonce + self._cipher.encrypt(nonce, plain, None)).decode()
@@ -124,14 +127,6 @@ class _Seal:
         raw = b64decode(sealed)
         found: dict[str, Any] = json.loads(self._cipher.decrypt(raw[:12], raw[12:], None))
         return {**found, "body": b64decode(found["body"])}
-
-
-_TOO_LARGE = {
-    "type": f"{PROBLEMS}too-large",
-    "title": "The request was carried out, and its answer was too large to be kept",
-    "status": 409,
-    "detail": "this request was carried out before; its answer was too large to be kept, so look at what it changed",
-}
 
 
 def _answer_again(there: Reply, now: Reply, seal: _Seal) -> dict[str, Any]:
@@ -164,7 +159,7 @@ async def _carried_out(app: ASGIApp, scope: Scope, body: bytes) -> dict[str, Any
 
 
 def _told(status: int, name: str, detail: str) -> dict[str, Any]:
-    return {"type": PROBLEMS + name, "title": detail.partition(";")[0], "status": status, "detail": detail}
+    return {"type": PROBLEMS + name, "title": PROBLEM_TYPES[name].title, "status": status, "detail": detail}
 
 
 def _problem(problem: dict[str, Any]) -> dict[str, Any]:

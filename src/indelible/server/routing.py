@@ -15,20 +15,33 @@ from starlette.types import Scope as ASGIScope
 
 from indelible.core.canonical import parse_strict
 from indelible.core.remote import Scope
-from indelible.server.strict import PROBLEMS, StrictRoute
+from indelible.server.strict import StrictRoute, check_is_json
 
 ANYBODY: tuple[Scope, ...] = ("agent", "approver", "auditor")
 """May look: whoever has a credential."""
 SCOPES_TOLD = "x-scopes"
 """Is the member of an operation's description that names the scopes of which one is needed."""
 
-_TOLD_AS = PROBLEMS[409]["content"]
-PROBLEMS_TOLD: dict[int | str, dict[str, Any]] = {
-    **PROBLEMS,
-    410: {"description": "It was recorded and then erased.", "content": _TOLD_AS},
-    412: {"description": "It is no longer what If-Match names; look at it again.", "content": _TOLD_AS},
+PROBLEM_JSON = "application/problem+json"
+MEANINGS = {
+    400: "The request is wrong.",
+    401: "No credential that is known here.",
+    403: "The credential is not for this, or a rule refuses it.",
+    404: "Nothing of this tenant has this name.",
+    409: "How things stand does not allow this.",
+    410: "It was recorded and then erased.",
+    412: "It is no longer what `If-Match` names.",
+    413: "More than is allowed at once.",
+    415: "The body is not JSON.",
+    422: "A member of the request is wrong, or has no recorded form.",
+    429: "Too much at once; `Retry-After` says when to ask again, where that is known.",
+    503: "The store, the journal or a tool does not answer; ask again.",
 }
-"""Describes what every resource may refuse with."""
+"""Says of each status of a refusal what it means wherever it comes."""
+PROBLEMS_TOLD: dict[int | str, dict[str, Any]] = {
+    status: {"description": meaning, "content": {PROBLEM_JSON: {}}} for status, meaning in MEANINGS.items()
+}
+"""Describes refusals, for an endpoint with others than the description adds to all that want a credential."""
 
 
 class DescribedRoute(StrictRoute):
@@ -62,6 +75,7 @@ class ThinRoute(DescribedRoute):
         async def thinly(scope: ASGIScope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive)
             asked = await found(request)
+            check_is_json(request)
             body = _read(kind, await request.body())
             answered: Response = await endpoint(asked=asked, body=body, **scope["path_params"])
             await answered(scope, receive, send)
@@ -89,7 +103,7 @@ def scopes_of(route: APIRoute) -> frozenset[str] | None:
 
 def resources(tag: str) -> APIRouter:
     """Gives a router for resources of one kind."""
-    return APIRouter(route_class=DescribedRoute, responses=PROBLEMS_TOLD, tags=[tag])
+    return APIRouter(route_class=DescribedRoute, tags=[tag])
 
 
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -29,13 +29,21 @@ class StrictRoute(APIRoute):
             strict = _StrictRequest(request.scope, request.receive)
             if has_body and await strict.body():
                 try:
+                    check_is_json(request)
                     await strict.json()  # here, and not where the framework would call every refusal by one name
-                except BadCall:
+                except (BadCall, HTTPException):
                     await request.app.state.authenticate(request)  # to strangers, nothing else is said
                     raise
             return await answer(strict)
 
         return strictly
+
+
+def check_is_json(request: Request) -> None:
+    """Refuses a body that is not said to be JSON: a page of another site can send any other without being asked."""
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said != "application/json" and not (said.startswith("application/") and said.endswith("+json")):
+        raise HTTPException(415, "a body is read as JSON only: send Content-Type: application/json")
 
 
 class _StrictRequest(Request):
@@ -61,24 +69,6 @@ class Problem(BaseModel):
     status: int
     detail: str
     code: str | None = None
-
-
-_MEANINGS = {
-    400: "The request is wrong.",
-    401: "No credential that is known here.",
-    403: "The credential is not for this.",
-    404: "Nothing of this tenant has this name.",
-    409: "How things stand does not allow this; `code` says why.",
-    413: "More than is allowed at once.",
-    422: "A member of the request is wrong, or has no recorded form.",
-    429: "Too many requests.",
-    503: "The store does not answer; ask again.",
-}
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": meaning, "content": {"application/problem+json": {"schema": Problem.model_json_schema()}}}
-    for status, meaning in _MEANINGS.items()
-}
-"""Are the refusals that every resource may answer with, for its description."""
 
 
 def _name(value: str) -> str:
