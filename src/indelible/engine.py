@@ -12,7 +12,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.calls import DEFAULT_TENANT, Handling
-from indelible.core.commands import Answer, Claimed, Command, Finish, Moved, Open, Relinquish
+from indelible.core.commands import (
+    Answer,
+    Claimed,
+    Command,
+    Finish,
+    Moved,
+    Open,
+    Relinquish,
+    Replayed,
+    ReplayedFailure,
+)
 from indelible.core.effects import SYSTEM, Claim, Effect
 from indelible.core.ports import Store
 from indelible.core.redaction import Screen
@@ -40,6 +50,7 @@ from indelible.heartbeats import Heartbeats
 from indelible.judging import Judging
 from indelible.notary import Notary
 from indelible.running import RunningEffect, _current, in_own_thread, set_unless_done, tell_loop
+from indelible.tracing import Span, executing, tell_replayed
 from indelible.waiting import Waiting
 from indelible.writer import Writer
 
@@ -109,7 +120,7 @@ class Engine:
             case Submit(command, known):
                 answer = errand.settle_inside(command)
                 if answer is None:
-                    return self.writer.do(command, known, self._return_claim)
+                    return errand.heard(self.writer.do(command, known, self._return_claim))
                 self._publish_settled(answer)
                 return answer
             case Invoke(claim, handling, screen):
@@ -136,11 +147,12 @@ class Engine:
         if not self._is_still_ours(claim, lease):
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store, screen)
-        with self._keeping(claim, lease):
+        with self._entering(claim, lease) as span:
             if handling.timeout is None:
                 report = _report(lambda: _entered(running, errand.handler))
             else:
                 report = self._in_thread(claim, running, errand.handler, handling.timeout)
+            span.end_with(report)
         if isinstance(report, Raised):
             running.give_up()
         return report
@@ -152,10 +164,12 @@ class Engine:
         return self.store.heartbeat(claim, lease)
 
     @contextmanager
-    def _keeping(self, claim: Claim, lease: timedelta) -> Iterator[None]:
+    def _entering(self, claim: Claim, lease: timedelta) -> Iterator[Span]:
+        """Is around every entry into a handler, in both shells: its lease is kept, and its span is open."""
         self.heartbeats.keep(claim, lease)
         try:
-            yield
+            with executing(claim.effect) as span:
+                yield span
         finally:
             self.heartbeats.drop(claim)
 
@@ -237,11 +251,11 @@ class Engine:
                 return answer
         answered = self.writer.try_without_writing(command, known)
         if answered is not None:
-            return answered
+            return errand.heard(answered)
         slot = self.writer.post(command, known)
         assert slot.future is not None
         try:
-            return await slot.future
+            return errand.heard(await slot.future)
         except asyncio.CancelledError:
             if isinstance(command, Open):
                 # The claim may still be granted to a task that is gone: give it back, nothing was entered.
@@ -281,13 +295,14 @@ class Engine:
         if not self._is_still_ours(claim, lease):
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store, screen)
-        with self._keeping(claim, lease):
+        with self._entering(claim, lease) as span:
             token = _current.set(running)
             try:
                 entered = self._enter_async(claim, running, errand.handler)
                 report = await (_report_async(entered) if most is None else _report_in_time(entered, most, claim))
             finally:
                 _current.reset(token)
+            span.end_with(report)
         if isinstance(report, Raised):
             running.give_up()
         return report
@@ -368,6 +383,12 @@ class _Errand:
         is_async = _is_coroutine_function(self.handler)
         self._running = RunningEffect(claim, store, is_async=is_async, screen=screen)
         return self._running
+
+    def heard(self, answer: Answer) -> Answer:
+        """Lets a call that has a handler and will not enter it leave a trace as well."""
+        if self._handler is not None and isinstance(answer, Replayed | ReplayedFailure):
+            tell_replayed(answer.effect)
+        return answer
 
     @property
     def holds_transaction(self) -> bool:

@@ -63,7 +63,7 @@ class Upkeep:
         self._look_every = look_every
         self._looked_at = float("-inf")
         self._rounds: dict[str, _Round] = {}
-        self.problems: dict[Trouble, str] = {}
+        self.problems: dict[Trouble, IndelibleError] = {}
 
     @property
     def tenants(self) -> list[str]:
@@ -103,8 +103,9 @@ class Upkeep:
         try:
             do()
         except IndelibleError as problem:
-            if self.problems.get(trouble) != str(problem):
-                self.problems[trouble] = str(problem)
+            before = self.problems.get(trouble)
+            self.problems[trouble] = problem
+            if before is None or str(before) != str(problem):
                 self._tell(trouble, problem)
         else:
             if self.problems.pop(trouble, None) is not None:

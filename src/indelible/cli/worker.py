@@ -66,11 +66,11 @@ def worker(all_tenants: bool, once: bool, path: Path | None, every: int, retain:
 
 def _go_once(upkeep: Upkeep, outbox: Outbox, place: Where) -> int:
     upkeep.go(time.monotonic())
-    problem = _tell_all(outbox)
+    untold = _tell_all(outbox)
     upkeep.go(time.monotonic() + SEAL_AGAIN)  # what was told of late approvals
-    problems = {trouble.tenant: text for trouble, text in upkeep.problems.items()}
-    if problem is not None:
-        problems[""] = problem
+    problems = {trouble.tenant: str(problem) for trouble, problem in upkeep.problems.items()}
+    if untold is not None:
+        problems[""] = untold
     _say_done(upkeep.sizes, problems, place)
     return 1 if problems else 0
 
