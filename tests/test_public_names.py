@@ -52,7 +52,7 @@ PUBLIC = {
 }
 # The verbs of both ledgers; each has them all.
 VERBS = {
-    "open", "close", "address", "tenant", "journal_name", "in_run", "tool", "run", "begin", "commit", "heartbeat",
+    "open", "close", "blocking", "awaited", "address", "tenant", "journal_name", "in_run", "tool", "run", "begin", "commit", "heartbeat",
     "settle", "retry",
     "cancel", "approve", "deny", "revoke_approval", "edit_approval", "get_approval", "view_approval", "approvals",
     "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile",
@@ -85,7 +85,7 @@ def test_both_ledgers_have_the_same_verbs() -> None:
 
 
 def test_the_same_verb_takes_the_same_words_in_both_ledgers() -> None:
-    for verb in VERBS - {"address", "tenant", "journal_name"}:
+    for verb in VERBS - {"blocking", "awaited", "address", "tenant", "journal_name"}:
         blocking = inspect.signature(getattr(indelible.Ledger, verb))
         awaited = inspect.signature(getattr(indelible.AsyncLedger, verb))
         assert blocking.parameters == awaited.parameters, verb

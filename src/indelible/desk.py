@@ -51,11 +51,13 @@ from indelible.stores import is_postgres, is_remote, open_store
 from indelible.tool import Tool, ToolDecorator
 
 if TYPE_CHECKING:
+    from indelible.aio import AsyncLedger
     from indelible.core.policy import Policy
     from indelible.journal.data_keys import DataKeys
     from indelible.journal.encrypting_store import EncryptingStore
     from indelible.journal.exporting import Exported, Form
     from indelible.journal.witness import Witness
+    from indelible.ledger import Ledger
     from indelible.notify.channels import Channel
     from indelible.notify.hooks import Hook
     from indelible.notify.outbox import Outbox
@@ -221,6 +223,28 @@ class Desk:
         if self._outbox is not None:
             self._outbox.close()
         self._engine.close()
+
+    @property
+    def blocking(self) -> Ledger:
+        """Is this ledger with verbs that block, for code that cannot await; closing either closes both."""
+        from indelible.ledger import Ledger
+
+        return self._as(Ledger)
+
+    @property
+    def awaited(self) -> AsyncLedger:
+        """Is this ledger with verbs to await, for code in an event loop; closing either closes both."""
+        from indelible.aio import AsyncLedger  # only whoever asks loads an event loop's modules
+
+        return self._as(AsyncLedger)
+
+    def _as(self, kind: type[Self]) -> Self:
+        """Gives the same desk another face: they share everything they know, also what comes later."""
+        if isinstance(self, kind):
+            return self
+        other = kind.__new__(kind)
+        other.__dict__ = self.__dict__
+        return other
 
     @property
     def address(self) -> str:

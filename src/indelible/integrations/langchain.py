@@ -1,0 +1,155 @@
+"""LangChain agents: middleware that puts every tool call and every model turn behind the ledger.
+
+    agent = create_agent(model, tools, middleware=[..., LedgerMiddleware(ledger)], checkpointer=…)
+
+It belongs last in the list, where it is innermost: nothing changes the arguments after the ledger has seen them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
+
+from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible.integrations.langgraph import DecidedBy, RunOf, ToolGate, ledger_tool_node
+from indelible.integrations.langgraph_values import kept, revived
+from indelible.integrations.terms import OnError
+
+__all__ = ["LedgerMiddleware", "ledger_tool_node"]
+
+MODEL_TURN = "model.turn"
+# Asking a model again does no harm, and an answer that somebody else is waiting for may take minutes.
+_TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
+
+
+class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Lets each tool call of an agent run at most once and with permission, and asks its model once per turn.
+
+    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. A
+    call belongs to the run that `run` names, by default the agent's thread. With `decided_by`, an answer to the
+    agent's question counts as the vote of whom that names. `on_error` "tell" lets the model hear of a tool that raised.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        *,
+        terms: Mapping[str, Mapping[str, Any]] | None = None,
+        run: str | RunOf | None = None,
+        decided_by: DecidedBy | None = None,
+        on_error: OnError = "raise",
+        model_turns: bool = True,
+        **usual: Any,
+    ) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self._gate = ToolGate(ledger, terms=terms, run=run, decided_by=decided_by, on_error=on_error, **usual)
+        self._keeps_turns = model_turns
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
+        return self._gate.wrap_tool_call(request, handler)
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Does the same in an event loop."""
+        return await self._gate.awrap_tool_call(request, handler)
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
+        """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
+        if not self._keeps_turns:
+            return handler(request)
+        turn = _Turn(request, handler, self._gate)
+        try:
+            return turn.given(self._ledger.blocking.run(turn.call, turn.enter, **_TURN))
+        except NothingHappened as nothing:
+            return turn.without_record(nothing)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        """Does the same in an event loop."""
+        if not self._keeps_turns:
+            return await handler(request)
+        turn = _Turn(request, handler, self._gate)
+        try:
+            return turn.given(await self._ledger.awaited.run(turn.call, turn.enter_async, **_TURN))
+        except NothingHappened as nothing:
+            return turn.without_record(nothing)
+
+
+class _Turn:
+    """Is one turn of a model: the same step of the same thread that asks the same is the same turn."""
+
+    def __init__(self, request: ModelRequest[Any], ask: Callable[[ModelRequest[Any]], Any], gate: ToolGate) -> None:
+        self._request = request
+        self._ask = ask
+        self._live: ModelResponse[Any] | None = None
+        self._error: Exception | None = None
+        self._asked = _digest_of(request)
+        config = get_config()
+        args = {"asks": self._asked, "step": _step_of(config)}
+        self.call = ToolCall(tool=MODEL_TURN, args=args, run_id=gate.run_of(config))
+
+    def enter(self, effect: RunningEffect) -> Any:
+        """Asks the model."""
+        try:
+            return self._kept(self._ask(self._request))
+        except Exception as error:
+            raise self._nothing(error) from error
+
+    async def enter_async(self, effect: RunningEffect) -> Any:
+        """Does the same in an event loop."""
+        try:
+            return self._kept(await self._ask(self._request))
+        except Exception as error:
+            raise self._nothing(error) from error
+
+    def _kept(self, response: ModelResponse[Any]) -> dict[str, Any]:
+        self._live = response
+        if response.structured_response is not None:
+            # An object of the program's own class cannot be made of JSON again, so this turn is asked for again.
+            raise NothingHappened("a structured answer has no recorded form")
+        answer = [kept(message) for message in response.result]
+        return {"answer": answer, "asked": self._asked, "model": _name_of(self._request.model)}
+
+    def _nothing(self, error: Exception) -> NothingHappened:
+        if isinstance(error, NothingHappened):
+            return error
+        self._error = error
+        return NothingHappened(f"the model gave no answer: {type(error).__qualname__}: {error}")
+
+    def given(self, recorded: Mapping[str, Any]) -> ModelResponse[Any]:
+        """Gives what the model answered, now or when it was asked."""
+        if self._live is not None:
+            return self._live
+        return ModelResponse(result=[revived(message) for message in recorded["answer"]])
+
+    def without_record(self, nothing: NothingHappened) -> ModelResponse[Any]:
+        """Gives an answer that could not be recorded, or raises what the model raised."""
+        if self._error is not None:
+            raise self._error
+        if self._live is None:
+            raise nothing
+        return self._live
+
+
+def _step_of(config: RunnableConfig) -> str:
+    """Names the step of the graph: the stored state it goes on from has an id, and so has what it does there."""
+    return str(config.get("configurable", {}).get("checkpoint_ns") or "")
+
+
+def _digest_of(request: ModelRequest[Any]) -> str:
+    system = [] if request.system_message is None else [request.system_message]
+    content = json.dumps([kept(message) for message in (*system, *request.messages)], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _name_of(model: Any) -> str:
+    return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)

@@ -1,0 +1,348 @@
+"""LangGraph: a gate before the tools of a graph, which pauses the graph by its own `interrupt` while a person decides.
+
+A graph that is resumed enters its node from the top, so the gate is walked again for each call: what was done replays,
+what was decided holds, what is open asks again. What a resume carries decides nothing by itself: the ledger does.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.errors import GraphBubbleUp, ParentCommand
+from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command, interrupt
+
+from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    EffectInDoubt,
+    IndelibleError,
+    PolicyRefused,
+    StillRunning,
+    UnknownApproval,
+    VoteRefused,
+)
+from indelible.integrations.langgraph_values import Given, kept, replayed
+from indelible.integrations.terms import Named, OnError, Terms
+
+DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
+"""Says who made an answer, by a proof that the answer itself carries; None when nobody can be told to have made it.
+
+Who resumes the graph proves nothing: it hands out old answers again whenever its node is entered, whoever is there.
+"""
+RunOf = Callable[[RunnableConfig], str]
+_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+
+
+class Vote(NamedTuple):
+    """Is what a person answered to a question of the graph, as the ledger takes it."""
+
+    approval: str
+    digest: str
+    by: Actor | str
+    is_approval: bool
+    reason: str
+    signature: bytes | None = None
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Are the words of both verbs, to approve and to deny."""
+        return {"digest": self.digest, "by": self.by, "reason": self.reason, "signature": self.signature}
+
+
+class ToolGate:
+    """Lets each tool call of a graph run at most once and with permission, whoever resumes the graph, and wherever.
+
+    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all. A call
+    belongs to the run that `run` names, by default the thread. With `decided_by`, an answer to the graph's question
+    counts as the vote of whom that names. `on_error` "tell" lets the model hear of a tool that raised, and go on.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        *,
+        terms: Mapping[str, Mapping[str, Any]] | None = None,
+        run: str | RunOf | None = None,
+        decided_by: DecidedBy | None = None,
+        on_error: OnError = "raise",
+        **usual: Any,
+    ) -> None:
+        if on_error not in ("raise", "tell"):
+            raise BadCall(f"on_error={on_error!r}: choose raise or tell")
+        self._ledger = ledger
+        self._terms = Terms(terms, usual)
+        self._run = run
+        self._decided_by = decided_by
+        self._on_error = on_error
+
+    def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+        """Runs a tool call, replays it, pauses the graph, or tells the model why not."""
+        entry = _Entry(request, execute, self._named(request), self._terms)
+        ledger = self._ledger.blocking
+        while True:
+            try:
+                return entry.given(ledger.run(entry.call, entry.enter, **entry.words))
+            except NothingHappened as nothing:
+                raise entry.bubbled(nothing) from None
+            except IndelibleError as refusal:
+                told, vote = self._heard(refusal, entry)
+                if told is not None:
+                    return told
+            except Exception as error:
+                return entry.told_of(error, self._on_error)
+            if vote is not None:
+                with entry.noting_refusal():
+                    verb = ledger.approve if vote.is_approval else ledger.deny
+                    verb(vote.approval, **vote.words)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Does the same in an event loop."""
+        entry = _Entry(request, execute, self._named(request), self._terms)
+        ledger = self._ledger.awaited
+        while True:
+            try:
+                return entry.given(await ledger.run(entry.call, entry.enter_async, **entry.words))
+            except NothingHappened as nothing:
+                raise entry.bubbled(nothing) from None
+            except IndelibleError as refusal:
+                told, vote = self._heard(refusal, entry)
+                if told is not None:
+                    return told
+            except Exception as error:
+                return entry.told_of(error, self._on_error)
+            if vote is not None:
+                with entry.noting_refusal():
+                    verb = ledger.approve if vote.is_approval else ledger.deny
+                    await verb(vote.approval, **vote.words)
+
+    def run_of(self, config: RunnableConfig) -> str:
+        """Names the run that calls belong to: the thread, unless the integrator said otherwise."""
+        if self._run is not None:
+            return self._run if isinstance(self._run, str) else self._run(config)
+        thread = config.get("configurable", {}).get("thread_id")
+        if not thread:
+            raise BadCall(
+                "a graph's calls belong to its thread: invoke it with {'configurable': {'thread_id': …}} and a "
+                "checkpointer, or name a run: run='order-123'"
+            )
+        return str(thread)
+
+    def _named(self, request: ToolCallRequest) -> Named:
+        call, config = request.tool_call, request.runtime.config
+        run_id = self.run_of(config)
+        inside = subgraph_of(config)
+        return Named(
+            tool=call["name"],
+            args=call["args"],
+            run_id=run_id,
+            scope=f"{run_id}|{inside}" if inside else None,
+            call_id=call["id"],
+            schema="" if request.tool is None else _schema_of(request.tool),
+        )
+
+    def _heard(self, refusal: IndelibleError, entry: _Entry) -> tuple[ToolMessage | None, Vote | None]:
+        """Gives what the model is told, or a vote to cast before the call is walked again; else raises or pauses."""
+        match refusal:
+            case ApprovalPending():
+                answer = interrupt(_question(refusal.approval, entry))
+                return None, self._vote(answer, refusal.approval, entry.config)
+            case EffectInDoubt():
+                interrupt(_doubt(refusal, entry))  # whatever is answered: the ledger knows whether it was settled
+                return None, None
+            case StillRunning() if entry.words.get("wait") is False:
+                del entry.words["wait"]  # nobody is asked any more, another worker is at it: its result is ours too
+                return None, None
+            case EffectFailed():
+                return entry.message(_failure(refusal)), None
+            case _ if isinstance(refusal, _SAID_TO_THE_MODEL):
+                return entry.message(str(refusal)), None
+            case _:
+                raise refusal
+
+    def _vote(self, answer: Any, asked: Approval, config: RunnableConfig) -> Vote | None:
+        """Gives the vote that an answer is, if the integrator can tell who made it; else it is a word to look again."""
+        if self._decided_by is None or not isinstance(answer, Mapping):
+            return None
+        kind, digest, signature = answer.get("type"), answer.get("digest"), answer.get("signature")
+        if kind not in ("approve", "reject") or not isinstance(digest, str):
+            return None
+        by = self._decided_by(answer, config)
+        if by is None:
+            return None
+        reason = str(answer.get("message") or ("approved" if kind == "approve" else "rejected"))
+        signed = base64.b64decode(signature) if isinstance(signature, str) else None
+        return Vote(str(answer.get("approval", asked.id)), digest, by, kind == "approve", reason, signed)
+
+
+def ledger_tool_node(
+    tools: Sequence[BaseTool | Callable[..., Any]],
+    ledger: Ledger | AsyncLedger,
+    *,
+    name: str = "tools",
+    messages_key: str = "messages",
+    **words: Any,
+) -> ToolNode:
+    """Gives a node of tools behind the ledger; `words` are those of `ToolGate`.
+
+    A tool that raises is recorded as what it raised, and then stops the graph or, with on_error="tell", is told to the
+    model. The node itself turns no error into a message: what a tool left open would be lost on the way.
+    """
+    gate = ToolGate(ledger, **words)
+    return ToolNode(
+        tools,
+        name=name,
+        messages_key=messages_key,
+        handle_tool_errors=False,
+        wrap_tool_call=gate.wrap_tool_call,
+        awrap_tool_call=gate.awrap_tool_call,
+    )
+
+
+def subgraph_of(config: RunnableConfig) -> str:
+    """Names the graphs around the node we are in, without their tasks' ids: those change with the stored state."""
+    namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
+    return "|".join(part.partition(":")[0] for part in namespace.split("|")[:-1])
+
+
+class _Entry:
+    """Is one tool call on its way through the gate: what the ledger is asked, and what the tool itself gave."""
+
+    def __init__(self, request: ToolCallRequest, execute: Callable[[Any], Any], named: Named, terms: Terms) -> None:
+        self._request = request
+        self._execute = execute
+        self._live: list[Given] = []
+        self._bubble: GraphBubbleUp | None = None
+        self.not_counted: str | None = None
+        self.config: RunnableConfig = request.runtime.config
+        self.call = terms.call(named)
+        self.words = {"wait": False, **terms.options(named.tool)}  # a graph that waits for a person is paused instead
+
+    def enter(self, effect: RunningEffect) -> Any:
+        """Enters the tool with the recorded arguments."""
+        try:
+            return self._kept(self._execute(self._with_recorded_args(effect)))
+        except GraphBubbleUp as bubble:
+            return self._kept_or_nothing(bubble)
+
+    async def enter_async(self, effect: RunningEffect) -> Any:
+        """Does the same in an event loop."""
+        try:
+            return self._kept(await self._execute(self._with_recorded_args(effect)))
+        except GraphBubbleUp as bubble:
+            return self._kept_or_nothing(bubble)
+
+    def _with_recorded_args(self, effect: RunningEffect) -> ToolCallRequest:
+        return self._request.override(tool_call={**self._request.tool_call, "args": effect.args})
+
+    def _kept(self, result: Given) -> dict[str, Any]:
+        if isinstance(result, ToolMessage) and result.status == "error":
+            raise ToolError(result)
+        self._live.append(result)
+        return {"call_id": self.call.call_id, "gave": kept(result)}
+
+    def _kept_or_nothing(self, bubble: GraphBubbleUp) -> dict[str, Any]:
+        """A tool that hands over to a graph above has ended. One that pauses is entered again when it is resumed."""
+        if isinstance(bubble, ParentCommand):
+            return {"call_id": self.call.call_id, "to_parent": kept(bubble.args[0])}
+        self._bubble = bubble
+        raise NothingHappened("the tool paused the graph, and is entered again when that is resumed") from bubble
+
+    def bubbled(self, nothing: NothingHappened) -> Exception:
+        """Gives what the graph itself is waiting for, if the tool paused it."""
+        return nothing if self._bubble is None else self._bubble
+
+    def given(self, recorded: Any) -> Given:
+        """Gives what the tool gave, now or when it ran."""
+        if self._live:
+            return self._live[-1]
+        if not isinstance(recorded, Mapping) or not {"gave", "to_parent"} & set(recorded):
+            # A person settled it by hand, with a value of their own.
+            return self.message(recorded if isinstance(recorded, str) else json.dumps(recorded), status="success")
+        if "to_parent" in recorded:
+            command = replayed(recorded["to_parent"], None, None)
+            assert isinstance(command, Command)
+            raise ParentCommand(command)
+        return replayed(recorded["gave"], recorded["call_id"], self.call.call_id)
+
+    def told_of(self, error: Exception, on_error: OnError) -> ToolMessage:
+        """Gives what the model is told of a tool that raised, or raises it."""
+        if isinstance(error, ToolError):
+            return error.said
+        if on_error == "raise" or isinstance(error, GraphBubbleUp):
+            raise error
+        return self.message(f"{self.call.tool} failed: {type(error).__qualname__}: {error}")
+
+    @contextmanager
+    def noting_refusal(self) -> Iterator[None]:
+        """Keeps why a vote did not count, for the next time the graph asks; nothing is changed by such a vote."""
+        try:
+            yield
+        except (VoteRefused, UnknownApproval) as refused:
+            self.not_counted = str(refused)
+
+    def message(self, content: str, status: Literal["success", "error"] = "error") -> ToolMessage:
+        """Gives a message under this call's id."""
+        return ToolMessage(content=content, name=self.call.tool, tool_call_id=self.call.call_id, status=status)
+
+
+class ToolError(Exception):
+    """Is an error that a tool told in a message, so that it is recorded as the failure it was."""
+
+    def __init__(self, said: ToolMessage) -> None:
+        super().__init__(said.text)
+        self.said = said
+
+
+def _question(approval: Approval, entry: _Entry) -> dict[str, Any]:
+    """Gives what the graph's own pause shows: enough to find the question and to answer it by its digest."""
+    return {
+        "type": "indelible.approval",
+        "approval": approval.id,
+        "digest": approval.digest,
+        "tool": approval.tool,
+        "tool_call_id": entry.call.call_id,
+        "expires_at": approval.expires_at.isoformat(),
+        "rule": approval.question.rule,
+        "show": f"indelible approvals show {approval.id}",
+        **({} if entry.not_counted is None else {"not_counted": entry.not_counted}),
+    }
+
+
+def _doubt(refusal: EffectInDoubt, entry: _Entry) -> dict[str, Any]:
+    effect = refusal.effect
+    return {
+        "type": "indelible.in_doubt",
+        "effect": None if effect is None else effect.id,
+        "tool": entry.call.tool,
+        "tool_call_id": entry.call.call_id,
+        "why": str(refusal),
+    }
+
+
+def _failure(failed: EffectFailed) -> str:
+    outcome = failed.effect.outcome
+    return str(failed) if outcome is None else str(getattr(outcome, "error", failed))
+
+
+def _schema_of(tool: BaseTool) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    content = json.dumps(convert_to_openai_tool(tool), sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()

@@ -1,0 +1,379 @@
+"""LangChain and LangGraph behind the ledger: once, with permission, by the framework's own pause and resume."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from indelible import AsyncLedger, Ledger, MayHaveHappened, Succeeded, migrate
+from indelible.errors import BadCall, KeyReused, StoreError
+from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
+from indelible.integrations.langgraph_values import kept, revived
+from indelible.stores.postgres.store import PostgresStore
+from tests.integrations.langchain_agents import HELLO, THREAD, Till, agent, calls, said
+
+
+@pytest.fixture
+def ledger(store_url: str) -> Iterator[Ledger]:
+    migrate(store_url)
+    with Ledger.open(store_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(f"sqlite:///{tmp_path / 'quick.db'}") as opened:
+        yield opened
+
+
+ASKING = {"charge": {"side_effect": "payment", "approval": "required"}}
+
+
+def test_a_tool_call_runs_once_and_replays_when_the_node_is_entered_again(ledger: Ledger) -> None:
+    till = Till()
+    saver = InMemorySaver()
+    gone = agent(till, [LedgerMiddleware(ledger)], saver=saver)
+    assert said(gone.invoke(HELLO, THREAD))[0].content == "charged 5"
+    (before,) = [one for one in gone.get_state_history(THREAD) if one.next == ("tools",)]
+    again = gone.invoke(None, before.config)
+    (message,) = said(again)
+    assert (message.content, message.tool_call_id, message.artifact) == ("charged 5", "c1", {"replayed": True})
+    assert till.charged == [("1", 5)]
+    (effect,) = ledger.effects(tool="charge")
+    assert (effect.run_id, effect.call_id, effect.status) == ("order-123", "c1", "succeeded")
+
+
+def test_the_same_arguments_under_a_new_id_of_the_model_are_a_new_call(quick: Ledger) -> None:
+    till, args = Till(), {"order": "1", "amount": 5}
+    turns = [calls(("charge", args, "c1")), calls(("charge", args, "c2")), AIMessage(content="done")]
+    agent(till, [LedgerMiddleware(quick)], turns).invoke(HELLO, THREAD)
+    assert len(till.charged) == 2
+
+
+def test_a_tool_with_key_fields_is_told_apart_by_them_and_answers_under_the_new_id(quick: Ledger) -> None:
+    till, args = Till(), {"order": "1", "amount": 5}
+    turns = [calls(("charge", args, "c1")), calls(("charge", args, "c2")), AIMessage(content="done")]
+    result = agent(till, [LedgerMiddleware(quick, terms={"charge": {"key": ["order"]}})], turns).invoke(HELLO, THREAD)
+    assert len(till.charged) == 1
+    assert [message.tool_call_id for message in said(result)] == ["c1", "c2"]
+
+
+def test_an_approval_pauses_the_agent_and_a_resume_alone_approves_nothing(ledger: Ledger) -> None:
+    till = Till()
+    asking = agent(till, [LedgerMiddleware(ledger, terms=ASKING)])
+    (asked,) = asking.invoke(HELLO, THREAD)["__interrupt__"]
+    assert asked.value["type"] == "indelible.approval"
+    for answer in (True, "approve", {"type": "approve"}, {"type": "approve", "by": "ana", "digest": "0" * 64}):
+        (asked,) = asking.invoke(Command(resume=answer), THREAD)["__interrupt__"]
+        assert till.charged == []
+    (approval,) = ledger.approvals(status="pending")
+    assert (asked.value["approval"], asked.value["digest"]) == (approval.id, approval.digest)
+    ledger.approve(approval, digest=approval.digest, by="ana")
+    result = asking.invoke(Command(resume="go on"), THREAD)
+    assert said(result)[0].content == "charged 5"
+    assert till.charged == [("1", 5)]
+
+
+def test_a_refusal_is_told_to_the_model(quick: Ledger) -> None:
+    till = Till()
+    asking = agent(till, [LedgerMiddleware(quick, terms=ASKING)])
+    asking.invoke(HELLO, THREAD)
+    quick.deny(quick.approvals()[0], by="ana", reason="not this one")
+    result = asking.invoke(Command(resume="go on"), THREAD)
+    (message,) = said(result)
+    assert message.status == "error"
+    assert "not this one" in message.content
+    assert till.charged == []
+
+
+def proof(by: str, digest: str) -> str:
+    return hmac.digest(b"the secret of the page where people sign in", f"{by} {digest}".encode(), "sha256").hex()
+
+
+def proven(answer: Mapping[str, Any], config: Any) -> str | None:
+    by = answer.get("by", "")
+    return by if hmac.compare_digest(proof(by, answer["digest"]), answer.get("proof", "")) else None
+
+
+def test_an_answer_that_proves_who_made_it_is_their_vote_where_the_integrator_says_so(quick: Ledger) -> None:
+    till = Till()
+    asking = agent(till, [LedgerMiddleware(quick, terms=ASKING, decided_by=proven)])
+    (asked,) = asking.invoke(HELLO, THREAD)["__interrupt__"]
+    digest, other = asked.value["digest"], "0" * 64
+    for answer in (
+        {"type": "approve", "digest": digest, "by": "ana"},
+        {"type": "approve", "digest": digest, "by": "ana", "proof": proof("bob", digest)},
+        {"type": "approve", "digest": other, "by": "ana", "proof": proof("ana", other)},
+        "approve",
+    ):
+        (again,) = asking.invoke(Command(resume=answer), THREAD)["__interrupt__"]
+        assert till.charged == []
+        assert quick.approvals()[0].votes == ()
+    assert "something else" in again.value["not_counted"], (
+        "the graph hands the third answer out again, and says what it was"
+    )
+    asking.invoke(
+        Command(resume={"type": "approve", "digest": digest, "by": "ana", "proof": proof("ana", digest)}), THREAD
+    )
+    assert till.charged == [("1", 5)]
+    (vote,) = quick.approvals()[0].votes
+    assert vote.by == "ana"
+
+
+def test_of_parallel_calls_one_is_denied_and_the_others_run_once(ledger: Ledger) -> None:
+    till = Till()
+    three = [("charge", {"order": str(n), "amount": n}, f"c{n}") for n in (1, 2, 3)]
+    asking = agent(till, [LedgerMiddleware(ledger, terms=ASKING)], [calls(*three), AIMessage(content="done")])
+    asked = asking.invoke(HELLO, THREAD)["__interrupt__"]
+    by_call = {one.value["tool_call_id"]: one.value for one in asked}
+    assert set(by_call) == {"c1", "c2", "c3"}
+    ledger.deny(by_call["c2"]["approval"], by="ana", reason="no")
+    ledger.approve(by_call["c1"]["approval"], digest=by_call["c1"]["digest"], by="ana")
+    (open_,) = asking.invoke(Command(resume={one.id: "go" for one in asked}), THREAD)["__interrupt__"]
+    assert open_.value["tool_call_id"] == "c3"
+    ledger.approve(by_call["c3"]["approval"], digest=by_call["c3"]["digest"], by="ana")
+    result = asking.invoke(Command(resume={open_.id: "go"}), THREAD)
+    assert {message.tool_call_id: message.status for message in said(result)} == {
+        "c1": "success",
+        "c2": "error",
+        "c3": "success",
+    }
+    assert sorted(till.charged) == [("1", 1), ("3", 3)]
+
+
+def test_arguments_that_were_changed_in_the_stored_state_are_refused(quick: Ledger) -> None:
+    till = Till()
+    asking = agent(till, [LedgerMiddleware(quick, terms=ASKING)])
+    asking.invoke(HELLO, THREAD)
+    (approval,) = quick.approvals()
+    quick.approve(approval, digest=approval.digest, by="ana")
+    turn = asking.get_state(THREAD).values["messages"][-1]
+    changed = calls(("charge", {"order": "1", "amount": 5000}, "c1"))
+    asking.update_state(THREAD, {"messages": [changed.model_copy(update={"id": turn.id})]}, as_node="model")
+    with pytest.raises(KeyReused):
+        asking.invoke(None, THREAD)
+    assert till.charged == []
+
+
+def test_a_tool_in_doubt_pauses_the_agent_until_a_person_has_settled_it(quick: Ledger) -> None:
+    def lost(order: str, amount: int) -> Any:
+        raise MayHaveHappened("the line went dead")
+
+    till = Till(lost)
+    doubtful = agent(till, [LedgerMiddleware(quick)])
+    with pytest.raises(MayHaveHappened):
+        doubtful.invoke(HELLO, THREAD)
+    (asked,) = doubtful.invoke(None, THREAD)["__interrupt__"]
+    assert asked.value["type"] == "indelible.in_doubt"
+    doubtful.invoke(Command(resume="it is fine, I promise"), THREAD)
+    quick.settle(asked.value["effect"], Succeeded("charged, says the bank"), by="ana", evidence="statement 7")
+    result = doubtful.invoke(Command(resume="go on"), THREAD)
+    assert said(result)[0].content == "charged, says the bank"
+    assert len(till.charged) == 1
+
+
+def test_a_tool_that_failed_stays_failed_and_the_model_is_told_of_it_on_the_second_look(quick: Ledger) -> None:
+    def refused(order: str, amount: int) -> Any:
+        raise ValueError("card expired")
+
+    till = Till(refused)
+    failing = agent(till, [LedgerMiddleware(quick)])
+    with pytest.raises(ValueError, match="card expired"):
+        failing.invoke(HELLO, THREAD)
+    (message,) = said(failing.invoke(None, THREAD))
+    assert (message.status, message.content) == ("error", "card expired")
+    assert len(till.charged) == 1
+    told = agent(till, [LedgerMiddleware(quick, on_error="tell", run="another")])
+    (message,) = said(told.invoke(HELLO, THREAD))
+    assert "ValueError: card expired" in message.content
+
+
+def test_arguments_that_a_tool_does_not_take_are_told_to_the_model_as_ever(quick: Ledger) -> None:
+    till = Till()
+    turns = [calls(("charge", {"order": "1", "amount": "many"}, "c1")), AIMessage(content="done")]
+    (message,) = said(agent(till, [LedgerMiddleware(quick)], turns).invoke(HELLO, THREAD))
+    assert message.status == "error"
+    assert quick.effects(tool="charge")[0].status == "failed"
+
+
+def test_a_command_that_a_tool_gives_is_kept_and_replayed(quick: Ledger) -> None:
+    till = Till()
+
+    @tool
+    def charge(order: str, amount: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Charges an order and says so in the graph's state."""
+        till.charged.append((order, amount))
+        message = ToolMessage(content="charged", tool_call_id=tool_call_id)
+        return Command(update={"messages": [message], "jump_to": None})
+
+    till.tool = charge
+    commanding = agent(till, [LedgerMiddleware(quick)])
+    assert said(commanding.invoke(HELLO, THREAD))[0].content == "charged"
+    (before,) = [one for one in commanding.get_state_history(THREAD) if one.next == ("tools",)]
+    (message,) = said(commanding.invoke(None, before.config))
+    assert (message.content, message.tool_call_id) == ("charged", "c1")
+    assert len(till.charged) == 1
+
+
+def test_a_tool_that_pauses_the_graph_itself_is_resumed_and_recorded_once(quick: Ledger) -> None:
+    till = Till(lambda order, amount: f"the user says {interrupt('sure?')}")
+    pausing = agent(till, [LedgerMiddleware(quick)])
+    (asked,) = pausing.invoke(HELLO, THREAD)["__interrupt__"]
+    assert asked.value == "sure?"
+    result = pausing.invoke(Command(resume="yes"), THREAD)
+    assert said(result)[0].content == "the user says yes"
+    (effect,) = quick.effects(tool="charge")
+    assert effect.status == "succeeded"
+
+
+def test_a_models_turn_is_asked_for_once(quick: Ledger) -> None:
+    till = Till()
+
+    class Broken(AgentMiddleware):
+        """Dies once, after the model has answered and before that is in the stored state."""
+
+        is_dead = False
+
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            answer = handler(request)
+            if not self.is_dead:
+                self.is_dead = True
+                raise KeyboardInterrupt
+            return answer
+
+    turns = [calls(("charge", {"order": "1", "amount": 5}, "c1")), AIMessage(content="done"), AIMessage(content="?")]
+    broken = agent(till, [Broken(), LedgerMiddleware(quick)], turns)
+    with pytest.raises(KeyboardInterrupt):
+        broken.invoke(HELLO, THREAD)
+    result = broken.invoke(None, THREAD)
+    assert result["messages"][-1].content == "done", "a turn that had been asked for again would have been '?'"
+    assert len(quick.effects(tool="model.turn")) == 2
+
+
+def test_a_store_that_is_down_lets_no_tool_run(postgres_server: Any) -> None:
+    till = Till()
+    url = postgres_server.create_database("langchain_down")
+    migrate(url)
+    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.5))
+    with closing(store), Ledger.open(store=store) as ledger:
+        closed = agent(till, [LedgerMiddleware(ledger, model_turns=False)])
+        postgres_server.kill()
+        with pytest.raises(StoreError):
+            closed.invoke(HELLO, THREAD)
+        assert till.charged == []
+        postgres_server.start()
+        closed.invoke(None, THREAD)
+        assert till.charged == [("1", 5)]
+
+
+def test_a_graph_without_a_thread_is_told_to_name_one(quick: Ledger) -> None:
+    node = ledger_tool_node([Till().tool], quick)
+    graph = StateGraph(MessagesState).add_node("tools", node).add_edge(START, "tools").compile()
+    with pytest.raises(BadCall, match="thread_id"):
+        graph.invoke({"messages": [calls(("charge", {"order": "1", "amount": 5}, "c1"))]})
+
+
+def test_a_word_that_says_nothing_of_a_tool_is_refused(quick: Ledger) -> None:
+    with pytest.raises(BadCall, match="sideeffect"):
+        LedgerMiddleware(quick, terms={"charge": {"sideeffect": "payment"}})
+
+
+def raw_graph(till: Till, ledger: Any, **words: Any) -> Any:
+    node = ledger_tool_node([till.tool], ledger, **words)
+    graph = StateGraph(MessagesState).add_node("tools", node).add_edge(START, "tools")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+def test_parallel_calls_of_one_node_ask_one_after_the_other_and_each_runs_once(quick: Ledger) -> None:
+    till = Till()
+    graph = raw_graph(till, quick, terms=ASKING)
+    two = calls(*(("charge", {"order": str(n), "amount": n}, f"c{n}") for n in (1, 2)))
+    result = graph.invoke({"messages": [two]}, THREAD)
+    for _ in range(5):
+        if "__interrupt__" not in result:
+            break
+        value = result["__interrupt__"][0].value
+        if quick.get_approval(value["approval"]).status == "pending":  # type: ignore[union-attr]
+            quick.approve(value["approval"], digest=value["digest"], by="ana")
+        result = graph.invoke(Command(resume="go"), THREAD)
+    assert sorted(till.charged) == [("1", 1), ("2", 2)]
+    assert len(said(result)) == 2
+
+
+def test_what_a_tool_leaves_open_stays_open_in_a_raw_graph_that_tells_errors(quick: Ledger) -> None:
+    def lost(order: str, amount: int) -> Any:
+        raise MayHaveHappened("the line went dead")
+
+    graph = raw_graph(Till(lost), quick, on_error="tell")
+    result = graph.invoke({"messages": [calls(("charge", {"order": "1", "amount": 5}, "c1"))]}, THREAD)
+    assert said(result)[0].status == "error"
+    assert quick.effects(tool="charge")[0].status == "in_doubt"
+
+
+@pytest.mark.anyio
+async def test_the_same_in_an_event_loop_whichever_ledger_is_given(sqlite_url: str) -> None:
+    async with AsyncLedger.open(sqlite_url) as awaited:
+        for number, ledger in enumerate((awaited, awaited.blocking)):
+            till, thread = Till(), {"configurable": {"thread_id": f"order-{number}"}}
+            asking = agent(till, [LedgerMiddleware(ledger, terms=ASKING, decided_by=lambda answer, config: "ana")])
+            (asked,) = (await asking.ainvoke(HELLO, thread))["__interrupt__"]
+            vote = {"type": "approve", "digest": asked.value["digest"], "by": "ana"}
+            result = await asking.ainvoke(Command(resume=vote), thread)
+            assert said(result)[0].content == "charged 5"
+            (before,) = [one async for one in asking.aget_state_history(thread) if one.next == ("tools",)]
+            assert said(await asking.ainvoke(None, before.config))[0].artifact == {"replayed": True}
+            assert till.charged == [("1", 5)]
+
+
+@pytest.mark.anyio
+async def test_a_task_that_is_cancelled_in_a_tool_leaves_it_in_doubt(sqlite_url: str) -> None:
+    import asyncio
+
+    entered = asyncio.Event()
+    till = Till()
+
+    @tool
+    async def charge(order: str, amount: int) -> str:
+        """Charges, and takes long."""
+        till.charged.append((order, amount))
+        entered.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    till.tool = charge
+    async with AsyncLedger.open(sqlite_url) as ledger:
+        slow = agent(till, [LedgerMiddleware(ledger)])
+        going = asyncio.ensure_future(slow.ainvoke(HELLO, THREAD))
+        await entered.wait()
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+        (effect,) = await ledger.effects(tool="charge")
+        assert effect.status == "in_doubt"
+        (asked,) = (await slow.ainvoke(None, THREAD))["__interrupt__"]
+        assert asked.value["effect"] == effect.id
+        assert len(till.charged) == 1
+
+
+def test_what_a_tool_returns_is_never_taken_for_something_else() -> None:
+    message = ToolMessage(content="x", tool_call_id="c1", artifact=object())
+    for value in ({"$message": {"type": "ai"}}, {"$plain": {"$send": [1, 2]}}, {"a": [{"$command": None}]}, [1, "x"]):
+        assert revived(kept(value)) == value
+    left = revived(kept(message))
+    assert left.artifact == {"left_out": "object"}
+    command = Command(
+        update={"messages": [ToolMessage(content="y", tool_call_id="c1")]}, goto="there", graph="__parent__"
+    )
+    assert revived(kept(command)) == command
