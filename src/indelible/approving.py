@@ -134,14 +134,14 @@ class Approving:
         while len(found) < limit:
             selected = SheetFilter(kind="approval", status=status, topic=run_id, before=before, limit=_PAGE)
             sheets = self._engine.store.sheets(self._tenant, selected)
-            found += [one for one in map(_approval_on, sheets) if one is not None and tool in (None, one.tool)]
+            found += [one for one in map(approval_on, sheets) if one is not None and tool in (None, one.tool)]
             if len(sheets) < _PAGE:
                 break
             before = sheets[-1].id
         return found[:limit]
 
     def _sheets(self, selected: SheetFilter) -> list[Approval]:
-        found = map(_approval_on, self._engine.store.sheets(self._tenant, selected))
+        found = map(approval_on, self._engine.store.sheets(self._tenant, selected))
         return [approval for approval in found if approval is not None]
 
     def view(self, name: str | Approval, by: Actor | None) -> ApprovalView:
@@ -418,5 +418,6 @@ class Approving:
         return f"{prefix}_{self._engine.mint.effect_id().removeprefix('eff_')}"
 
 
-def _approval_on(sheet: Sheet) -> Approval | None:
+def approval_on(sheet: Sheet) -> Approval | None:
+    """Gives the approval on a sheet; None when it was erased."""
     return None if sheet.body is None else read_approval(sheet)

@@ -10,7 +10,9 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from indelible.core.approvals import Approval, ApprovalStatus
 from indelible.core.events import instant
 from indelible.core.grants import GrantTerms
+from indelible.core.sheets import SheetFilter
 from indelible.errors import BadCall, UnknownApproval, VoteRefused
+from indelible.running import in_own_thread
 from indelible.server.approval_shapes import (
     ApprovalOnly,
     ApprovalPage,
@@ -30,6 +32,7 @@ from indelible.server.approval_shapes import (
 )
 from indelible.server.asking import Asking, asking
 from indelible.server.effects import Before, Limit, check_names
+from indelible.server.filters import Q, asked_for, finding_of
 from indelible.server.preconditions import check_if_match, etag
 from indelible.server.routing import ANYBODY, answer, resources
 from indelible.server.shapes import Reason
@@ -44,15 +47,17 @@ async def list_approvals(
     status: Annotated[ApprovalStatus | None, Query()] = None,
     tool: Annotated[str | None, Query()] = None,
     run_id: Annotated[str | None, Query()] = None,
+    q: Q = "",
     before: Before = None,
     limit: Limit = 100,
     asked: Asking = asking(*ANYBODY),
 ) -> Response:
     """List approvals, newest first."""
     check_names(tool=tool, run_id=run_id, before=before)
-    found = await asked.ledger.approvals(status=status, tool=tool, run_id=run_id, before=before, limit=limit + 1)
-    shown = [approval_shown(approval) for approval in found[:limit]]
-    return answer({"approvals": shown, "next": shown[-1]["id"] if len(found) > limit else None})
+    selected = SheetFilter(kind="approval", status=status, topic=run_id, before=before, limit=limit)
+    query = asked_for(q, "approvals")
+    found = await in_own_thread(finding_of(asked).approvals, query, selected, tool)
+    return answer({"approvals": [approval_shown(approval) for approval in found.things], "next": found.next})
 
 
 @approvals.get("/v1/approvals/{approval_id}", response_model=ApprovalViewShown)

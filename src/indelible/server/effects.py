@@ -21,7 +21,7 @@ from indelible.running import in_own_thread
 from indelible.server import speaking
 from indelible.server.approval_shapes import ApprovalAnswer, approval_shown
 from indelible.server.asking import Asking, asking
-from indelible.server.bodies import MEBIBYTE
+from indelible.server.filters import Q, asked_for, finding_of
 from indelible.server.preconditions import etag, is_among
 from indelible.server.routing import ANYBODY, ThinRoute, answer, resources
 from indelible.server.shapes import (
@@ -42,8 +42,6 @@ from indelible.server.shapes import (
 )
 
 LONGEST_WAIT = 60
-MOST_PAGE_BYTES = 8 * MEBIBYTE
-_FIRST_STEP = 8
 _BETWEEN_LOOKS = 0.5
 _UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "It is still what `If-None-Match` names."}}
 _REPLAYED = {"Idempotent-Replayed": "true"}
@@ -183,6 +181,7 @@ async def list_effects(
     tool: Annotated[str | None, Query()] = None,
     run_id: Annotated[str | None, Query()] = None,
     side_effect: Annotated[SideEffect | None, Query()] = None,
+    q: Q = "",
     before: Before = None,
     limit: Limit = 100,
     asked: Asking = asking(*ANYBODY),
@@ -190,25 +189,9 @@ async def list_effects(
     """List effects, newest first. A page may hold fewer than `limit` when they are large; `next` is null at the end."""
     check_names(tool=tool, run_id=run_id, before=before)
     selected = Filter(status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit)
-    found, has_more = await in_own_thread(_page, asked, selected)
-    shown = [effect_shown(effect) for effect in found]
-    return answer({"effects": shown, "next": shown[-1]["id"] if has_more else None})
-
-
-def _page(asked: Asking, selected: Filter) -> tuple[list[Effect], bool]:
-    """Reads a page, a little at a time: it ends early when its values are many bytes, for somebody has to hold them."""
-    found: list[Effect] = []
-    size, step = 0, _FIRST_STEP
-    while size < MOST_PAGE_BYTES and len(found) <= selected.limit:
-        wanted = min(step, selected.limit + 1 - len(found))
-        before = found[-1].id if found else selected.before
-        more = asked.ledger._engine.store.effects(asked.caller.tenant, replace(selected, before=before, limit=wanted))
-        found += more
-        size += sum(len(one.args_json or b"") + len(one.detail_json or b"") for one in more)
-        step *= 4 if size < MOST_PAGE_BYTES // 16 else 1
-        if len(more) < wanted:
-            return found[: selected.limit], len(found) > selected.limit
-    return found[: selected.limit], True
+    query = asked_for(q, "effects")
+    found = await in_own_thread(finding_of(asked).effects, query, selected)
+    return answer({"effects": [effect_shown(effect) for effect in found.things], "next": found.next})
 
 
 @effects.get("/v1/effects/by-key/{key}", response_model=EffectAnswer, responses=_UNCHANGED)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse
 
 from indelible.core.calls import check_name
+from indelible.core.events import Event
+from indelible.core.filtering import Query as Asked
+from indelible.core.journal import Entry
 from indelible.errors import BadCall, UnknownRun
+from indelible.finding import number_of
 from indelible.running import in_own_thread
 from indelible.server.asking import Asking, asking
 from indelible.server.effects import Limit
 from indelible.server.feeds import LOOK_AT_JOURNAL_EVERY, LOOK_EVERY, Read, Told, stream
+from indelible.server.filters import Q, asked_for, finding_of
 from indelible.server.routing import ANYBODY, answer, resources
 from indelible.server.shapes import EventPage, entry_shown, event_shown
 
@@ -26,12 +31,13 @@ After = Annotated[
 
 @events.get("/v1/events", response_model=EventPage)
 async def list_events(
-    run_id: RunId = None, after: After = -1, limit: Limit = 100, asked: Asking = asking(*ANYBODY)
+    run_id: RunId = None, q: Q = "", after: After = -1, limit: Limit = 100, asked: Asking = asking(*ANYBODY)
 ) -> Response:
     """List a run's events in their order, or all of the tenant's in the order of the journal."""
-    found = await in_own_thread(await _reader(asked, run_id), after, limit + 1)
-    shown = [told for _, told in found[:limit]]
-    return answer({"events": shown, "next": found[limit - 1][0] if len(found) > limit else None})
+    query = asked_for(q, "events")
+    await _check_run(asked, run_id)
+    found = await in_own_thread(finding_of(asked).events, query, run_id, after, limit)
+    return answer({"events": [_shown(event) for event in found.things], "next": found.next})
 
 
 @events.get(
@@ -44,16 +50,20 @@ async def list_events(
 async def stream_events(
     request: Request,
     run_id: RunId = None,
+    q: Q = "",
     after: After = -1,
     last_event_id: Annotated[str | None, Header(description="The id seen last; goes before `after`.")] = None,
     asked: Asking = asking(*ANYBODY),
 ) -> Response:
     """Send events as they happen; whoever comes back with `Last-Event-ID` misses none and gets none twice."""
-    read = await _reader(asked, run_id)
+    query = asked_for(q, "events")
+    await _check_run(asked, run_id)
+    begin = after if last_event_id is None else _number(last_event_id)
+    begin = max(begin, await in_own_thread(finding_of(asked).before_since, query, run_id))
     ledgers = asked.ledgers
     content = stream(
-        read,
-        after if last_event_id is None else _number(last_event_id),
+        _reader(asked, run_id, query),
+        begin,
         feed=ledgers.feeds.of(asked.ledger),
         look_every=LOOK_AT_JOURNAL_EVERY if run_id is None else LOOK_EVERY,
         stopping=ledgers.stopping,
@@ -68,19 +78,27 @@ def _number(last_event_id: str) -> int:
     return int(last_event_id)
 
 
-async def _reader(asked: Asking, run_id: str | None) -> Read:
-    """Gives what reads on; raises `UnknownRun` when there is nothing to read."""
-    store, tenant = asked.ledger._engine.store, asked.caller.tenant
+async def _check_run(asked: Asking, run_id: str | None) -> None:
+    """Raises `UnknownRun` when there is nothing to read."""
     if run_id is None:
-        return lambda after, limit: [
-            (entry.index, entry_shown(entry)) for entry in store.journal.entries(tenant, after + 1, limit)
-        ]
-    name = run_id
-    check_name("run_id", name)
-    if not await asked.ledger.events(name, limit=1):
-        raise UnknownRun(f"no run of this tenant has the name {name}")
+        return
+    check_name("run_id", run_id)
+    if not await asked.ledger.events(run_id, limit=1):
+        raise UnknownRun(f"no run of this tenant has the name {run_id}")
+
+
+def _reader(asked: Asking, run_id: str | None, query: Asked) -> Read:
+    """Gives what reads on; of events that the filter does not ask for, it gives the number alone."""
 
     def read(after: int, limit: int) -> list[Told]:
-        return [(event.seq, event_shown(event)) for event in store.events(tenant, name, after, limit)]
+        finding = finding_of(asked)  # anew each time, for a filter may say how long ago
+        found = finding.read_events(run_id, after, limit)
+        return [
+            (number_of(event), _shown(event) if finding.is_event_asked_for(query, event) else None) for event in found
+        ]
 
     return read
+
+
+def _shown(event: Event | Entry) -> dict[str, Any]:
+    return entry_shown(event) if isinstance(event, Entry) else event_shown(event)

@@ -25,8 +25,8 @@ LOOK_AT_JOURNAL_EVERY = 0.25
 CHECK_EVERY = 15.0
 """Is after how many seconds a stream looks whether its credential still holds, and shows that it is alive."""
 
-Told = tuple[int, dict[str, Any]]
-"""Is an event's number and what is shown of it."""
+Told = tuple[int, dict[str, Any] | None]
+"""Is an event's number and what is shown of it; nothing is shown of one that nobody asked for."""
 Read = Callable[[int, int], Sequence[Told]]
 """Gives so many events after a number."""
 
@@ -87,10 +87,15 @@ async def stream(
     event, checked_at = asyncio.Event(), time.monotonic()
     while not stopping.is_begun:
         event.clear()  # before the look: what is written meanwhile is looked for again
+        sent = after
         for number, shown in await in_own_thread(read, after, PAGE):
-            yield format_sse_event(data_str=json.dumps(shown), id=str(number))
+            if shown is not None:
+                yield format_sse_event(data_str=json.dumps(shown), id=str(number))
+                sent = number
             after = number
             event.set()
+        if sent < after:  # an id alone is no event, and whoever comes back need not look through all of it again
+            yield f"id: {after}\n\n".encode()
         if not event.is_set():
             await stopping.unless_begun(feed.wait(event, look_every))
         if time.monotonic() - checked_at > CHECK_EVERY:

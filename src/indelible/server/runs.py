@@ -17,12 +17,13 @@ from indelible.core.events import Event
 from indelible.core.recording import too_big
 from indelible.core.run_commands import NewCheckpoint, Told
 from indelible.core.runs import Checkpoint, Run, RunStatus
-from indelible.errors import BadCall, JournalError, RunLost, UnknownRun
+from indelible.errors import BadCall, JournalError, NotPermitted, RunLost, UnknownRun
 from indelible.running import in_own_thread
 from indelible.runs.desk import RunsDesk, Seat
 from indelible.runs.keeping import new_checkpoint
 from indelible.runs.telling import happenings_of
 from indelible.server.asking import Asking, asking
+from indelible.server.filters import Q, asked_for, finding_of
 from indelible.server.routing import ANYBODY, resources
 from indelible.server.run_bodies import (
     AskedCheckpoint,
@@ -92,14 +93,15 @@ async def start_run(body: StartedRun, asked: Asking = BY_AGENT) -> Driving:
 async def list_runs(
     status: RunStatus | None = None,
     agent: CheckedName | None = None,
+    q: Q = "",
     before: CheckedName | None = None,
     limit: Limit = 100,
     asked: Asking = BY_READER,
 ) -> RunPage:
     """Lists runs by name, last first."""
-    found = await aside(desk_of(asked).keeping.runs, status, agent, before, limit + 1)
-    following = found[limit - 1].id if len(found) > limit else None
-    return RunPage(runs=[run_shown(run) for run in found[:limit]], next=following)
+    query = asked_for(q, "runs")
+    found = await aside(finding_of(asked).runs, query, status, agent, before, limit)
+    return RunPage(runs=[run_shown(run) for run in found.things], next=found.next)
 
 
 @runs.get("/v1/runs/{run_id}")
@@ -219,6 +221,8 @@ def seal(desk: RunsDesk, run_id: str, token: str | None, new: NewCheckpoint) -> 
 @runs.post("/v1/runs/{run_id}/resume")
 async def resume_run(run_id: RunName, body: AskedResume, asked: Asking = BY_AGENT) -> Resumed:
     """Takes over a run that nobody drives, and says what was done, what is open and what is in doubt."""
+    if body.force and "admin" not in asked.caller.scopes:
+        raise NotPermitted("force: the run was set aside for a person to look at, so it needs the scope admin")
     lease, desk = timedelta(seconds=body.lease_s), desk_of(asked)
     words = {"checkpoint": body.checkpoint, "force": body.force, "lease": lease, "token": body.token}
     seat = await aside(lambda: desk.take_over(run_id, **words))  # type: ignore[arg-type]
