@@ -38,7 +38,7 @@ const proving: Middleware = {
   },
 }
 
-export const api = createClient<paths>({ baseUrl: HOME.href.replace(/\/$/, ''), credentials: 'same-origin' })
+export const api = createClient<paths, 'application/json'>({ baseUrl: HOME.href.replace(/\/$/, ''), credentials: 'same-origin' })
 api.use(proving)
 
 type Answer<T> = { data?: T; error?: unknown; response: Response }

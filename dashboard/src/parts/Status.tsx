@@ -1,4 +1,4 @@
-import { Ban, Check, CircleDashed, CircleHelp, CirclePause, CirclePlay, Clock, Hourglass, OctagonAlert, Undo2, X, type LucideIcon } from 'lucide-react'
+import { Ban, Check, CircleDashed, CircleHelp, CirclePlay, Clock, Eye, Hourglass, OctagonAlert, Undo2, X, type LucideIcon } from 'lucide-react'
 
 type Tone = 'good' | 'bad' | 'warn' | 'wait' | 'plain'
 const TONES: Record<Tone, string> = {
@@ -11,25 +11,23 @@ const TONES: Record<Tone, string> = {
 
 /** How each status of effects, approvals and runs looks: never by colour alone. */
 const LOOKS: Record<string, [LucideIcon, Tone]> = {
+  requires_approval: [Hourglass, 'wait'],
   ready: [CircleDashed, 'plain'],
-  awaiting_approval: [Hourglass, 'wait'],
-  executing: [CirclePlay, 'plain'],
+  processing: [CirclePlay, 'plain'],
   succeeded: [Check, 'good'],
   failed: [X, 'bad'],
-  in_doubt: [CircleHelp, 'warn'],
   denied: [Ban, 'bad'],
   canceled: [Ban, 'plain'],
+  in_doubt: [CircleHelp, 'warn'],
   pending: [Hourglass, 'wait'],
   approved: [Check, 'good'],
   consumed: [Check, 'good'],
   expired: [Clock, 'warn'],
-  revoked: [Undo2, 'warn'],
-  superseded: [Undo2, 'plain'],
-  running: [CirclePlay, 'plain'],
+  stale: [Undo2, 'warn'],
   active: [CirclePlay, 'plain'],
-  paused: [CirclePause, 'wait'],
   blocked: [OctagonAlert, 'warn'],
   completed: [Check, 'good'],
+  manual_review_required: [Eye, 'warn'],
 }
 
 export function Status({ is }: { is: string }) {

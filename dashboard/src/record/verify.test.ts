@@ -3,8 +3,8 @@ import { expect, it } from 'vitest'
 import fixture from './journal.fixture.json'
 import { fromBase64, toBase64, utf8, type Bytes } from './bytes'
 import { GrowingTree, leafHash, nodeHash, rootByInclusion } from './merkle'
-import { NotReadable, parseHead, parseKey, parseNote } from './notes'
-import { verify, type Report, type Source } from './verify'
+import { NotReadable, parseHead, parseKey, parseNote, type Key, type Note } from './notes'
+import { Verifier, type Report, type Seen, type Source } from './verify'
 
 // Sealed by the library itself: 301 entries of 7 runs, and of its own.
 const note = parseNote(fixture.note)
@@ -18,6 +18,8 @@ function sourceOf(change: (tiles: { entries: Bytes; hashes: Bytes }[]) => void =
     hashes: async (number) => tiles[number]!.hashes,
   }
 }
+
+const verify = (signed: Note, keys: Key[], source: Source, older: Seen | null) => new Verifier(keys, source, older).advance(signed)
 
 async function flawOf(report: Promise<Report>) {
   const told = await report
@@ -52,6 +54,16 @@ it('is not fooled when the hash beside the entry was edited as well', async () =
     tiles[0] = { entries: packed, hashes: kept }
   })
   expect((await flawOf(verify(note, [await parseKey(fixture.vkey)], source, null))).what).toMatch(/does not follow|add up/)
+})
+
+it('goes on where it was when the journal has grown, and reads nothing twice', async () => {
+  const reads: number[] = []
+  const source = sourceOf()
+  const counting: Source = { ...source, entries: (number, width) => (reads.push(number), source.entries(number, width)) }
+  const verifier = new Verifier([await parseKey(fixture.vkey)], counting, null)
+  await verifier.advance(note)
+  expect(await verifier.advance(note)).toMatchObject({ verdict: 'verified' })
+  expect(reads).toEqual([0, 1])
 })
 
 it('refuses a head that another key signed, or nobody', async () => {

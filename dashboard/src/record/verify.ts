@@ -42,55 +42,66 @@ class Found extends Error {
   }
 }
 
-/** Verifies all entries under a head; `older` is what this browser saw last. */
-export async function verify(
-  note: Note,
-  keys: readonly Key[],
-  source: Source,
-  older: Seen | null,
-  progress: (done: number, all: number) => void = () => {},
-): Promise<Report> {
-  const head = parseHead(note.text)
-  try {
-    await checkSigned(note, keys)
-    if (older && older.size > head.size) {
-      throw new Found({ what: `this browser has seen ${older.size} entries, and now only ${head.size} are shown: the end was cut off` })
+/** Verifies a journal as it grows: what was verified once is not read again. */
+export class Verifier {
+  readonly #tree = new GrowingTree()
+  readonly #chains = new Chains()
+
+  /** Trusts these keys; `older` is what this browser saw last. */
+  constructor(
+    readonly keys: readonly Key[],
+    readonly source: Source,
+    readonly older: Seen | null,
+  ) {}
+
+  /** Verifies all entries up to a head. */
+  async advance(note: Note, progress: (done: number, all: number) => void = () => {}): Promise<Report> {
+    const head = parseHead(note.text)
+    try {
+      await checkSigned(note, this.keys)
+      this.#checkNotCut(head)
+      while (this.#tree.size < head.size) {
+        await this.#read(head)
+        progress(this.#tree.size, head.size)
+      }
+      await this.#checkRoot(head)
+      return { verdict: 'verified', head, runs: this.#chains.count, older: this.older }
+    } catch (problem) {
+      if (problem instanceof Found) return { verdict: 'tampered', head, flaw: problem.flaw }
+      throw problem
     }
-    const runs = await walk(head, source, older, progress)
-    return { verdict: 'verified', head, runs, older }
-  } catch (problem) {
-    if (problem instanceof Found) return { verdict: 'tampered', head, flaw: problem.flaw }
-    throw problem
+  }
+
+  #checkNotCut(head: Head): void {
+    const seen = Math.max(this.older?.size ?? 0, this.#tree.size)
+    if (seen > head.size) throw new Found({ what: `this browser has seen ${seen} entries, and now only ${head.size} are shown: the end was cut off` })
+  }
+
+  /** Reads on to the end of the next file of entries. */
+  async #read(head: Head): Promise<void> {
+    const number = Math.floor(this.#tree.size / WIDTH)
+    const width = Math.min(WIDTH, head.size - number * WIDTH)
+    const [packed, hashes] = await Promise.all([this.source.entries(number, width), this.source.hashes(number, width)])
+    for (const entry of unpack(packed, number, width).slice(this.#tree.size % WIDTH)) {
+      const index = this.#tree.size
+      const leaf = await leafHash(entry)
+      checkKept(entry, leaf, hashes, index)
+      this.#chains.follow(entry, leaf, index)
+      await this.#tree.append(leaf)
+      if (this.older && this.#tree.size === this.older.size) await checkOlder(this.#tree, this.older)
+    }
+  }
+
+  async #checkRoot(head: Head): Promise<void> {
+    const root = await this.#tree.root()
+    if (same(root, head.root)) return
+    throw new Found({ what: 'the entries do not add up to what was signed', expected: toBase64(head.root), found: toBase64(root) })
   }
 }
 
 async function checkSigned(note: Note, keys: readonly Key[]): Promise<void> {
   for (const key of keys) if (await isSignedBy(note, key)) return
   throw new Found({ what: 'the head is not signed by the key of this journal' })
-}
-
-async function walk(head: Head, source: Source, older: Seen | null, progress: (done: number, all: number) => void): Promise<number> {
-  const tree = new GrowingTree()
-  const chains = new Chains()
-  for (let number = 0; tree.size < head.size; number += 1) {
-    const width = Math.min(WIDTH, head.size - number * WIDTH)
-    const [packed, hashes] = await Promise.all([source.entries(number, width), source.hashes(number, width)])
-    const entries = unpack(packed, number, width)
-    for (const entry of entries) {
-      const index = tree.size
-      const leaf = await leafHash(entry)
-      checkKept(entry, leaf, hashes, index)
-      chains.follow(entry, leaf, index)
-      await tree.append(leaf)
-      if (older && tree.size === older.size) await checkOlder(tree, older)
-    }
-    progress(tree.size, head.size)
-  }
-  const root = await tree.root()
-  if (!same(root, head.root)) {
-    throw new Found({ what: 'the entries do not add up to what was signed', expected: toBase64(head.root), found: toBase64(root) })
-  }
-  return chains.count
 }
 
 /** The hashes beside the entries are no evidence, for the root is what was signed; but they tell which entry it is. */

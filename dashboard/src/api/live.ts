@@ -1,0 +1,104 @@
+/** Follows the journal as it grows, and lets the page ask again for what changed: nobody has to reload. */
+
+import type { QueryClient } from '@tanstack/react-query'
+import { useEffect, useSyncExternalStore } from 'react'
+import { api, HOME, told } from './client'
+
+export type Live = 'live' | 'paused' | 'lost'
+
+let state: Live = 'lost'
+const listeners = new Set<() => void>()
+
+function become(next: Live): void {
+  if (state === next) return
+  state = next
+  for (const each of listeners) each()
+}
+
+/** Says whether news arrive. */
+export function useLive(): Live {
+  return useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+    () => state,
+  )
+}
+
+let wanted = true
+const wishes = new Set<() => void>()
+
+/** Stops the news, or lets them come again from where they stopped. */
+export function setLive(on: boolean): void {
+  wanted = on
+  for (const each of wishes) each()
+}
+
+/** Is the least time between two questions for the same things: a burst of events is one change for a reader. */
+const BREATH = 400
+const LOOK_AGAIN = 3000
+
+/** Which questions an event makes stale. */
+export function staleAfter(eventType: string): string[][] {
+  const stale = [['runs'], ['events'], ['journal']]
+  if (/approv|denied|vote|grant|delegat|expired|escalat|edited/.test(eventType)) stale.push(['approvals'])
+  if (/tool_call|effect|settled|doubt/.test(eventType)) stale.push(['effects'], ['approvals'])
+  if (/policy/.test(eventType)) stale.push(['policy'])
+  return stale
+}
+
+/** Keeps the page fresh as long as it is shown. */
+export function useNews(questions: QueryClient): void {
+  useEffect(() => follow(questions), [questions])
+}
+
+function follow(questions: QueryClient): () => void {
+  let stream: EventSource | null = null
+  let waiting: ReturnType<typeof setTimeout> | undefined
+  let last: number | null = null
+  let ended = false
+  const stale = new Map<string, string[]>()
+
+  const ask = () => {
+    waiting = undefined
+    for (const key of stale.values()) void questions.invalidateQueries({ queryKey: key })
+    stale.clear()
+  }
+  const heard = (message: MessageEvent<string>) => {
+    last = Number(message.lastEventId)
+    const event = JSON.parse(message.data) as { type: string }
+    for (const key of staleAfter(event.type)) stale.set(key.join('/'), key)
+    waiting ??= setTimeout(ask, BREATH)
+  }
+  const begin = async () => {
+    if (ended || stream) return
+    last ??= await told(api.GET('/v1/journal/head')).then((head) => head.size - 1, () => -1)
+    if (ended || !wanted) return
+    const address = new URL('v1/events/stream', HOME)
+    address.searchParams.set('after', String(last))
+    stream = new EventSource(address)
+    stream.onopen = () => become('live')
+    stream.onmessage = heard
+    stream.onerror = () => {
+      become('lost')
+      stream?.close()
+      stream = null
+      setTimeout(() => void begin(), LOOK_AGAIN)
+    }
+  }
+  const wish = () => {
+    if (wanted) return void begin()
+    stream?.close()
+    stream = null
+    become('paused')
+  }
+  wishes.add(wish)
+  wish()
+  return () => {
+    ended = true
+    wishes.delete(wish)
+    stream?.close()
+    clearTimeout(waiting)
+  }
+}

@@ -1,0 +1,110 @@
+/** Whether the record holds, as this browser sees it: one check for the whole page, which goes on as the journal grows. */
+
+import { useSyncExternalStore } from 'react'
+import { api, HOME, Problem, told } from '../api/client'
+import { toBase64, type Bytes } from './bytes'
+import { parseHead, parseKey, parseNote, type Head } from './notes'
+import { remember, remembered, type Pinned } from './pinned'
+import { Verifier, WIDTH, type Flaw, type Source } from './verify'
+
+export type Checked =
+  | { readonly is: 'unknown' }
+  | { readonly is: 'empty' }
+  | { readonly is: 'large'; readonly size: number }
+  | { readonly is: 'checking'; readonly done: number; readonly all: number }
+  | { readonly is: 'verified'; readonly head: Head; readonly at: number; readonly pinned: Pinned; readonly isFirst: boolean; readonly runs: number }
+  | { readonly is: 'other-key'; readonly vkey: string; readonly pinned: Pinned }
+  | { readonly is: 'tampered'; readonly head: Head; readonly flaw: Flaw }
+  | { readonly is: 'trouble'; readonly error: unknown }
+
+/** A journal with more entries is read only when somebody asks for it: it would be many megabytes. */
+const AUTOMATIC = 20_000
+
+let checked: Checked = { is: 'unknown' }
+let verifier: Verifier | null = null
+let working: Promise<void> | null = null
+const listeners = new Set<() => void>()
+
+export function useChecked(): Checked {
+  return useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+    () => checked,
+  )
+}
+
+function become(next: Checked): void {
+  checked = next
+  for (const each of listeners) each()
+}
+
+/** Checks up to the newest head; one check at a time. What was found to be tampered with stays so. */
+export function check(isAsked: boolean): Promise<void> {
+  if (checked.is === 'tampered' && !isAsked) return Promise.resolve()
+  working ??= run(isAsked)
+    .catch((error: unknown) => become({ is: 'trouble', error }))
+    .finally(() => {
+      working = null
+    })
+  return working
+}
+
+async function run(isAsked: boolean): Promise<void> {
+  const newest = await told(api.GET('/v1/journal/head')).catch((error: unknown) => {
+    if (error instanceof Problem && error.status === 404) return null
+    throw error
+  })
+  if (!newest) return become({ is: 'empty' })
+  const note = parseNote(newest.note)
+  const head = parseHead(note.text)
+  if (isAsked) verifier = null // from the first entry, for whoever wants to know
+  if (!verifier && !isAsked && head.size > AUTOMATIC) return become({ is: 'large', size: head.size })
+  const found = await trusted(head.origin)
+  if ('vkey' in found.pinned && found.other) return become({ is: 'other-key', vkey: found.other, pinned: found.pinned })
+  verifier ??= new Verifier([await parseKey(found.pinned.vkey)], tiles, found.pinned.seen)
+  const report = await verifier.advance(note, (done, all) => become({ is: 'checking', done, all }))
+  if (report.verdict === 'tampered') {
+    verifier = null
+    return become({ is: 'tampered', head, flaw: report.flaw })
+  }
+  const pinned = { ...found.pinned, seen: { size: head.size, root: toBase64(head.root) } }
+  remember(head.origin, pinned)
+  become({ is: 'verified', head, at: Date.now(), pinned, isFirst: found.isFirst, runs: report.runs })
+}
+
+type Trusted = { readonly pinned: Pinned; readonly isFirst: boolean; readonly other: string | null }
+
+/** Gives the key that this browser trusts; on the first visit the one that the server names, which is said. */
+async function trusted(origin: string): Promise<Trusted> {
+  const listed = await told(api.GET('/.well-known/indelible-keys.json'))
+  const current = listed.keys.find((key) => key.status === 'current')?.vkey
+  const pinned = remembered(origin)
+  if (pinned) return { pinned, isFirst: false, other: current && current !== pinned.vkey ? current : null }
+  if (!current) throw new Error('the server names no key of this journal')
+  return { pinned: { vkey: current, since: new Date().toISOString(), seen: null }, isFirst: true, other: null }
+}
+
+/** Trusts another key from now on: somebody compared it, or a rotation is known of. */
+export async function trust(vkey: string, pinned: Pinned): Promise<void> {
+  const key = await parseKey(vkey)
+  remember(key.name, { ...pinned, vkey, since: new Date().toISOString() })
+  verifier = null
+  await check(true)
+}
+
+const tiles: Source = {
+  entries: (number, width) => tile('entries', number, width),
+  hashes: (number, width) => tile('0', number, width),
+}
+
+async function tile(level: string, number: number, width: number): Promise<Bytes> {
+  const digits = String(number).padStart(Math.ceil(String(number).length / 3) * 3, '0')
+  const groups = digits.match(/.../g)!
+  const path = groups.map((group, index) => (index < groups.length - 1 ? `x${group}` : group)).join('/')
+  const address = new URL(`v1/journal/tile/${level}/${path}${width === WIDTH ? '' : `.p/${width}`}`, HOME)
+  const answer = await fetch(address, { credentials: 'same-origin', cache: 'no-store' })
+  if (!answer.ok) throw new Problem(answer.status, 'about:blank', 'The journal cannot be read', `${address.pathname} was answered with ${answer.status}`)
+  return new Uint8Array(await answer.arrayBuffer())
+}

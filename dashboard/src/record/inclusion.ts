@@ -1,0 +1,28 @@
+/** Proves here that one event is in the journal that was signed. */
+
+import { api, told } from '../api/client'
+import { fromBase64, same, toHex } from './bytes'
+import { leafHash, rootByInclusion } from './merkle'
+import { isSignedBy, parseHead, parseKey, parseNote } from './notes'
+import { remembered } from './pinned'
+
+export type Proven = { readonly holds: true; readonly size: number } | { readonly holds: false; readonly why: string }
+
+/** Asks for the way from an event to a signed head, and goes it. */
+export async function proveIncluded(runId: string, seq: number, hash: string): Promise<Proven> {
+  const proof = await told(api.GET('/v1/journal/inclusion', { params: { query: { run_id: runId, seq } } }))
+  const leaf = await leafHash(fromBase64(proof.entry))
+  if (toHex(leaf) !== hash) return { holds: false, why: 'the proof is of another event' }
+  const root = await rootByInclusion(leaf, proof.index, proof.size, proof.proof.map(fromBase64))
+  const signed = noteIn(proof.receipt)
+  const head = parseHead(signed.text)
+  const pinned = remembered(head.origin)
+  if (!pinned || !(await isSignedBy(signed, await parseKey(pinned.vkey)))) return { holds: false, why: 'its head is not signed by the key this browser trusts' }
+  if (!root || head.size !== proof.size || !same(root, head.root)) return { holds: false, why: 'the proof does not lead to what was signed' }
+  return { holds: true, size: proof.size }
+}
+
+/** A receipt is a tlog-proof: lines of proof, an empty line, and the signed note. */
+function noteIn(receipt: string) {
+  return parseNote(receipt.slice(receipt.indexOf('\n\n') + 2))
+}

@@ -1,0 +1,54 @@
+/** Which address shows which page. Everything one can choose on a page is in its address. */
+
+import type { QueryClient } from '@tanstack/react-query'
+import { createRootRoute, createRoute, createRouter, redirect } from '@tanstack/react-router'
+import { HOME } from './api/client'
+import { Inbox } from './pages/inbox/Inbox'
+import { TABS, type Tab } from './pages/inbox/tabs'
+import { Journal } from './pages/journal/Journal'
+import { Empty } from './parts/Empty'
+import { Trouble } from './parts/Trouble'
+import { Shell } from './shell/Shell'
+
+const root = createRootRoute({
+  component: Shell,
+  errorComponent: ({ error, reset }) => <Trouble error={error} onRetry={reset} />,
+  notFoundComponent: () => <Empty title="There is no such page">It may have moved; the list on the left has all there are.</Empty>,
+})
+
+const home = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  beforeLoad: () => {
+    throw redirect({ to: '/inbox' })
+  },
+})
+
+export type InboxSearch = { tab?: Tab; approval?: string }
+
+export const inbox = createRoute({
+  getParentRoute: () => root,
+  path: '/inbox',
+  component: Inbox,
+  validateSearch: (search: Record<string, unknown>): InboxSearch => ({
+    ...(TABS.some((tab) => tab.name === search.tab) && { tab: search.tab as Tab }),
+    ...(typeof search.approval === 'string' && { approval: search.approval }),
+  }),
+})
+
+const journal = createRoute({ getParentRoute: () => root, path: '/journal', component: Journal })
+
+export function makeRouter(_questions: QueryClient) {
+  return createRouter({
+    routeTree: root.addChildren([home, inbox, journal]),
+    basepath: HOME.pathname,
+    defaultPreload: false,
+    scrollRestoration: true,
+  })
+}
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: ReturnType<typeof makeRouter>
+  }
+}
