@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
 from indelible.approving import approval_on
@@ -19,7 +18,6 @@ from indelible.core.effects import Effect, Status
 from indelible.core.events import Event
 from indelible.core.filtering import ARGS, Query
 from indelible.core.filtering_matching import (
-    AgentOf,
     approval_subject,
     effect_subject,
     event_subject,
@@ -28,8 +26,9 @@ from indelible.core.filtering_matching import (
 )
 from indelible.core.journal import Entry
 from indelible.core.ports import Filter, Store
-from indelible.core.runs import Run, RunStatus, read_run
+from indelible.core.runs import Run, RunStatus
 from indelible.core.sheets import Sheet, SheetFilter
+from indelible.journal.excerpt import agents_in
 from indelible.runs.keeping import RunKeeping
 
 MOST_LOOKED_AT = 5000
@@ -63,7 +62,7 @@ class Finding:
         self._tenant = tenant
         self._keeping = keeping
         self._now = now or datetime.now(UTC)
-        self._agent_of: AgentOf = cache(self._agent)
+        self._agent_of = agents_in(store, tenant)
 
     def effects(self, query: Query, selected: Filter) -> Found[Effect, str]:
         """Finds effects, newest first, after `selected.before`; the page ends early when its values are many bytes."""
@@ -197,10 +196,6 @@ class Finding:
         newest = id_at(prefix, until + CLOCKS_APART)
         return newest if before is None else min(before, newest)
 
-    def _agent(self, run_id: str) -> str | None:
-        found = self._store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
-        return read_run(found[0]).agent if found and found[0].body is not None else None
-
     def _args_of(self, approval: Approval) -> bytes | None:
         """Gives the arguments an approval is about, while they are those of its effect."""
         effect = self._store.look([approval.ref]).effects[0]
@@ -256,13 +251,13 @@ def look_through(
     return Found(found, place)
 
 
-def everything(page: Callable[[Any], Found[Thing, Place]], start: Place | None, limit: int) -> Found[Thing, Place]:
-    """Looks on, page by page, until so many are found or everything was seen."""
+def everything(page: Callable[[Any, int], Found[Thing, Place]], start: Place | None, limit: int) -> Found[Thing, Place]:
+    """Looks on, page by page, until so many are found or everything was seen; a page gets a place and how many."""
     found: list[Thing] = []
     place = start
     while True:
-        more = page(place)
+        more = page(place, limit - len(found))
         found += more.things
         place = more.next
-        if place is None or len(found) >= limit:
+        if place is None or len(found) == limit:
             return Found(found, place)

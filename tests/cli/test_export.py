@@ -71,7 +71,10 @@ def test_a_filter_is_for_forms_that_prove_nothing(cli: Cli, ids: dict[str, str])
     words = ("--filter", "type=tool_call_in_doubt")
     assert cli("export", "csv", "--out", "a", *words, "--json").json["events"] == 2
     assert "leaves nothing out" in cli("export", "bundle", "--out", "b", *words, code=2).err
-    assert "a filter looks like" in cli("export", "csv", "--out", "b", "--filter", "tool=x", code=2).err
+    both = ("--filter", "type:tool_call_*", "--filter", "-type:*_finished tool:late.tool since:1h")
+    assert cli("export", "csv", "--out", "b", *both, "--json").json["events"] == 3
+    assert "no word for events" in cli("export", "csv", "--out", "c", "--filter", "colour:red", code=2).err
+    assert "no event was selected" in cli("export", "csv", "--out", "c", "--filter", "type=typo", code=2).err
 
 
 def test_without_sealing_only_what_is_signed_is_exported(cli: Cli, ledger_url: str) -> None:

@@ -19,6 +19,7 @@ from indelible import Ledger, migrate
 from indelible.core.commands import Record, Stamp
 from indelible.core.effects import SYSTEM
 from indelible.core.events import event_hash, facts_json, signed_message
+from indelible.core.filtering_reading import parse
 from indelible.core.journal import JOURNAL_RUN
 from indelible.core.merkle import root_of
 from indelible.core.notes import parse_head, parse_note, parse_vkey
@@ -258,9 +259,10 @@ def test_a_run_that_is_not_there_is_no_empty_bundle(ledger: Ledger, tmp_path: Pa
 
 
 def test_a_proving_form_leaves_nothing_out(ledger: Ledger, tmp_path: Path) -> None:
+    query = parse("type:tool_call_late", "events")
     for form in ("bundle", "html"):
         with pytest.raises(BadCall, match="leaves nothing out"):
-            export(store_of(ledger), ledger.tenant, tmp_path / "x", form=form, types=frozenset({"tool_call_late"}))  # type: ignore[arg-type]
+            export(store_of(ledger), ledger.tenant, tmp_path / "x", form=form, query=query)  # type: ignore[arg-type]
 
 
 def test_a_missing_entry_is_named(sqlite_url: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from indelible import Ledger
+from indelible.core.filtering_reading import parse
 from indelible.errors import BadCall
 from indelible.journal.csv_export import harmless
 from indelible.journal.exporting import export
@@ -76,13 +77,14 @@ def test_withheld_values_are_named_and_empty(ledger: Ledger, tmp_path: Path) -> 
     assert {row["args"] + row["key"] for row in begun} == {""}
 
 
-def test_a_filter_keeps_only_events_of_its_types(ledger: Ledger, tmp_path: Path) -> None:
-    kept = frozenset({"approval_denied", "tool_call_in_doubt"})
-    done = export(store_of(ledger), ledger.tenant, tmp_path / "out.csv", form="csv", types=kept)
-    assert {row["type"] for row in rows(tmp_path / "out.csv")} == kept
+def test_a_filter_keeps_only_events_that_it_asks_for(ledger: Ledger, tmp_path: Path) -> None:
+    query = parse("type:approval_denied,tool_call_in_doubt", "events")
+    done = export(store_of(ledger), ledger.tenant, tmp_path / "out.csv", form="csv", query=query)
+    assert {row["type"] for row in rows(tmp_path / "out.csv")} == {"approval_denied", "tool_call_in_doubt"}
     assert done.events == 3
+    nothing = parse("type:typo", "events")
     with pytest.raises(BadCall, match="no event was selected"):
-        export(store_of(ledger), ledger.tenant, tmp_path / "none.csv", form="csv", types=frozenset({"typo"}))
+        export(store_of(ledger), ledger.tenant, tmp_path / "none.csv", form="csv", query=nothing)
 
 
 def test_an_unreadable_event_is_a_row_that_says_so(sqlite_url: str, tmp_path: Path) -> None:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
-from indelible import Approval
+from indelible import Approval, Ledger
 from indelible.cli.approval_json import approval_json
 from indelible.cli.approval_words import quorum, standing, time_left
 from indelible.cli.behind import store_behind
 from indelible.cli.deciding import approve, deny, edit, revoke
 from indelible.cli.effects import InOrder, by_option
+from indelible.cli.filtering import filter_option, finding_in, said, with_query
 from indelible.cli.finding import find_approval
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.permissions import delegate, delegations, grants
 from indelible.cli.show import age, count, say_json, table, visible
 from indelible.cli.signing import key
 from indelible.core.approvals import ApprovalStatus
+from indelible.core.filtering import Query
+from indelible.core.sheets import SheetFilter
+from indelible.finding import Found, everything
 
 HOW_TO_ASK = """\
 Nothing has been asked yet. A tool asks when it says so, or when a policy does:
@@ -48,10 +54,11 @@ def approvals() -> None:
               help="Only approvals in this status.")  # fmt: skip
 @click.option("--tool", help="Only approvals of this tool.")
 @click.option("--run", "run_id", help="Only approvals of this run.")
+@filter_option("approvals", "'actor:ana args.amount:>1000 since:7d'")
 @click.option("--before", metavar="ID", help="Only approvals older than this one: the next page.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
 @about_ledger
-def list_approvals(limit: int, before: str | None, status: str, **filters: Any) -> None:
+def list_approvals(limit: int, before: str | None, status: str, query: Query, **filters: Any) -> None:
     """List what waits for a decision, newest first.
 
     \b
@@ -59,27 +66,41 @@ def list_approvals(limit: int, before: str | None, status: str, **filters: Any) 
     indelible approvals list --status all --tool stripe.refund --run order-123
     """
     place = where()
-    filters = {"status": None if status == "all" else status, **filters}
+    given = click.get_current_context().get_parameter_source("status") is ParameterSource.COMMANDLINE
+    is_any = status == "all" or (query.needs("status") and not given)  # the filter says which
+    filters = {"status": None if is_any else status, **filters}
     with open_existing(place) as ledger:
         filters["before"] = None if before is None else find_approval(ledger, before).id
-        found = ledger.approvals(limit=limit + 1, **filters)
+        found = _found(ledger, query, limit, filters)
         now = store_behind(ledger).look([]).now
         address = ledger.address
-    shown, has_more = found[:limit], len(found) > limit
+    shown, following = found.things, found.next
+    has_more = following is not None
     chosen = {name: value for name, value in filters.items() if value is not None}
     if place.is_json:
         say_json(
             {
                 "store": address,
                 "tenant": place.tenant,
-                "filter": chosen,
+                "filter": with_query(chosen, query),
                 "shown": len(shown),
                 "has_more": has_more,
                 "approvals": [approval_json(approval) for approval in shown],
             }
         )
         return
-    _say_list(shown, has_more, chosen, address, place, now)
+    _say_list(shown, following, chosen, query, address, place, now)
+
+
+def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Approval, str]:
+    """Gives so many, however many have to be looked at."""
+    finding = finding_in(ledger)
+    selected = SheetFilter(kind="approval", status=filters["status"], topic=filters["run_id"])
+
+    def page(before: str | None, count: int) -> Found[Approval, str]:
+        return finding.approvals(query, replace(selected, before=before, limit=count), filters["tool"])
+
+    return everything(page, filters["before"], limit)
 
 
 COLUMNS = ("id", "status", "tool", "run", "asked by", "approved", "age", "expires")
@@ -100,21 +121,26 @@ def row(approval: Approval, now: datetime) -> tuple[str, ...]:
 
 
 def _say_list(
-    shown: list[Approval], has_more: bool, chosen: dict[str, str], address: str, place: Where, now: datetime
+    shown: list[Approval],
+    following: str | None,
+    chosen: dict[str, str],
+    query: Query,
+    address: str,
+    place: Where,
+    now: datetime,
 ) -> None:
     if shown:
         table(COLUMNS, [row(approval, now) for approval in shown])
         print()
-    elif chosen == {"status": "pending"}:
+    elif chosen == {"status": "pending"} and not query.terms:
         print("Nothing waits for a decision. What was decided: " + place.command("approvals list --status all") + "\n")
-    elif not chosen:
+    elif not chosen and not query.terms:
         print(HOW_TO_ASK + "\n")
-    words = {"run_id": "run"}
-    said = ", ".join(f"{words.get(name, name)} {visible(value)}" for name, value in chosen.items()) or "none"
-    total = count(len(shown), "approval") if has_more or not shown else f"all {count(len(shown), 'approval')}"
-    print(f"Shown: {total}. Filter: {said}. Tenant: {visible(place.tenant)}. Ledger: {visible(address)}.")
-    if has_more:
-        print(f"There are more. Add: --before {shown[-1].id}")
+    filtered = said(chosen, query, {"run_id": "run"})
+    total = f"all {count(len(shown), 'approval')}" if following is None and shown else count(len(shown), "approval")
+    print(f"Shown: {total}. Filter: {filtered}. Tenant: {visible(place.tenant)}. Ledger: {visible(address)}.")
+    if following is not None:
+        print(f"There are more. Add: --before {following}")
     elif shown and chosen.get("status") == "pending":
         print(f"Look at one: {place.command(f'approvals show {shown[0].id}')}")
 

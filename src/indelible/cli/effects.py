@@ -5,17 +5,22 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar, get_args
 
 import click
 
 from indelible import Effect, Failed, Ledger, Succeeded
+from indelible.cli.filtering import filter_option, finding_in, said, with_query
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.show import age, count, effect_json, say_json, table, visible
 from indelible.core.calls import SideEffect
 from indelible.core.effects import Status
+from indelible.core.filtering import Query
+from indelible.core.ports import Filter
 from indelible.errors import BadCall, UnknownEffect
+from indelible.finding import Found, everything
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,34 +54,48 @@ def effects() -> None:
 @click.option("--tool", help="Only effects of this tool.")
 @click.option("--run", "run_id", help="Only effects of this run.")
 @click.option("--side-effect", type=click.Choice(get_args(SideEffect)), help="Only effects of this class.")
+@filter_option("effects", "'tool:stripe.* args.amount:>1000 since:24h'")
 @click.option("--before", metavar="ID", help="Only effects older than this one: the next page.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
 @about_ledger
-def list_effects(limit: int, before: str | None, **filters: Any) -> None:
+def list_effects(limit: int, before: str | None, query: Query, **filters: Any) -> None:
     """List effects, newest first."""
     place = where()
     with open_existing(place) as ledger:
         filters["before"] = None if before is None else find(ledger, before).id
-        found = ledger.effects(limit=limit + 1, **filters)
+        found = _found(ledger, query, limit, filters)
         address = ledger.address
-    shown, has_more = found[:limit], len(found) > limit
+    shown, following = found.things, found.next
+    has_more = following is not None
     chosen = {name: value for name, value in filters.items() if value is not None}
     if place.is_json:
         say_json(
             {
                 "store": address,
                 "tenant": place.tenant,
-                "filter": chosen,
+                "filter": with_query(chosen, query),
                 "shown": len(shown),
                 "has_more": has_more,
                 "effects": [effect_json(effect) for effect in shown],
             }
         )
         return
-    _say_list(shown, has_more, chosen, address, place)
+    _say_list(shown, following, chosen, query, address, place)
 
 
-def _say_list(shown: list[Effect], has_more: bool, chosen: dict[str, str], address: str, place: Where) -> None:
+def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Effect, str]:
+    """Gives so many, however many have to be looked at."""
+    finding, selected = finding_in(ledger), Filter(**filters)
+
+    def page(before: str | None, count: int) -> Found[Effect, str]:
+        return finding.effects(query, replace(selected, before=before, limit=count))
+
+    return everything(page, selected.before, limit)
+
+
+def _say_list(
+    shown: list[Effect], following: str | None, chosen: dict[str, str], query: Query, address: str, place: Where
+) -> None:
     now = datetime.now(UTC)
     if shown:
         table(
@@ -84,14 +103,13 @@ def _say_list(shown: list[Effect], has_more: bool, chosen: dict[str, str], addre
             [(e.id, e.status, e.tool, e.side_effect, e.run_id, str(e.attempt), age(e.created_at, now)) for e in shown],
         )
         print()
-    elif not chosen:
+    elif not chosen and not query.terms:
         print(HOW_TO_MAKE_ONE + "\n")
-    words = {"run_id": "run", "side_effect": "side effect"}
-    said = ", ".join(f"{words.get(name, name)} {visible(value)}" for name, value in chosen.items()) or "none"
-    total = count(len(shown), "effect") if has_more or not shown else f"all {count(len(shown), 'effect')}"
-    print(f"Shown: {total}. Filter: {said}. Tenant: {visible(place.tenant)}. Ledger: {visible(address)}.")
-    if has_more:
-        print(f"There are more. Add: --before {shown[-1].id}")
+    filtered = said(chosen, query, {"run_id": "run", "side_effect": "side effect"})
+    total = f"all {count(len(shown), 'effect')}" if following is None and shown else count(len(shown), "effect")
+    print(f"Shown: {total}. Filter: {filtered}. Tenant: {visible(place.tenant)}. Ledger: {visible(address)}.")
+    if following is not None:
+        print(f"There are more. Add: --before {following}")
 
 
 @effects.command()

@@ -15,6 +15,8 @@ from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.show import count, say_json, visible
+from indelible.core.filtering import Query
+from indelible.core.filtering_reading import parse
 from indelible.errors import KeyUnusable
 from indelible.journal.excerpt import Progress
 from indelible.journal.exporting import Exported, Form, save_receipt
@@ -49,7 +51,8 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option("--to", "last", type=click.IntRange(min=0), metavar="INDEX", help="Only up to this entry, included.")
 @click.option("--without-payloads", is_flag=True, help="Disclose no arguments, results or other values.")
 @click.option("--withhold", multiple=True, type=click.Choice(PAYLOAD_FIELDS), metavar="FIELD", help="Not this value.")
-@click.option("--filter", "filters", multiple=True, metavar="type=TYPE", help="Only such events; not in proving forms.")
+@click.option("--filter", "filters", multiple=True, metavar="FILTER", help="Only events that fit, as in: "
+              "'type:tool_call_* actor:ana'; not in proving forms.")  # fmt: skip
 @click.option("--no-seal", is_flag=True, help="Export what is signed already; needs no key.")
 @click.option("--force", is_flag=True, help="Replace what is at PATH.")
 @about_ledger
@@ -82,7 +85,7 @@ def export(
     place = where()
     selection = _selection(run_id, since, until, first, last)
     disclosure = Disclosure(frozenset(withhold), without_payloads)
-    types = _types(filters)
+    query = _query(filters)
     with open_existing(place) as ledger:
         if not no_seal:
             _seal(ledger)
@@ -94,7 +97,7 @@ def export(
                 form=form,
                 selection=selection,
                 disclosure=disclosure,
-                types=types,
+                query=query,
                 force=force,
                 progress=progress,
             )
@@ -136,11 +139,11 @@ def _selection(
     return Between(first or 0, last) if ways[2] else Whole()
 
 
-def _types(filters: tuple[str, ...]) -> frozenset[str] | None:
-    names = [text.partition("=") for text in filters]
-    if any(name != "type" or not value for name, _, value in names):
-        raise click.UsageError("a filter looks like --filter type=tool_call_finished")
-    return frozenset(value for _, _, value in names) or None
+def _query(filters: tuple[str, ...]) -> Query:
+    """Reads filters, all of which have to hold; those written as type=TYPE are alternatives, as they always were."""
+    types = [text.removeprefix("type=") for text in filters if text.startswith("type=")]
+    texts = [text for text in filters if not text.startswith("type=")]
+    return parse(" ".join([*texts, *([f"type:{','.join(types)}"] if types else [])]), "events")
 
 
 def _seal(ledger: Ledger) -> None:

@@ -23,6 +23,7 @@ COMMANDS = {
     "runs": ("indelible.cli.runs", "runs"),
     "policy": ("indelible.cli.policy", "policy"),
     "events": (EVENTS, "events"),
+    "tail": ("indelible.cli.tail", "tail"),
     "journal": ("indelible.cli.journal", "journal"),
     "channels": ("indelible.cli.channels", "channels"),
     "serve": ("indelible.cli.serve", "serve"),

@@ -13,6 +13,7 @@ import click
 from indelible import Ledger
 from indelible.cli.edited_args import read_args
 from indelible.cli.effects import InOrder, by_option
+from indelible.cli.filtering import filter_option, finding_in, said, with_query
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.run_pages import (
     HEADINGS,
@@ -24,10 +25,12 @@ from indelible.cli.run_pages import (
     verified,
 )
 from indelible.cli.show import age, count, say_json, table, visible
+from indelible.core.filtering import Query
 from indelible.core.following import RunEvent, RunStory
 from indelible.core.resuming import artifact_content, context_content
 from indelible.core.runs import OVER, CheckpointReason, Run, RunStatus
 from indelible.errors import BadCall, UnknownRun
+from indelible.finding import everything
 from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
 
 HOW_TO_MAKE_ONE = """\
@@ -55,25 +58,28 @@ def runs() -> None:
 @runs.command(name="list")
 @click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only runs in this status.")
 @click.option("--agent", help="Only runs of this agent.")
+@filter_option("runs", "'status:blocked,failed since:24h refund'")
 @click.option("--before", metavar="RUN", help="Only runs before this one: the next page.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
 @about_ledger
-def list_runs(status: RunStatus | None, agent: str | None, before: str | None, limit: int) -> None:
+def list_runs(status: RunStatus | None, agent: str | None, query: Query, before: str | None, limit: int) -> None:
     """List runs by name, last first."""
     place = where()
     with open_existing(place) as ledger:
-        found = ledger.runs(status=status, agent=agent, before=before, limit=limit + 1)
-        shown, has_more = found[:limit], len(found) > limit
+        finding = finding_in(ledger)
+        found = everything(lambda place, count: finding.runs(query, status, agent, place, count), before, limit)
         ledger_id = _ledger_id(ledger)
+    shown, following = found.things, found.next
     chosen = {name: value for name, value in (("status", status), ("agent", agent)) if value is not None}
     if place.is_json:
         content = [run_content(run, ledger_id) for run in shown]
-        say_json({"filter": chosen, "shown": len(shown), "has_more": has_more, "runs": content})
+        filtered = with_query(chosen, query)
+        say_json({"filter": filtered, "shown": len(shown), "has_more": following is not None, "runs": content})
         return
-    _say_list(shown, has_more, chosen)
+    _say_list(shown, following, chosen, query)
 
 
-def _say_list(shown: list[Run], has_more: bool, chosen: dict[str, str]) -> None:
+def _say_list(shown: list[Run], following: str | None, chosen: dict[str, str], query: Query) -> None:
     now = datetime.now(UTC)
     if shown:
         table(
@@ -81,13 +87,12 @@ def _say_list(shown: list[Run], has_more: bool, chosen: dict[str, str]) -> None:
             [(run.id, run.status, run.agent, run.intent, age(run.updated_at, now)) for run in shown],
         )
         print()
-    elif not chosen:
+    elif not chosen and not query.terms:
         print(HOW_TO_MAKE_ONE + "\n")
-    said = ", ".join(f"{name} {visible(value)}" for name, value in chosen.items()) or "none"
-    total = count(len(shown), "run") if has_more or not shown else f"all {count(len(shown), 'run')}"
-    print(f"Shown: {total}. Filter: {said}.")
-    if has_more:
-        print(f"There are more. Add: --before {visible(shown[-1].id)}")
+    total = f"all {count(len(shown), 'run')}" if following is None and shown else count(len(shown), "run")
+    print(f"Shown: {total}. Filter: {said(chosen, query)}.")
+    if following is not None:
+        print(f"There are more. Add: --before {visible(following)}")
 
 
 @runs.command()

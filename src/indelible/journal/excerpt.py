@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import cache
 from typing import Literal
 
 from indelible.core.events import Payload, instant
+from indelible.core.filtering import Query
+from indelible.core.filtering_matching import AgentOf, event_subject, fits
 from indelible.core.journal import JOURNAL_RUN, Entry
 from indelible.core.notes import Note, TreeHead, parse_head, parse_note
 from indelible.core.ports import Store
+from indelible.core.runs import read_run
+from indelible.core.sheets import SheetFilter
 from indelible.errors import BadCall, JournalError
 from indelible.journal.selecting import Between, Disclosure, During, OfRun, Selection, Whole
 
@@ -65,8 +70,10 @@ class Excerpt:
     disclosure: Disclosure
     note: Note
     head: TreeHead
-    types: frozenset[str] | None = None
-    """Leaves out events of other types, in exports that prove nothing; None keeps all."""
+    query: Query | None = None
+    """Leaves out events that it does not ask for, in exports that prove nothing; None keeps all."""
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """Is the moment from which a filter counts how long ago something was."""
     progress: Progress | None = None
     tally: Tally = field(default_factory=Tally)
 
@@ -89,18 +96,29 @@ class Excerpt:
     def read(self) -> Iterator[Shown]:
         """Gives its entries in the order of the journal, with the payloads that may be shown."""
         pages, total = self._pages()
+        is_kept = None if self.query is None else self._asked_for(self.query)
+        looked_at = 0
         for page in pages:
-            kept = page if self.types is None else [entry for entry in page if _type_of(entry) in self.types]
+            kept = page if is_kept is None else [entry for entry in page if is_kept(entry)]
             for shown in self._with_payloads(kept):
                 self.tally.add(shown)
                 yield shown
+            looked_at += len(page)
             if self.progress is not None:
-                self.progress(self.tally.events, total)
+                self.progress(looked_at, total)
         if not self.tally.events:
             raise BadCall(self._why_empty())
 
+    def _asked_for(self, query: Query) -> Callable[[Entry], bool]:
+        agent_of = agents_in(self.store, self.tenant)
+
+        def is_asked_for(entry: Entry) -> bool:
+            return fits(query, event_subject(entry.run_id, entry.seq, entry.hash, entry.body, agent_of), self.now)
+
+        return is_asked_for
+
     def _why_empty(self) -> str:
-        if isinstance(self.selection, OfRun):
+        if isinstance(self.selection, OfRun) and self.query is None:
             return f"tenant {self.tenant!r} has no run {self.selection.run_id!r}; see: indelible effects list"
         return "there is nothing to export: no event was selected; see: indelible effects list"
 
@@ -187,6 +205,17 @@ class Excerpt:
             yield Shown(entry, allowed, len(stored) - len(allowed))
 
 
+def agents_in(store: Store, tenant: str) -> AgentOf:
+    """Gives what names the agents of a tenant's runs, each looked up once."""
+
+    @cache
+    def agent_of(run_id: str) -> str | None:
+        found = store.sheets(tenant, SheetFilter(kind="run", id=run_id, limit=1))
+        return read_run(found[0]).agent if found and found[0].body is not None else None
+
+    return agent_of
+
+
 def newest_head(store: Store, tenant: str) -> tuple[Note, TreeHead]:
     """Gives the newest signed head; raises `JournalError` when nothing was signed yet."""
     notes = store.journal.heads(tenant, 1)
@@ -206,10 +235,6 @@ def _gone(place: int) -> JournalError:
 def _time_of(entry: Entry) -> str:
     """Gives an event's own time; quotes inside texts are escaped, so these letters stand in a body only once."""
     return _text_after(entry.body, b'},"at":"')
-
-
-def _type_of(entry: Entry) -> str:
-    return _text_after(entry.body, b',"type":"')
 
 
 def _text_after(body: bytes, mark: bytes) -> str:

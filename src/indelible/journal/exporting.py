@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from indelible.core.filtering import Query
 from indelible.core.ports import Store
 from indelible.core.receipts import Receipt
 from indelible.errors import BadCall
@@ -49,22 +50,23 @@ def export(
     form: Form = "bundle",
     selection: Selection | None = None,
     disclosure: Disclosure | None = None,
-    types: frozenset[str] | None = None,
+    query: Query | None = None,
     force: bool = False,
     made_at: datetime | None = None,
     progress: Progress | None = None,
 ) -> Exported:
     """Writes what the newest signed head covers, or a part of it, to `out`: complete, or not at all.
 
-    Events that wait for a head are not in it, so seal first. `types` keeps only events of these types, in forms that
-    prove nothing about what is left out. Raises `JournalError` when nothing was signed yet, `BadCall` when nothing is
-    selected or `out` is taken.
+    Events that wait for a head are not in it, so seal first. `query` keeps only events that it asks for, in forms
+    that prove nothing about what is left out. Raises `JournalError` when nothing was signed yet, `BadCall` when nothing
+    is selected or `out` is taken.
     """
-    if types is not None and form in _PROVING:
+    query = query if query is not None and query.terms else None
+    if query is not None and form in _PROVING:
         raise BadCall(f"a {form} leaves nothing out of what it covers; choose a run or a period, or export csv")
     note, head = newest_head(store, tenant)
     excerpt = Excerpt(
-        store, tenant, selection or Whole(), disclosure or Disclosure(), note, head, types=types, progress=progress
+        store, tenant, selection or Whole(), disclosure or Disclosure(), note, head, query=query, progress=progress
     )
     _write(excerpt, Path(out), form, made_at or datetime.now(UTC), force=force)
     tally = excerpt.tally
