@@ -30,7 +30,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, hash_of
 from indelible.core.events import Head, Payload, Provenance
-from indelible.core.identity import Ref, identify
+from indelible.core.identity import Ref, digest_of, identify
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.steps import needed_sheets
 from indelible.core.verdicts import ALLOWED, Charge, Verdict
@@ -49,8 +49,8 @@ POLICY = "policy-1"
 ARGS = b'{"amount":5}'
 OTHER_ARGS = b'{"amount":6}'
 KEY = "ab" * 32
-DIGEST = "cd" * 32
-OTHER_DIGEST = "ef" * 32
+DIGEST = digest_of("default", "pay", ARGS, None)
+OTHER_DIGEST = digest_of("default", "pay", OTHER_ARGS, None)
 REF = Ref("default", "run-1", KEY)
 EVENT_TYPES = {
     "approval_denied",

@@ -34,7 +34,7 @@ from indelible.core.commands import (
 from indelible.core.effects import Actor, Claim
 from indelible.core.events import facts_json
 from indelible.core.forgetting import erased_facts
-from indelible.core.identity import Ref
+from indelible.core.identity import Ref, digest_of
 from indelible.core.remote import SCOPES, Scope
 from indelible.core.run_commands import EndRun, NewCheckpoint, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.runs import Driver, Happening, Run, driver_sheet
@@ -44,6 +44,7 @@ from tests.core.crossing import COMMANDS, one_of_each
 from tests.core.making import (
     ADA,
     AGENT,
+    DIGEST,
     HOUR,
     LEASE,
     NOON,
@@ -92,13 +93,22 @@ def caller(*scopes: Scope, **changes: Any) -> Caller:
 
 
 def let_in(command: Command, by: Caller | None = None, most_bytes: int | None = None) -> Any:
-    """Gives the command as it may be carried out."""
+    """Gives the command as it may be carried out; the digest of a call is made as a client of ours makes it."""
+    if isinstance(command, Open) and len(command.digest) == len(DIGEST):
+        command = replace(command, digest=digest_in(command))
     return admitted(command, by or caller(), OWN, most_bytes)
+
+
+def digest_in(command: Open) -> str:
+    """Gives the digest of what a command says."""
+    return digest_of(command.ref.tenant, command.tool, command.args_json, command.resource_json)
 
 
 def example(kind: type) -> Any:
     """Gives a command of this class, by the tenant that callers here have, with nothing in it to object to."""
     made = one_of_each(COMMANDS)[kind]
+    if kind is TakeRun:
+        made = replace(made, is_forced=False)
     own = {each.name for each in fields(made)}
     if "tenant" in own:
         return replace(made, tenant="default")
@@ -206,7 +216,7 @@ def test_grants_are_looked_up_by_the_server() -> None:
 def test_what_is_let_in_is_otherwise_what_was_sent() -> None:
     for kind in COMMANDS:
         command = example(kind)
-        changed = {"stamp", "grants", "verdict"} if kind is Open else {"stamp"}
+        changed = {"stamp", "grants", "verdict", "digest"} if kind is Open else {"stamp"}
         got = let_in(command, caller(*SCOPES))
         others = {each.name for each in fields(command)} - changed
         assert {name: getattr(got, name) for name in others} == {name: getattr(command, name) for name in others}
@@ -298,9 +308,9 @@ def test_arguments_are_an_object(args: bytes) -> None:
 def test_there_is_an_end_to_what_one_command_tells() -> None:
     happening = Happening(type="own.kind")
     assert let_in(replace(example(Tell), happenings=(happening,) * MOST_TOLD))
-    with pytest.raises(TooLarge, match="happenings: at most 256 at once"):
+    with pytest.raises(TooLarge, match=f"happenings: at most {MOST_TOLD} at once"):
         let_in(replace(example(Tell), happenings=(happening,) * (MOST_TOLD + 1)))
-    with pytest.raises(TooLarge, match="committed: at most 256 at once"):
+    with pytest.raises(TooLarge, match=f"committed: at most {MOST_TOLD} at once"):
         let_in(exported(committed={f"n{n}": b"1" for n in range(MOST_TOLD + 1)}))
     with pytest.raises(BadCall, match="committed: "):
         let_in(exported(committed={"a\0": b"1"}))
@@ -336,7 +346,26 @@ def test_what_is_taken_over_can_be_an_effect() -> None:
 def test_a_digest_has_64_digits() -> None:
     for digest in ("", "zz" * 32, "ab" * 33):
         with pytest.raises(BadCall, match="digest: 64 hexadecimal digits"):
-            let_in(open_command(digest=digest))
+            admitted(open_command(digest=digest), caller(), OWN)
+
+
+def test_the_digest_of_a_call_is_that_of_what_it_says() -> None:
+    """Else an approval of one thing, bound to its digest, would be one of something else."""
+    resource = {"resource_json": b'["","account","7"]'}
+    assert admitted(open_command(), caller(), OWN)
+    about = open_command(**resource)
+    assert admitted(replace(about, digest=digest_in(about)), caller(), OWN)
+    for changes in ({"args_json": b'{"amount":6}'}, {"tool": "refund"}, {"digest": "ab" * 32}, resource):
+        with pytest.raises(BadCall, match="digest: is not that of this tool"):
+            admitted(open_command(**changes), caller(), OWN)
+    assert admitted(open_command(tool="refund"), caller(actor=None), OWN)  # whose word is as good as ours
+
+
+def test_a_run_that_was_set_aside_is_taken_by_administrators_alone() -> None:
+    forced = replace(example(TakeRun), is_forced=True)
+    assert let_in(forced, caller("admin"))
+    with pytest.raises(NotPermitted, match="admin"):
+        let_in(forced, caller("agent", "approver", "auditor"))
 
 
 @pytest.mark.parametrize("name", ["run_id", "effect_id", "tool", "token", "call_id"])

@@ -39,7 +39,7 @@ ASKED_BY: dict[str, set[Scope]] = {
     "forgetting.drop": {"admin"},
     "forgetting.holds": {"admin", "auditor"},
     "forgetting.redaction_check": ALL,
-    "forgetting.keep_redaction_check": ALL,
+    "forgetting.keep_redaction_check": {"admin"},
     "forgetting.clear_away": {"admin"},
 }
 # What is done by the server itself, or is no question.

@@ -18,12 +18,23 @@ import pytest
 
 from indelible.core.approvals import Question
 from indelible.core.budgets import read_budget
-from indelible.core.commands import Answer, AwaitingApproval, Claimed, Finish, Kept, Outrun, Record, RefusedByPolicy
+from indelible.core.commands import (
+    Answer,
+    AwaitingApproval,
+    Claimed,
+    Finish,
+    Kept,
+    Open,
+    Outrun,
+    Record,
+    RefusedByPolicy,
+)
 from indelible.core.effects import Claim, Effect, hash_of
+from indelible.core.identity import digest_of
 from indelible.core.ports import Filter
 from indelible.core.remote import MOST_AT_ONCE, MOST_LISTED, PROTOCOL, QUESTIONS, SCOPES
 from indelible.core.run_commands import NewCheckpoint, SealCheckpoint, StartRun, Tell
-from indelible.core.runs import Happening, Run, driver_sheet, read_driver
+from indelible.core.runs import Happening, Run, driver_sheet, hidden_driver, read_driver
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verdicts import Charge, Verdict
 from indelible.core.wire import from_wire, to_wire
@@ -68,7 +79,16 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture
 def make() -> Commands:
     """Makes commands of a tenant without effects."""
-    return Commands(f"tenant-{os.urandom(6).hex()}")
+    return TrueCommands(f"tenant-{os.urandom(6).hex()}")
+
+
+class TrueCommands(Commands):
+    """Makes commands as a client of ours does: the digest of a call is that of what it says."""
+
+    def open(self, name: str, **changes: Any) -> Open:
+        command = super().open(name, **changes)
+        digest = digest_of(command.ref.tenant, command.tool, command.args_json, command.resource_json)
+        return replace(command, digest=changes.get("digest", digest))
 
 
 @pytest.fixture
@@ -195,6 +215,7 @@ def test_a_question_that_is_not_theirs_is_not_answered(url: str, make: Commands,
         "forgetting.refusals": {"after": ("", -1), "limit": 5},
         "forgetting.drop": {"sheets": []},
         "forgetting.clear_away": {"rewrite": False},
+        "forgetting.keep_redaction_check": {"check": "ab" * 32},
     }.get(name, {})
     for scope in SCOPES:
         client = Anything(url, f"{scope}@{make.tenant}")
@@ -389,16 +410,25 @@ def test_nobody_takes_a_run_over_by_a_heartbeat(agent: Anything, make: Commands)
     run = Run(id="r", agent="billing", created_at=now, updated_at=now)
     answered(agent.apply(StartRun(tenant=make.tenant, stamp=make.stamp(), run=run, token="t", lease=LEASE)))
     (sheet,) = from_wire(list[Sheet], agent.ask("sheets", selected=SheetFilter(kind="driver"))[1]["answer"])
+    assert hash_of("t") not in str(sheet.body)
     driver = read_driver(sheet)
+    assert not driver.is_held_by(hash_of("t"))
+    seen = driver_sheet(replace(driver.kept(now + LEASE * 2), is_released=True))
+    refused(agent.apply(make.keep(seen)), 403, "not-permitted")  # what is shown is not enough to end it
+    driver = driver.seen_by(hash_of("t"))
+    assert driver.is_held_by(hash_of("t"))
     for ahead in (1, 2):
         stolen = replace(driver, version=driver.version + ahead, token_hash=hash_of("mine"), holder="me")
         refused(agent.apply(make.keep(driver_sheet(stolen))), 403, "not-permitted")
     late = replace(driver, token_hash=hash_of("mine"))
-    assert isinstance(answered(agent.apply(make.keep(driver_sheet(late)))), Outrun)
+    outrun = answered(agent.apply(make.keep(driver_sheet(late))))
+    assert isinstance(outrun, Outrun)
+    assert outrun.sheet is not None
+    assert hash_of("t") not in str(outrun.sheet.body)
     nobodys = replace(driver, run_id="other", version=1)
     refused(agent.apply(make.keep(driver_sheet(nobodys))), 403, "not-permitted")
     kept = driver_sheet(driver.kept(now + LEASE * 2))
-    assert answered(agent.apply(make.keep(kept))) == Kept(kept)
+    assert answered(agent.apply(make.keep(kept))) == Kept(hidden_driver(kept))
 
 
 # Nothing an agent can send lowers the policy

@@ -6,6 +6,7 @@ on it that there are none of these.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeGuard
@@ -16,7 +17,7 @@ from indelible.core.commands import Adopt, Amend, Command, Keep, Open, Record
 from indelible.core.effects import Claim, Effect
 from indelible.core.events import facts_json
 from indelible.core.forgetting import ERASED, erased_facts
-from indelible.core.identity import Ref
+from indelible.core.identity import Ref, digest_of
 from indelible.core.run_commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.runs import driver_sheet, read_driver
 from indelible.core.said_verdicts import check_verdict
@@ -27,8 +28,11 @@ from indelible.core.verdicts import Verdict
 from indelible.errors import BadCall, TooLarge
 
 LONGEST_LEASE = timedelta(days=1)
-MOST_TOLD = 256
+MOST_TOLD = 1000
 """Is how many happenings, or values that a fact commits to, one command may hold."""
+MOST_MEMBERS = 10_000
+"""Is how many values the arguments of one call from afar may hold."""
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _DIGITS = 64
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _NAMES = frozenset({"run_id", "effect_id", "tool", "token", "call_id", "approval_id", "id", "agent", "event_type"})
@@ -77,6 +81,12 @@ def _is_object(canonical: bytes) -> bool:
     return canonical[1:3] != b'"$' or isinstance(decode(canonical), dict | Encrypted)
 
 
+def check_digest(command: Open) -> None:
+    """Raises `BadCall` unless the digest is of what the call says: approvals are bound to it, and not to a word."""
+    if command.digest != digest_of(command.ref.tenant, command.tool, command.args_json, command.resource_json):
+        raise BadCall("digest: is not that of this tool with these arguments; leave it to the client to make it")
+
+
 def check_telling(command: Record) -> None:
     """Raises `BadCall` unless the event tells what goes with it, in the words by which a verifier knows it."""
     facts: Any = decode(command.facts)
@@ -100,6 +110,25 @@ def check_lease(lease: timedelta) -> None:
     """Raises `BadCall` unless a claim may be held for so long without a sign of life."""
     if not timedelta(0) < lease <= LONGEST_LEASE:
         raise BadCall(f"lease: longer than nothing and at most {LONGEST_LEASE}")
+
+
+def check_arguments(args_json: bytes, most_bytes: int | None) -> None:
+    """Raises `TooLarge` for arguments that are longer, or hold more values, than a call from afar may have."""
+    if most_bytes is not None and len(args_json) > most_bytes:
+        message = f"args: {len(args_json)} bytes, and at most {most_bytes} are allowed"
+        raise TooLarge(message, limit=most_bytes, size=len(args_json))
+    if len(args_json) > MOST_MEMBERS and (count := members_in(args_json)) > MOST_MEMBERS:
+        message = f"args: hold {count} values, and at most {MOST_MEMBERS} are allowed"
+        raise TooLarge(message, limit=MOST_MEMBERS, size=count)
+
+
+def members_in(raw: bytes) -> int:
+    """Counts the values in JSON, without reading it: what stands in texts is none."""
+    apart = raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+    if apart <= MOST_MEMBERS:  # there cannot be more than that, whatever is in texts
+        return apart
+    bare = _TEXT.sub(b"", raw)
+    return bare.count(b",") + bare.count(b"[") + bare.count(b"{")
 
 
 def _check_members(value: Any, most_bytes: int | None) -> None:
@@ -191,7 +220,9 @@ def check_canonical(name: str, held: bytes, most_bytes: int | None) -> None:
         message = f"{name}: has {len(held)} bytes, at most {most_bytes} are allowed"
         raise TooLarge(message, limit=most_bytes, size=len(held))
     try:
-        is_canonical = encode(decode(held)) == held
+        is_canonical = encode(decode(held), root=name) == held
+    except TooLarge:
+        raise
     except (ValueError, RecursionError):
         is_canonical = False
     if not is_canonical:

@@ -50,6 +50,8 @@ class Open:
     """Names standing grants that may cover the call, with the digest of what they pin in its arguments."""
     driver_token: str | None = field(default=None, repr=False)
     """Is the token of whoever asks as the driver of the call's run: then they have to be that still."""
+    resource_json: bytes | None = field(default=None, repr=False)
+    """Is what the call is about, if it says so: the digest is also of this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

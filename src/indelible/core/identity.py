@@ -50,9 +50,14 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     occurrence = call.call_id if call.dedupe == "call" else None
     return Identity(
         ref=Ref(tenant, scope, key_of(tenant, scope, call.tool, kind, subject, occurrence)),
-        digest=hashed(DIGEST_TAG, tenant, call.tool, args_json, _resource_json(call)),
+        digest=digest_of(tenant, call.tool, args_json, resource_json(call)),
         args_json=args_json,
     )
+
+
+def digest_of(tenant: str, tool: str, args_json: bytes, resource: bytes | None) -> str:
+    """Gives the digest of exactly this content; `resource` is what the call is about, if it says so."""
+    return hashed(DIGEST_TAG, tenant, tool, args_json, resource or b"")
 
 
 def key_of(tenant: str, scope: str, tool: str, kind: str, subject: bytes, occurrence: str | None) -> str:
@@ -74,16 +79,17 @@ def schema_hash(schema: Mapping[str, Any]) -> str:
 
 def _subject(call: ToolCall, args_json: bytes) -> tuple[str, bytes]:
     if call.resource is not None:
-        return "resource", _resource_json(call)
+        return "resource", resource_json(call) or b""
     if call.key is None:
         return "args", args_json
     args: Any = decode(args_json)
     return "fields", encode({path: reach(args, path, call.tool) for path in call.key}, root="key")
 
 
-def _resource_json(call: ToolCall) -> bytes:
+def resource_json(call: ToolCall) -> bytes | None:
+    """Gives the bytes of what a call is about, if it says so."""
     if call.resource is None:
-        return b""
+        return None
     return encode([call.resource.namespace, call.resource.type, call.resource.id], root="resource")
 
 

@@ -76,7 +76,7 @@ QUESTIONS: dict[str, Question] = {
     "forgetting.drop": Question({"sheets": tuple[Sheet, ...]}, int, _ADMINS),
     "forgetting.holds": Question({}, list[Event], _ADMINS | {"auditor"}),
     "forgetting.redaction_check": Question({}, str | None),
-    "forgetting.keep_redaction_check": Question({"check": str}, str),
+    "forgetting.keep_redaction_check": Question({"check": str}, str, _ADMINS),
     "forgetting.clear_away": Question({"rewrite": bool | None}, list[str], _ADMINS),
 }
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
 from indelible.core.calls import SIDE_EFFECTS, SideEffect, check_name
+from indelible.core.effects import hash_of
 from indelible.core.events import instant
 from indelible.core.identity import hashed
 from indelible.core.sheets import Sheet, SheetRef, body_of
@@ -139,6 +140,10 @@ class Driver:
     def is_held_by(self, token_hash: str) -> bool:
         """Has whoever has this token taken it last, and not let go of it?"""
         return not self.is_released and self.token_hash == token_hash
+
+    def seen_by(self, token_hash: str) -> Driver:
+        """Gives it as whoever has this token knows it, though it was shown as others see it."""
+        return replace(self, token_hash=token_hash) if self.token_hash == hash_of(token_hash) else self
 
     def kept(self, until: datetime) -> Driver:
         """Gives it for longer."""
@@ -322,6 +327,12 @@ def driver_sheet(driver: Driver) -> Sheet:
         due_at=driver.until,
         body=body_of(content),
     )
+
+
+def hidden_driver(sheet: Sheet) -> Sheet:
+    """Gives the sheet of a driver as others may see it: who has the token knows it again, and nobody can use it."""
+    driver = read_driver(sheet)
+    return replace(driver_sheet(replace(driver, token_hash=hash_of(driver.token_hash))), status=sheet.status)
 
 
 def read_driver(sheet: Sheet) -> Driver:

@@ -50,7 +50,7 @@ from indelible.core.commands import (
     Stamp,
 )
 from indelible.core.effects import ERASED_TEXT, SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
-from indelible.core.identity import Identity, Ref, repeat_of
+from indelible.core.identity import Identity, Ref, repeat_of, resource_json
 from indelible.core.redaction import Screen
 from indelible.core.run_commands import RunMoved, RunNotMoved
 from indelible.core.verdicts import Verdict, asked_as_repeat
@@ -267,6 +267,7 @@ def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: st
         awaited_approval=awaited_approval,
         grants=judged.grants,
         driver_token=prepared.driver_token,
+        resource_json=resource_json(call),
     )
 
 

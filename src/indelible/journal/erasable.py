@@ -25,6 +25,7 @@ from indelible.core.forgetting import (
 )
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetFilter
+from indelible.errors import IllegalMove, OnHold
 from indelible.journal.grant_states import grants_told_at, states_of
 
 _PAGE = 1000
@@ -81,6 +82,20 @@ class Erasable:
                 if name == "subject" and mark_in(value) in held and effect_id is not None:
                     whys[effect_id] = why_held(held[mark_in(value)])
         return whys
+
+    def check_may_go(self, run_id: str, erased: Payloads) -> None:
+        """Raises `OnHold` or `IllegalMove` when one of these payloads has to stay."""
+        hold = self.hold_on(run_id)
+        if hold is not None:
+            raise OnHold(f"run {run_id!r} cannot be erased: {why_held(hold)}")
+        events = self.events_at(run_id, [seq for seq, _ in erased])
+        effects = self.effects({event.effect_id for event in events})
+        whys = self.whys(run_id, set(effects), effects)
+        chosen = self.select(run_id, events, whys, sorted({name for _, name in erased}))
+        if chosen.kept and not set(erased) <= set(chosen.erased):
+            kept = chosen.kept[0]
+            error = OnHold if kept.why.startswith("hold ") else IllegalMove
+            raise error(f"{kept.effect_id or run_id} cannot be erased: {kept.why}")
 
     # What
 

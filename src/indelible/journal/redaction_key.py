@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indelible.core.ports import Store
 from indelible.core.redaction import KEY_BYTES, key_check
-from indelible.errors import KeyUnusable
+from indelible.errors import KeyUnusable, NotPermitted
 from indelible.journal.key_files import file_name, keys_folder, locked, read_private, write_private
 
 VARIABLE = "INDELIBLE_REDACTION_KEY"
@@ -45,12 +45,22 @@ class RedactionKey:
 
     def _checked(self) -> bytes:
         key = os.urandom(KEY_BYTES) if self._is_memory else self._found()
-        if self._store.forgetting.keep_redaction_check(key_check(key)) != key_check(key):
+        if self._kept_check(key_check(key)) != key_check(key):
             raise KeyUnusable(
                 f"{self._ledger_name} was redacted with another key than the one in {self._source()}; copy {_FILE} "
                 f"from the machine that made it, or set {VARIABLE}"
             )
         return key
+
+    def _kept_check(self, own: str) -> str:
+        kept = self._store.forgetting.redaction_check()
+        try:
+            return self._store.forgetting.keep_redaction_check(own) if kept is None else kept
+        except NotPermitted as refused:
+            raise KeyUnusable(
+                f"{self._ledger_name} has not been redacted yet, and which key it is redacted with is for an "
+                "administrator to say: call something once with a token of the scope admin and this key"
+            ) from refused
 
     def _found(self) -> bytes:
         given = os.environ.get(VARIABLE)

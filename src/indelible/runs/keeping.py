@@ -534,15 +534,18 @@ class RunKeeping:
 
     def keep_driving(self, run_id: str, token_hash: str, until_after: timedelta) -> bool:
         """Extends the right to drive a run; says whether it is still ours."""
-        driver = self.driver(run_id)
-        if driver is None or not driver.is_held_by(token_hash):
-            return False
-        return self._keep(driver.kept(self._engine.store.look([]).now + until_after))
+        driver = self._own_seat(run_id, token_hash)
+        return driver is not None and self._keep(driver.kept(self._engine.store.look([]).now + until_after))
 
     def let_go(self, run_id: str, token_hash: str) -> bool:
         """Gives the right to drive a run back, so that anybody can resume it at once; says whether it was ours."""
-        driver = self.driver(run_id)
-        return driver is not None and driver.is_held_by(token_hash) and self._keep(driver.released())
+        driver = self._own_seat(run_id, token_hash)
+        return driver is not None and self._keep(driver.released())
+
+    def _own_seat(self, run_id: str, token_hash: str) -> Driver | None:
+        found = self.driver(run_id)
+        driver = None if found is None else found.seen_by(token_hash)
+        return driver if driver is not None and driver.is_held_by(token_hash) else None
 
     def _keep(self, driver: Driver) -> bool:
         command = Keep(tenant=self._tenant, stamp=self._stamp(0), sheet=driver_sheet(driver))

@@ -9,21 +9,35 @@ from functools import reduce
 from typing import Any
 
 from indelible.aio import AsyncLedger
-from indelible.core.admissible import MOST_TOLD, check_digits, check_lease, check_place, keeps_driving
+from indelible.core.admissible import MOST_TOLD, check_arguments, check_digits, check_lease, check_place, keeps_driving
 from indelible.core.admitting import Caller, admitted
 from indelible.core.calls import Options, ToolCall, handling_of
-from indelible.core.commands import Amend, Answer, CastVote, Claimed, Command, Finish, Open, Record, Relinquish
+from indelible.core.commands import (
+    Amend,
+    Answer,
+    CastVote,
+    Claimed,
+    Command,
+    Finish,
+    Kept,
+    Open,
+    Outrun,
+    Record,
+    Relinquish,
+)
 from indelible.core.effects import Effect
 from indelible.core.grants import pinned_digest
 from indelible.core.identity import Identity, Ref
 from indelible.core.policy import strictest
 from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
 from indelible.core.run_commands import StartRun, TakeRun, Tell
+from indelible.core.runs import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verdicts import Verdict
 from indelible.core.walk import Judged, Prepared
 from indelible.core.wire import from_wire
 from indelible.errors import BadCall, NotPermitted, TooLarge
+from indelible.journal.erasable import Erasable
 from indelible.mint import MOST_VALUES
 from indelible.running import in_own_thread, set_unless_done, tell_loop
 from indelible.server.claims import RecentClaims
@@ -84,7 +98,8 @@ class Answering:
     async def answer(self, name: str, words: dict[str, Any]) -> Any:
         """Gives the answer to one question."""
         if name == "apply":
-            return await self._apply(words["commands"])
+            answers = await self._apply(words["commands"])
+            return answers if self._caller.is_trusted else [_without_tokens(answer) for answer in answers]
         if not self._caller.scopes & QUESTIONS[name].scopes:
             needed = " or ".join(sorted(QUESTIONS[name].scopes))
             raise NotPermitted(f"{name} needs a credential with the scope {needed}")
@@ -101,7 +116,9 @@ class Answering:
             self._check_places([words["claim"].effect.ref])
             check_lease(words["lease"])
             return await in_own_thread(lambda: self._engine.store.heartbeat(**words))
-        return await in_own_thread(self._read, name, words)
+        found = await in_own_thread(self._read, name, words)
+        is_of_drivers = name == "sheets" and words["selected"].kind == "driver" and not self._caller.is_trusted
+        return [hidden_driver(sheet) for sheet in found] if is_of_drivers else found
 
     def _read(self, name: str, words: dict[str, Any]) -> Any:
         part, _, method = name.rpartition(".")
@@ -170,6 +187,9 @@ class Answering:
             return await in_own_thread(self._edited, ready)
         if isinstance(ready, CastVote) and ready.grant is not None:
             return await in_own_thread(self._pinned, ready)
+        if isinstance(ready, Record) and ready.erased and not self._caller.is_trusted:
+            erasable = Erasable(self._engine.recorded, self._caller.tenant)
+            await in_own_thread(erasable.check_may_go, ready.run_id, ready.erased)
         if keeps_driving(ready) and not self._caller.is_trusted:
             await in_own_thread(self._check_driver, ready.sheet)
         return ready
@@ -183,10 +203,7 @@ class Answering:
 
     async def _judged(self, command: Open) -> Open:
         self._gateway.check_not_ours(command.tool)
-        limit = self._ledger._max_args_bytes
-        if limit is not None and len(command.args_json) > limit:
-            message = f"args: {len(command.args_json)} bytes, and at most {limit} are allowed"
-            raise TooLarge(message, limit=limit, size=len(command.args_json))
+        check_arguments(command.args_json, self._ledger._max_args_bytes)
         prepared = Prepared(
             call=ToolCall(tool=command.tool, run_id=command.run_id, call_id=command.call_id, schema=command.schema),
             identity=Identity(ref=command.ref, digest=command.digest, args_json=command.args_json),
@@ -259,6 +276,13 @@ class Answering:
 
 
 _OF_NO_TENANT = frozenset({"look", "watch", "redaction_check", "keep_redaction_check", "clear_away"})
+
+
+def _without_tokens(answer: Answer) -> Answer:
+    """Gives an answer that tells nothing by which somebody else's run could be driven."""
+    if isinstance(answer, Outrun | Kept) and answer.sheet is not None and answer.sheet.kind == "driver":
+        return replace(answer, sheet=hidden_driver(answer.sheet))
+    return answer
 
 
 def _salts_for(command: Command) -> int:

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from indelible.aio import AsyncLedger
 from indelible.core import walk
+from indelible.core.admissible import check_arguments
 from indelible.core.admitting import Caller
 from indelible.core.effects import Actor
 from indelible.core.identity import Ref
@@ -79,6 +80,7 @@ class Gateway:
         """Runs a call at most once and gives its recorded value; who no longer waits does not stop it."""
         call = tool.call(asked.args, asked.run_id, asked.call_id)
         prepared = ledger._prepare(call, {**tool.words, "wait": timedelta(seconds=asked.wait_s)})
+        check_arguments(prepared.identity.args_json, None)
         prepared = replace(prepared, actor=actor, principal=caller.principal or prepared.principal)
         walking = walk.run(prepared, CallersMint(ledger._mint, actor))
         task = asyncio.create_task(ledger._engine.drive_async(walking, lambda effect: self._enter(tool, effect)))

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from indelible.core.canonical import parse_strict
 from indelible.core.remote import Scope
+from indelible.server.bodies import read_strictly
 from indelible.server.strict import StrictRoute, check_is_json
 
 ANYBODY: tuple[Scope, ...] = ("agent", "approver", "auditor")
@@ -84,7 +84,7 @@ class ThinRoute(DescribedRoute):
 
 
 def _read(kind: type[BaseModel], raw: bytes) -> BaseModel:
-    content = parse_strict(raw)
+    content = read_strictly(raw)
     try:
         return kind.model_validate(content)
     except ValidationError as wrong:

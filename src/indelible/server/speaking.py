@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from indelible.aio import AsyncLedger
 from indelible.core import walk
+from indelible.core.admissible import check_arguments
 from indelible.core.admitting import Caller
 from indelible.core.calls import OptionWords, Resource, ToolCall
 from indelible.core.canonical import encode
@@ -77,6 +78,7 @@ def prepared_for(ledger: AsyncLedger, caller: Caller, actor: Actor, body: CallTo
     """Gives a call as its caller makes it."""
     driver = body.driver_token if isinstance(body, Begin) else None
     prepared = ledger._prepare(call_of(body), words_of(body))
+    check_arguments(prepared.identity.args_json, None)
     return replace(
         prepared,
         actor=actor,

@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from indelible.core.calls import check_name, check_run_id
-from indelible.core.canonical import parse_strict
 from indelible.errors import BadCall
+from indelible.server.bodies import read_strictly
 
 LARGEST_NUMBER = 2**53 - 1
 """Is the largest whole number that every reader of JSON reads as it was written."""
@@ -49,7 +49,7 @@ def check_is_json(request: Request) -> None:
 class _StrictRequest(Request):
     async def json(self) -> Any:
         if not hasattr(self, "_strict"):
-            self._strict = parse_strict(await self.body())
+            self._strict = read_strictly(await self.body())
         return self._strict
 
 
