@@ -8,6 +8,7 @@
     │   ├── UnknownEffect        no effect has this id or key
     │   ├── UnknownApproval      no approval has this id
     │   ├── UnknownPermission    no grant or delegation has this id
+    │   ├── UnknownCredential    no token, person, passkey or session has this id
     │   ├── UnknownRun           no run has this name
     │   ├── UnknownCheckpoint    the run has no such checkpoint or event
     │   └── BadPolicy            a policy cannot be used; .problems lists what is wrong and where
@@ -46,6 +47,7 @@
     │   └── BadNote              a note, key, head or receipt is not what it should be
     └── StoreError               the store is the problem, not the call
         ├── StoreUnavailable     it cannot be reached or written: nothing was claimed, call again later
+        │   └── AskedTooOften    the server is asked too much: call again after .retry_after seconds
         ├── OutcomeUnknown       a commit was sent and its fate cannot be learnt now
         ├── SchemaOutdated       run `indelible migrate`
         └── Misconfigured        the address or a setting of the store cannot be used
@@ -110,6 +112,10 @@ class UnknownApproval(BadCall, LookupError):
 
 class UnknownPermission(BadCall, LookupError):
     """No grant or delegation has this id."""
+
+
+class UnknownCredential(BadCall, LookupError):
+    """No token, person, passkey or session has this id."""
 
 
 class UnknownRun(BadCall, LookupError):
@@ -305,6 +311,14 @@ class StoreError(IndelibleError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached or written; nothing was claimed."""
+
+
+class AskedTooOften(StoreUnavailable):
+    """The server is asked more than this caller may; `retry_after` says in how many seconds to ask again."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class OutcomeUnknown(StoreError):

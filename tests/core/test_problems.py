@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from typing import Any
 
 import pytest
 
 from indelible import errors
-from indelible.core.problems import PROBLEMS, error_from, name_of, problem_of, status_of
+from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS, ProblemType, type_of_status, types_with_status
+from indelible.core.problems import name_of, problem_of, status_of, type_of
 from indelible.core.runs import Run
 from indelible.errors import IndelibleError
 from tests.core.making import NOON, asked, charge, effect, refuses
@@ -39,14 +41,6 @@ WORDS: dict[str, Any] = {
     "error_type": "CardError",
     "value": 3,
 }
-# What carries how something stands, or happened on this side, is not raised by a client on somebody's word.
-NOT_RAISED_AGAIN = (
-    errors.Refused,
-    errors.EffectFailed,
-    errors.LeaseLost,
-    errors.ResultNotRecorded,
-    errors.NotRecordable,
-)
 
 
 def made(kind: type[IndelibleError]) -> IndelibleError:
@@ -90,7 +84,7 @@ def test_a_problem_blames_who_can_do_something_about_it(kind: type[IndelibleErro
     is_ours = (
         issubclass(kind, errors.StoreError | errors.JournalError | errors.ToolUnavailable) or kind is IndelibleError
     )
-    assert (status_of(made(kind)) >= 500) is is_ours
+    assert (status_of(made(kind)) >= 500) is (is_ours and kind is not errors.AskedTooOften)
 
 
 @pytest.mark.parametrize(
@@ -116,18 +110,34 @@ def test_statuses_are_those_of_the_reference(kind: type[IndelibleError], status:
     assert status_of(made(kind)) == status
 
 
-def test_a_class_made_elsewhere_has_the_status_of_the_one_above() -> None:
+def test_a_class_made_elsewhere_is_told_as_the_one_above() -> None:
     class Special(errors.UnknownRun):
-        """No run of this kind; there are others. See the list."""
+        """No run of this kind."""
 
-    assert status_of(Special("x")) == 404
-    assert problem_of(Special("x"))["title"] == "No run of this kind"
+    problem = problem_of(Special("x"))
+    assert (problem["type"], problem["status"]) == (f"{PROBLEMS}unknown-run", 404)
 
-    class Undescribed(errors.BadCall):
-        pass
 
-    Undescribed.__doc__ = None
-    assert problem_of(Undescribed("x"))["title"] == "Undescribed"
+@EVERY
+def test_every_error_has_a_line_in_the_table(kind: type[IndelibleError]) -> None:
+    assert type_of(made(kind)) == name_of(kind), "say in core/problem_types.py what it means and what to do next"
+
+
+@pytest.mark.parametrize(("name", "told"), PROBLEM_TYPES.items())
+def test_every_type_says_what_it_means_and_what_to_do(name: str, told: ProblemType) -> None:
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name)
+    assert told.title
+    assert not told.title.endswith(".")
+    assert told.means.endswith(".")
+    assert told.next_step.endswith(".")
+    assert all(name in types_with_status(status) for status in told.statuses)
+
+
+def test_what_http_refuses_has_a_type_of_its_status() -> None:
+    for status in (400, 401, 403, 404, 405, 412, 413, 415, 421):
+        assert status in PROBLEM_TYPES[type_of_status(status)].statuses
+    assert type_of_status(418) == "bad-call"
+    assert type_of_status(501) == "indelible-error"
 
 
 def test_a_problem_tells_what_a_program_needs() -> None:
@@ -148,38 +158,7 @@ def test_a_problem_holds_no_payload() -> None:
         assert WORDS["effect"].token_hash not in told
 
 
-@EVERY
-def test_an_error_is_raised_again_as_what_it_was(kind: type[IndelibleError]) -> None:
-    error = made(kind)
-    again = error_from(sent(error), status_of(error))
-    assert str(again) == str(error)
-    if issubclass(kind, NOT_RAISED_AGAIN):
-        busy = status_of(error) in (429, 503)
-        assert type(again) is (errors.StoreUnavailable if busy else errors.BadCall)
-    elif kind is IndelibleError:
-        assert type(again) is errors.StoreUnavailable
-    else:
-        assert type(again) is kind
-
-
-def test_numbers_arrive_with_what_is_too_large() -> None:
-    again = error_from(sent(made(errors.TooLarge)), 413)
-    assert isinstance(again, errors.TooLarge)
-    assert (again.limit, again.size) == (5, 6)
-    odd = error_from({"type": f"{PROBLEMS}too-large", "limit": "many", "size": None}, 413)
-    assert isinstance(odd, errors.TooLarge)
-    assert (odd.limit, odd.size) == (0, 0)
-
-
-@pytest.mark.parametrize("problem", [None, [], "text", 5, {}, {"type": None}, {"type": ["x"]}, {"type": "/problems/x"}])
-def test_whatever_comes_back_is_some_error(problem: Any) -> None:
-    """A server of another time, or something between us and it."""
-    assert type(error_from(problem, 400)) is errors.BadCall
-    for status in (429, 500, 502):
-        assert type(error_from(problem, status)) is errors.StoreUnavailable
-        assert str(status) in str(error_from(problem, status))
-
-
-def test_the_words_are_the_problems_own() -> None:
-    assert str(error_from({"detail": "so", "title": "not so"}, 400)) == "so"
-    assert str(error_from({"title": "not so"}, 400)) == "not so"
+def test_whoever_decides_about_their_own_request_is_not_permitted_to() -> None:
+    own = errors.VoteRefused("it is ana's", code="self_approval", approval=APPROVAL)
+    late = errors.VoteRefused("it is over", code="expired", approval=APPROVAL)
+    assert [(problem_of(one)["status"], status_of(one)) for one in (own, late)] == [(403, 403), (409, 409)]

@@ -77,6 +77,12 @@ _WRONG: Mapping[str, ProblemType] = {
         "This tenant has no such grant or delegation.",
         "Look for it with `GET /v1/grants` or `GET /v1/delegations`.",
     ),
+    "unknown-credential": ProblemType(
+        404,
+        "No token, person, passkey or session has this id",
+        "This tenant has no such token or person, or the person no such passkey or session.",
+        "Look for it with `GET /v1/api-keys`, `/v1/people`, `/v1/passkeys` or `/v1/sessions`.",
+    ),
     "unknown-run": ProblemType(
         404,
         "No run has this name",
@@ -157,7 +163,8 @@ _REFUSED: Mapping[str, ProblemType] = {
         409,
         "This decision does not count",
         "`code` says why in one word: as when it names another digest, or is about one's own request.",
-        "Look at the approval again and decide on what is shown there, or leave it to somebody else.",
+        "Look at the approval again and decide on what is shown there, or, with 403, leave it to somebody else.",
+        also=(403,),
     ),
     "policy-refused": ProblemType(
         403,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, MutableMapping
+from collections.abc import Collection, MutableMapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from indelible.core.problems import problem_of
+from indelible.errors import AskedTooOften
 from indelible.server.bodies import MOST_BYTES
+from indelible.server.limits import Gate, Limits, shown_by
 
 # Nothing of ours is to be framed, guessed at, kept by a cache, or told to other sites; pages bring their own policy.
 _HEADERS = {
@@ -21,15 +24,24 @@ _HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
 }
+_ALWAYS_ANSWERED = "/livez"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Hardened:
     """Stands in front of an application."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str] = LOOPBACK, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str] = LOOPBACK,
+        most_bytes: int = MOST_BYTES,
+        limits: Limits | None = None,
+    ) -> None:
         """Answers only requests for these hosts: so no page elsewhere can reach us under a name of its own."""
         self._app = app
+        self._gate = None if limits is None else Gate(limits)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._most_bytes = most_bytes
 
@@ -43,13 +55,22 @@ class Hardened:
                 send, 421, "about:blank", "Misdirected Request", "this host is not served here: --allowed-host"
             )
             return
+        ticket = None if self._gate is None else self._gate.ticket(scope)
 
         async def adding(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _add_headers(message)
+                _add_headers(message, () if ticket is None else ticket.headers)
             await send(message)
 
-        await self._app(scope, _limited(receive, self._most_bytes), adding)
+        try:
+            if ticket is not None and scope["path"] != _ALWAYS_ANSWERED and not shown_by(scope):
+                ticket.count_as_stranger()
+            await self._app(scope, _limited(receive, self._most_bytes), adding)
+        except AskedTooOften as refused:
+            await _send_problem(adding, problem_of(refused))
+        finally:
+            if ticket is not None:
+                ticket.give_back()
 
     def _is_known(self, scope: Scope) -> bool:
         said = next((value for name, value in scope["headers"] if name == b"host"), b"")
@@ -77,8 +98,10 @@ def _limited(receive: Receive, most: int) -> Receive:
     return receiving
 
 
-def _add_headers(message: MutableMapping[str, Any]) -> None:
-    headers = list(message.get("headers", ()))
+def _add_headers(message: MutableMapping[str, Any], more: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    headers = [*message.get("headers", ()), *more]
+    if message["status"] == 413:
+        headers.append((b"connection", b"close"))  # else all the rest would be read, and thrown away
     there = {name.lower() for name, _ in headers}
     message["headers"] = headers + [(name, value) for name, value in _HEADERS.items() if name not in there]
 

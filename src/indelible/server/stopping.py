@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import uvicorn
 
+from indelible.server.lingering import Lingering
+
 Result = TypeVar("Result")
 
 
@@ -17,6 +19,8 @@ class Stopping:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self.is_announced = False
+        """Does it say already that it is about to stop, so that nobody sends it anything new?"""
 
     @property
     def is_begun(self) -> bool:
@@ -25,6 +29,7 @@ class Stopping:
 
     def begin(self) -> None:
         """Says so, in the loop's own thread."""
+        self.is_announced = True
         self._event.set()
 
     async def unless_begun(self, work: Awaitable[Result]) -> Result | None:
@@ -42,11 +47,23 @@ class Stopping:
 class StoppingServer(uvicorn.Server):
     """Tells those who wait that it stops, before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Stopping) -> None:
+    drain_seconds = 0.0
+
+    def __init__(self, config: uvicorn.Config, stopping: Stopping, lingering: Lingering | None = None) -> None:
         super().__init__(config)
         self._stopping = stopping
+        self._lingering = lingering or Lingering()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Looks after connections that linger, ten times a second."""
+        self._lingering.look(self.server_state.connections)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops when what is under way is finished."""
+        """Stops when what is under way is finished; before that, it answers for a while and says that it will stop."""
+        self._stopping.is_announced = True
+        ends = asyncio.get_running_loop().time() + self.drain_seconds
+        while not self.force_exit and asyncio.get_running_loop().time() < ends:  # noqa: ASYNC110 - a signal sets it
+            await asyncio.sleep(0.05)
         self._stopping.begin()
         await super().shutdown(sockets)
