@@ -45,6 +45,8 @@ PUBLIC = {
     "RunningEffect",
     "Succeeded",
     "ToolCall",
+    "connect",
+    "connect_async",
     "current_effect",
     "migrate",
     "rule",

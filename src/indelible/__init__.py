@@ -30,6 +30,7 @@ from indelible.stores import migrate
 
 if TYPE_CHECKING:
     from indelible.aio import AsyncLedger
+    from indelible.connecting import connect, connect_async
     from indelible.core.policy import Policy, rule
     from indelible.runs.active import ActiveRun
 
@@ -70,6 +71,8 @@ __all__ = [
     "RunningEffect",
     "Succeeded",
     "ToolCall",
+    "connect",
+    "connect_async",
     "current_effect",
     "migrate",
     "rule",
@@ -81,6 +84,8 @@ _LAZY = {
     "ActiveRun": "indelible.runs.active",
     "AsyncLedger": "indelible.aio",
     "Policy": "indelible.core.policy",
+    "connect": "indelible.connecting",
+    "connect_async": "indelible.connecting",
     "rule": "indelible.core.policy",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -47,7 +47,7 @@ from indelible.journal.sealing import receipt_of
 from indelible.judging import Judging, policy_from
 from indelible.notary import Notary, OnUnsealed, signer_maker
 from indelible.running import _current_run
-from indelible.stores import is_postgres, is_remote, open_store
+from indelible.stores import Reach, is_postgres, is_remote, open_store
 from indelible.tool import Tool, ToolDecorator
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class Desk:
         url: str | None = None,
         *,
         token: str | None = None,
+        reach: Reach | None = None,
         store: Store | None = None,
         tenant: str | None = None,
         actor: Actor | str = AGENT,
@@ -139,8 +140,9 @@ class Desk:
         Without one, $INDELIBLE_URL names it, or else it is `.indelible/ledger.db` in the current folder. Options given
         here hold for every call that its tool or the call itself does not tell otherwise.
 
-        A server wants a `token` ($INDELIBLE_TOKEN), which says whose tenant it is, and judges and seals by itself. A
-        `store` that is open already is used as it is, and stays open when this ledger is closed.
+        A server wants a `token` ($INDELIBLE_TOKEN), which says whose tenant it is, and judges and seals by itself;
+        `reach` says how it is reached, and `indelible.connect` is the short way. A `store` that is open already is used
+        as it is, and stays open when this ledger is closed.
 
         `seal` says whether this process seals the journal: by default a SQLite ledger does, with a key that is made on
         first use in the folder `keys` ($INDELIBLE_KEYS, else ~/.indelible/keys), and a PostgreSQL one leaves it to
@@ -162,49 +164,54 @@ class Desk:
         # What is wrong with these is told before anything is opened.
         own_policy = None if policy is None else policy_from(policy)
         all_channels = _channels(channels, on_approval_required)
-        is_own = store is None
-        if store is None:
-            store = open_store(url, clock=clock, wakeups=wakeups, token=token)
-        tenant = _tenant_of(store, tenant)
-        is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
-        if seal is None:
-            seal = signer is not None or keys is not None or not is_sealed_elsewhere
-        notary = Notary(
-            store,
-            tenant,
-            make_signer=signer_maker(store, tenant, keys, signer),
-            seal=seal,
-            witnesses=witnesses,
-            sign_events=sign_events,
-            on_unsealed=on_unsealed,
-        )
-        folder = None if keys is None else Path(keys)
-        redaction_key = RedactionKey(store, folder)
-        view: EncryptingStore | None = None
-        if encrypt or (not is_remote(store.address) and has_data_keys(store.ledger_name, folder)):
-            from indelible.journal.encrypting_store import encrypting_view  # only whoever encrypts loads it
+        with ExitStack() as undone:  # what is open when a later step fails is closed again
+            is_own = store is None
+            if store is None:
+                store = open_store(url, clock=clock, wakeups=wakeups, token=token, reach=reach)
+                undone.callback(store.close)
+            tenant = _tenant_of(store, tenant)
+            is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
+            if seal is None:
+                seal = signer is not None or keys is not None or not is_sealed_elsewhere
+            notary = Notary(
+                store,
+                tenant,
+                make_signer=signer_maker(store, tenant, keys, signer),
+                seal=seal,
+                witnesses=witnesses,
+                sign_events=sign_events,
+                on_unsealed=on_unsealed,
+            )
+            undone.callback(notary.close)
+            folder = None if keys is None else Path(keys)
+            redaction_key = RedactionKey(store, folder)
+            view: EncryptingStore | None = None
+            if encrypt or (not is_remote(store.address) and has_data_keys(store.ledger_name, folder)):
+                from indelible.journal.encrypting_store import encrypting_view  # only whoever encrypts loads it
 
-            view = encrypting_view(store, folder, redaction_key, is_encrypting=encrypt)
-        judging = Judging(
-            store,
-            tenant,
-            own_policy,
-            os.environ.get("INDELIBLE_ENVIRONMENT", "") if environment is None else environment,
-            tuple(channel.name for channel in all_channels),
-        )
-        engine = Engine(store, notary, view, judging, owns_store=is_own)
-        return cls(
-            engine,
-            tenant=tenant,
-            actor=agent,
-            max_args_bytes=max_args_bytes,
-            max_result_bytes=max_result_bytes,
-            options=own,
-            redaction_key=redaction_key,
-            data_keys=None if view is None else view.keys,
-            principal=principal,
-            outbox=_outbox(engine, tenant, all_channels),
-        )
+                view = encrypting_view(store, folder, redaction_key, is_encrypting=encrypt)
+            judging = Judging(
+                store,
+                tenant,
+                own_policy,
+                os.environ.get("INDELIBLE_ENVIRONMENT", "") if environment is None else environment,
+                tuple(channel.name for channel in all_channels),
+            )
+            engine = Engine(store, notary, view, judging, owns_store=is_own)
+            desk = cls(
+                engine,
+                tenant=tenant,
+                actor=agent,
+                max_args_bytes=max_args_bytes,
+                max_result_bytes=max_result_bytes,
+                options=own,
+                redaction_key=redaction_key,
+                data_keys=None if view is None else view.keys,
+                principal=principal,
+                outbox=_outbox(engine, tenant, all_channels),
+            )
+            undone.pop_all()
+            return desk
 
     def _run_desk(self) -> RunsDesk:
         """Gives what sees to runs; only whoever starts or resumes one loads it."""
@@ -602,7 +609,6 @@ def _tenant_of(store: Store, asked: str | None) -> str:
     if given is None:
         return asked or DEFAULT_TENANT
     if asked not in (None, given):
-        store.close()
         raise BadCall(f"the credential for {store.address} is for the tenant {given!r}, not {asked!r}")
     return given
 

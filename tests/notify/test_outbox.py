@@ -265,7 +265,7 @@ def test_a_receiver_that_asks_to_be_left_alone_is(url: str) -> None:
         ask(ledger)
         Outbox(ledger._engine, ledger.tenant, [channel]).go_once()
         (delivery,) = deliveries(ledger)
-        now = store_time(ledger._engine.store, ledger.tenant)
+        now = store_time(ledger._engine.store)
         assert delivery.due_at is not None
         assert timedelta(minutes=19) < delivery.due_at - now < timedelta(minutes=26)
 
@@ -361,7 +361,7 @@ def test_an_outage_of_the_store_is_outlived_and_what_went_does_not_go_again(
         ask(ledger)
         channel.wait_for(1)
         with pytest.raises(StoreUnavailable):
-            store_time(ledger._engine.store, ledger.tenant)
+            store_time(ledger._engine.store)
         postgres_server.start()
         eventually(lambda: _when_up(lambda: [found.status for found in deliveries(ledger)] == ["sent"]))
         ask(ledger, 2)

@@ -16,6 +16,7 @@ from indelible.core.effects import Claim, Effect
 from indelible.core.identity import Ref
 from indelible.core.ports import Alarm, Clock, Seen
 from indelible.stores import open_store
+from indelible.stores.reach import Reach
 from indelible.stores.remote import RemoteStore
 
 PATIENCE = timedelta(seconds=10)
@@ -60,7 +61,7 @@ class TenantsAfar:
         """Gives the client of a tenant."""
         with self._lock:
             if tenant not in self._clients:
-                client = RemoteStore(self._url, token=quote(json.dumps(tenant)), patience=PATIENCE)
+                client = RemoteStore(self._url, token=quote(json.dumps(tenant)), reach=Reach(patience=PATIENCE))
                 if self._is_closed:
                     client.close()
                 self._clients[tenant] = client

@@ -12,8 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-Act = Literal["pass", "swallow", "lose"] | tuple[int, Any]
+Act = Literal["pass", "swallow", "lose"] | tuple[int, Any] | tuple[int, Any, dict[str, str]]
 """Is what becomes of a request: passed on, read and forgotten, carried out with its answer lost, or answered so."""
+Answer = tuple[int, bytes, dict[str, str]]
+
+
+_PASSED_ON = ("Authorization", "Content-Type", "Indelible-Ledger", "Indelible-Protocol")
 
 
 class Between:
@@ -31,17 +35,18 @@ class Between:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
-    def _answer(self, path: str, headers: dict[str, str], body: bytes, port: int) -> tuple[int, bytes] | None:
+    def _answer(self, path: str, headers: dict[str, str], body: bytes, port: int) -> Answer | None:
         self.requests.append((path, port))
         act = self.acts.pop(0) if self.acts else self.always
         if isinstance(act, tuple):
-            return act[0], act[1] if isinstance(act[1], bytes) else json.dumps(act[1]).encode()
+            body = act[1] if isinstance(act[1], bytes) else json.dumps(act[1]).encode()
+            return act[0], body, act[2] if len(act) == 3 else {}
         if act == "swallow":
             return None
         line = http.client.HTTPConnection(self._server.hostname or "", self._server.port, timeout=20)
         line.request("POST", path, body, headers)
         response = line.getresponse()
-        answer = response.status, response.read()
+        answer = response.status, response.read(), {}
         line.close()
         return None if act == "lose" else answer
 
@@ -74,13 +79,13 @@ class _Patient(ThreadingHTTPServer):
         """Says nothing: clients hang up when they like."""
 
 
-def _handling(answer: Callable[..., tuple[int, bytes] | None]) -> type[BaseHTTPRequestHandler]:
+def _handling(answer: Callable[..., Answer | None]) -> type[BaseHTTPRequestHandler]:
     class Handling(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            kept = {name: self.headers[name] for name in ("Authorization", "Content-Type") if name in self.headers}
+            kept = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
             answered = answer(self.path, kept, body, self.client_address[1])
             if answered is None:
                 self.close_connection = True
@@ -88,6 +93,8 @@ def _handling(answer: Callable[..., tuple[int, bytes] | None]) -> type[BaseHTTPR
             self.send_response(answered[0])
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answered[1])))
+            for name, value in answered[2].items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(answered[1])
 

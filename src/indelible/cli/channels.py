@@ -114,7 +114,7 @@ def deliveries(status: str | None, channel: str | None, approval: str | None, li
         else:
             selected = SheetFilter(kind="delivery", status=status, topic=channel, limit=limit)
             found = [read_delivery(sheet) for sheet in store.sheets(ledger.tenant, selected) if sheet.body is not None]
-        now = store_time(store, ledger.tenant)
+        now = store_time(store)
     if place.is_json:
         say_json({"tenant": place.tenant, "deliveries": [_as_json(delivery) for delivery in found]})
     elif found:
@@ -193,7 +193,7 @@ def _found(ledger: Ledger, delivery_id: str) -> Delivery:
 def _renew(ledger: Ledger, delivery: Delivery) -> bool:
     """Lets a message be sent again, unless somebody is at it just now."""
     engine = ledger._engine
-    now = store_time(engine.store, ledger.tenant)
+    now = store_time(engine.store)
     if delivery.status == "sending" and not delivery.is_free(now):
         raise BadCall(f"{delivery.id} is being sent; see what comes of it first")
     sheet = delivery_sheet(delivery.again(now))

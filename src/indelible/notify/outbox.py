@@ -40,7 +40,7 @@ class Attendant:
         store = self._engine.store
         has_found = False
         for tenant in self._tenants():
-            now = store_time(store, tenant)
+            now = store_time(store)
             for sheet in store.sheets(tenant, SheetFilter(kind="approval", due_by=now, limit=_PAGE)):
                 if sheet.body is not None and (sheet.id, sheet.version) not in self._hopeless:
                     has_found |= self._attend(sheet, now)

@@ -19,7 +19,6 @@ from indelible.core.canonical import encode
 from indelible.core.commands import Keep, Kept
 from indelible.core.deliveries import Delivery, delivery_sheet, read_delivery, why_no_news
 from indelible.core.effects import SYSTEM
-from indelible.core.identity import Ref
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetFilter
 from indelible.engine import Engine
@@ -66,7 +65,7 @@ class Sender:
         store = self._engine.store
         has_sent = False
         for tenant in self._tenants():
-            now = store_time(store, tenant)
+            now = store_time(store)
             selected = SheetFilter(kind="delivery", topic=self._channel.name, due_by=now, limit=_PAGE)
             for sheet in store.sheets(tenant, selected):
                 if sheet.body is not None and not self._is_stuck():
@@ -80,7 +79,7 @@ class Sender:
 
     def _see_to(self, tenant: str, delivery: Delivery) -> bool:
         """Takes a message, if nobody else has, and sends it; says whether it was ours."""
-        now = store_time(self._engine.store, tenant)
+        now = store_time(self._engine.store)
         if delivery.is_worn_out:
             return self._keep(tenant, delivery.failed("no sender ever said what became of it", now, is_final=True))
         taken = delivery.taken(now, self._engine.mint.token())
@@ -111,7 +110,7 @@ class Sender:
         spread = random.uniform(0, _SPREAD)  # noqa: S311  # nobody gains by guessing it
         assert taken.due_at is not None
         try:
-            now = store_time(self._engine.store, tenant)
+            now = store_time(self._engine.store)
         except StoreError:
             now = taken.due_at  # it is away; then nothing can be sent soon either
         return taken.failed(why[:500], now, is_final=is_final, after=after, spread=spread)
@@ -155,9 +154,9 @@ class Sender:
                     return
 
 
-def store_time(store: Store, tenant: str) -> datetime:
-    """Gives the time by the store's clock, which is the same for all who send; a place without effect costs least."""
-    return store.look([Ref(tenant, "", "")]).now
+def store_time(store: Store) -> datetime:
+    """Gives the time by the store's clock, which is the same for all who send."""
+    return store.look([]).now
 
 
 def message_for(store: Store, tenant: str, delivery: Delivery, link: str | None) -> tuple[Message, datetime]:

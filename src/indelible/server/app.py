@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from indelible import __version__
+from indelible.core.carried import CARRIED, carried_by
 from indelible.core.ports import Store
 from indelible.core.problem_types import PROBLEMS, type_of_status
 from indelible.core.problems import problem_of
@@ -74,10 +75,13 @@ async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, IndelibleError)
     problem = problem_of(error)
     store: Store = request.app.state.ledgers.store
-    if isinstance(error, StoreError):  # where the database is, and what is wrong with it, is for who runs the server
+    # Where the database is, and what is wrong with it, is for who runs the server.
+    if isinstance(error, StoreError) and problem["status"] >= 500:
         _log.warning("%s %s: %s", request.method, request.url.path, error)
         problem["detail"] = f"{problem['title']}; the server's log says more"
     problem["detail"] = problem["detail"].replace(store.address, "the store")
+    if request.url.path.startswith("/v1/store/"):  # our own client raises it as what it is
+        problem[CARRIED] = carried_by(error)
     headers = {"WWW-Authenticate": "Bearer"} if problem["status"] == 401 else None
     return JSONResponse(problem, problem["status"], headers, media_type=PROBLEM_JSON)
 

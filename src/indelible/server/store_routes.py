@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from indelible.core.remote import PROTOCOL
+from indelible.core.problem_types import PROBLEMS
+from indelible.core.remote import LEDGER_HEADER, PROTOCOL, PROTOCOL_HEADER
 from indelible.core.wire import to_wire
 from indelible.server.answering import Answering, read_words
 from indelible.server.asking import Authenticate
 from indelible.server.bodies import read_json
 from indelible.server.ledgers import Ledgers
+from indelible.server.strict import check_is_json
 
 
 def add_store_routes(app: FastAPI) -> None:
@@ -23,6 +27,9 @@ async def _answered(request: Request) -> Response:
     ledgers: Ledgers = request.app.state.ledgers
     caller = await authenticate(request)
     name = request.path_params["name"]
+    if (elsewhere := _why_elsewhere(request, name, ledgers.store.ledger_name)) is not None:
+        return JSONResponse(elsewhere, 421, media_type="application/problem+json")
+    check_is_json(request)
     body = await read_json(request)
     if name == "introduce":
         return JSONResponse({"ledger": ledgers.store.ledger_name, "protocol": PROTOCOL, "tenant": caller.tenant})
@@ -30,3 +37,15 @@ async def _answered(request: Request) -> Response:
     answering = Answering(ledgers.of(caller.tenant), caller, ledgers.claims, ledgers.gateway)
     answer = await answering.answer(name, words)
     return JSONResponse({"answer": to_wire(answer)})
+
+
+def _why_elsewhere(request: Request, name: str, ledger: str) -> dict[str, Any] | None:
+    """Says why a question is not for this server: it keeps another ledger, or speaks otherwise than the client."""
+    meant, spoken = request.headers.get(LEDGER_HEADER, ledger), request.headers.get(PROTOCOL_HEADER, str(PROTOCOL))
+    if meant != ledger:
+        detail = "this server keeps another ledger than the one you began with; name only servers of one ledger"
+    elif spoken != str(PROTOCOL) and name != "introduce":
+        detail = f"this server speaks protocol {PROTOCOL}; bring the older side up to date, then connect again"
+    else:
+        return None
+    return {"type": f"{PROBLEMS}misconfigured", "title": "Misdirected Request", "status": 421, "detail": detail}

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from indelible.core.ports import Clock, Store
 from indelible.errors import Misconfigured
+from indelible.stores.reach import PATIENCE as PATIENCE
+from indelible.stores.reach import Reach as Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +22,19 @@ def address_of(url: str | None) -> str:
 
 
 def open_store(
-    url: str | None = None, *, clock: Clock | None = None, wakeups: bool = True, token: str | None = None
+    url: str | None = None,
+    *,
+    clock: Clock | None = None,
+    wakeups: bool = True,
+    token: str | None = None,
+    reach: Reach | None = None,
 ) -> Store:
     """Opens the store at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`."""
     address = address_of(url)
     if is_remote(address):
         from indelible.stores.remote import RemoteStore
 
-        return RemoteStore(address, token=token or os.environ.get("INDELIBLE_TOKEN"), wakeups=wakeups)
+        return RemoteStore(address, token=token or os.environ.get("INDELIBLE_TOKEN"), wakeups=wakeups, reach=reach)
     if is_postgres(address):
         from indelible.stores.postgres import PostgresStore
 
@@ -50,6 +57,15 @@ def migrate(url: str | None = None) -> list[str]:
     store = SqliteStore(sqlite_path(address))  # it migrates itself when it is opened
     store.close()
     return store.applied_migrations
+
+
+def newest_migration(address: str) -> str:
+    """Names the newest migration that this version needs in a store of this kind."""
+    from indelible.stores.named_sql import load_migrations
+
+    kind = "postgres" if is_postgres(address) else "sqlite"
+    newest = load_migrations(f"{__name__}.{kind}")[-1]
+    return f"{newest.number:04}_{newest.name}"
 
 
 def durability(url: str) -> dict[str, Any]:

@@ -64,8 +64,8 @@ class RemoteAlarm:
         }
         moved: list[Ref] = []
         try:
-            moved = self._line.ask("await", QUESTIONS["await"], words)
-        except (IndelibleError, RuntimeError):  # RuntimeError: the connections were closed meanwhile
+            moved = self._line.ask("await", QUESTIONS["await"], words, more=SECONDS)
+        except IndelibleError:
             pass  # looking at times still finds everything
         finally:
             self._heard(effects, moved)

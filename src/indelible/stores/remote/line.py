@@ -6,28 +6,21 @@ import json
 import os
 import random
 import time
-from typing import Any
+from typing import Any, Literal
 
-from indelible.core.problems import error_from
-from indelible.core.remote import PROTOCOL, Question
+import httpx2
+
+from indelible.core.remote import LEDGER_HEADER, PROTOCOL, PROTOCOL_HEADER, Question
 from indelible.core.wire import from_wire, to_wire
-from indelible.errors import (
-    IndelibleError,
-    Misconfigured,
-    NotAuthenticated,
-    OutcomeUnknown,
-    StoreUnavailable,
-)
-
-try:
-    import httpx2
-except ImportError as missing:
-    raise ImportError("a ledger behind a server needs httpx2: pip install 'indelible[http]'") from missing
+from indelible.errors import IndelibleError, Misconfigured, NotAuthenticated, OutcomeUnknown, StoreUnavailable
+from indelible.stores.reach import Reach
+from indelible.stores.remote.client import make_client, times
+from indelible.stores.remote.hearing import Trouble, answer_of, trouble_of
 
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
-# The answer never came, but the question cannot have arrived either.
-_NEVER_ARRIVED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-_BUSY = (429, 502, 503, 504)
+
+Stakes = Literal["read", "repeatable", "once"]
+"""Is what asking twice would do: nothing, nothing more than asking once, or perhaps the same thing twice."""
 
 
 class Line:
@@ -36,82 +29,101 @@ class Line:
     With several addresses, as in `https://a,https://b`, the next one is asked when one does not answer.
     """
 
-    def __init__(self, url: str, token: str | None, seconds: float) -> None:
-        self._servers = [each.strip().rstrip("/") for each in url.split(",")]
+    def __init__(self, url: str, token: str | None, reach: Reach) -> None:
+        self._servers = reach.servers(url)
         self.address = ",".join(self._servers)
         self._asked = 0
-        self._seconds = seconds
-        headers = {"Indelible-Protocol": str(PROTOCOL), "Accept": "application/json"}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        self._headers = headers
+        self._reach = reach
+        self._headers = {
+            PROTOCOL_HEADER: str(PROTOCOL),
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {_checked(token, self.address)}",
+        }
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._client = httpx2.Client(
-            headers=self._headers, timeout=self._seconds, follow_redirects=False, trust_env=False
-        )
+        self._client = make_client(self._servers, self._headers, self._reach)
 
-    def ask(self, name: str, question: Question, words: dict[str, Any], *, is_repeatable: bool = True) -> Any:
+    def ask(
+        self, name: str, question: Question, words: dict[str, Any], stakes: Stakes = "read", more: float = 0
+    ) -> Any:
         """Asks, again and again while there is time if that does no harm, and gives the answer."""
         body = json.dumps({word: to_wire(value) for word, value in words.items()}).encode()
-        answer = self.post(f"/v1/store/{name}", body, is_repeatable=is_repeatable)
+        answer = self._post(f"/v1/store/{name}", body, stakes, more=more)
         try:
             return from_wire(question.answer, answer["answer"], "answer")
         except (ValueError, KeyError, TypeError) as problem:
-            raise Misconfigured(f"{self.address} answers {name} with something else: {problem}") from problem
+            said = f"{self.address} answers {name} with something else: {problem}"
+            raise Misconfigured(said) if stakes == "read" else _unknown(said) from problem
 
-    def post(self, path: str, body: bytes, *, is_repeatable: bool, seconds: float | None = None) -> Any:
+    def _post(
+        self, path: str, body: bytes, stakes: Stakes, *, more: float = 0.0, seconds: float | None = None
+    ) -> dict[str, Any]:
         """Sends one request and gives the JSON that came back; raises what the server said.
 
-        A server that does not answer is followed by the next one, and after the last one by a pause.
+        A server that does not answer is followed by the next one, and after the last one by a pause. What may have been
+        done, although nobody said so, is never told as not done.
         """
         if os.getpid() != self._pid:
             self._start()  # a forked child must not share its parent's connections
-        until = time.monotonic() + (self._seconds if seconds is None else seconds)
-        rounds, count = 0, len(self._servers)
-        told: Any = None
+        trouble = Trouble(StoreUnavailable(f"{self.address} was not asked"), may_be_done=False)
+        until = time.monotonic() + (self._reach.patience.total_seconds() if seconds is None else seconds)
+        rounds, is_in_doubt = 0, False
         while True:
-            for _ in range(count):
-                number = self._asked
-                told = self._send(self._servers[number % count], path, body, is_repeatable=is_repeatable)
-                if not isinstance(told, IndelibleError):
-                    return told
-                if self._asked == number:  # else another thread has turned to the next one
-                    self._asked = number + 1
+            for _ in self._servers:
+                heard = self._try_next(path, body, more, is_in_doubt=is_in_doubt)
+                if not isinstance(heard, Trouble):
+                    return heard
+                if heard.may_be_done and stakes == "once":
+                    raise _unknown(heard.error) from None
+                is_in_doubt = is_in_doubt or (heard.may_be_done and stakes == "repeatable")
+                trouble = heard
             pause = _PAUSES[min(rounds, len(_PAUSES) - 1)] * (0.5 + random.random())  # noqa: S311 - no secret
-            if time.monotonic() + pause > until:
-                raise told
+            pause = max(pause, trouble.pause)
+            # What took all the time there was is asked once more: then it is known what became of it.
+            if time.monotonic() + pause > until and not (rounds == 0 and is_in_doubt):
+                raise _unknown(trouble.error) if is_in_doubt else trouble.error
             time.sleep(pause)
             rounds += 1
 
-    def _send(self, server: str, path: str, body: bytes, *, is_repeatable: bool) -> Any:
+    def _try_next(self, path: str, body: bytes, more: float, *, is_in_doubt: bool) -> dict[str, Any] | Trouble:
+        """Asks the server whose turn it is; when that does not answer, it is the next one's turn."""
+        number = self._asked
+        try:
+            heard = self._send(self._servers[number % len(self._servers)], path, body, more)
+        except IndelibleError as final:
+            if is_in_doubt:
+                raise _unknown(f"{final}, and before that there was no answer") from final
+            raise
+        if isinstance(heard, Trouble) and self._asked == number:  # else another thread has turned to the next one
+            self._asked = number + 1
+        return heard
+
+    def _send(self, server: str, path: str, body: bytes, more: float) -> dict[str, Any] | Trouble:
         """Gives what a server answered, or the trouble with it if another try may help; raises what is final."""
         try:
-            response = self._client.post(server + path, content=body, headers={"Content-Type": "application/json"})
-        except _NEVER_ARRIVED as problem:
-            return StoreUnavailable(f"{server} cannot be reached: {problem}")
-        except httpx2.TransportError as problem:
-            said = f"{server} did not answer: {type(problem).__name__} {problem}"
-            if is_repeatable:
-                return StoreUnavailable(said)
-            raise OutcomeUnknown(f"{said}. Whether it was done is not known; look before asking again") from None
-        if response.status_code == 200:
-            return _content(response)
-        trouble = error_from(_content(response), response.status_code)
-        if response.status_code not in _BUSY or isinstance(trouble, OutcomeUnknown):
-            raise trouble
-        return trouble
+            response = self._client.post(server + path, content=body, timeout=times(self._reach, more))
+        except (httpx2.TransportError, httpx2.DecodingError) as problem:
+            return trouble_of(server, problem)
+        except RuntimeError:
+            raise StoreUnavailable(f"{server} is closed here; open it again") from None
+        return answer_of(server, response)
 
     def introduce(self) -> dict[str, Any]:
-        """Asks who we are there; a server that is away is told at once, and one of another time says so."""
-        found = self.post("/v1/store/introduce", b"{}", is_repeatable=True, seconds=0)
-        if not isinstance(found, dict) or found.get("protocol") != PROTOCOL:
+        """Asks who we are there; a server that is away is told at once, and one of another time says so.
+
+        From now on each question names the ledger, so that no server of another one answers it.
+        """
+        found = self._post("/v1/store/introduce", b"{}", "read", seconds=0)
+        if found.get("protocol") != PROTOCOL or not isinstance(found.get("ledger"), str):
             raise Misconfigured(
-                f"{self.address} speaks protocol {found.get('protocol') if isinstance(found, dict) else '?'} and this "
-                f"client {PROTOCOL}; bring the older one up to date"
+                f"{self.address} speaks protocol {found.get('protocol', '?')} and this client {PROTOCOL}; bring the "
+                "older one up to date"
             )
+        self._headers[LEDGER_HEADER] = found["ledger"]
+        self._client.headers[LEDGER_HEADER] = found["ledger"]
         return found
 
     def close(self) -> None:
@@ -120,10 +132,17 @@ class Line:
             self._client.close()
 
 
-def _content(response: httpx2.Response) -> Any:
-    try:
-        return response.json()
-    except ValueError:
-        if response.status_code == 401:
-            raise NotAuthenticated("the server does not know this credential") from None
-        return {"detail": f"the server answered with status {response.status_code} and no JSON"}
+def _unknown(said: object) -> OutcomeUnknown:
+    return OutcomeUnknown(f"{said}. Whether it was done is not known; look before asking again")
+
+
+def _checked(token: str | None, address: str) -> str:
+    if not (token and token.strip()):
+        raise NotAuthenticated(
+            f"{address} wants a token: give token= or set INDELIBLE_TOKEN. Whoever runs the server makes one with: "
+            "indelible apikeys create NAME --scope agent"
+        )
+    bare = token.strip()
+    if not (bare.isascii() and bare.isprintable()) or " " in bare:
+        raise NotAuthenticated("the token holds what no token has, as a space or a line break; copy it again")
+    return bare

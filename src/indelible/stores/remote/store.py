@@ -17,26 +17,34 @@ from indelible.core.journal import Entry, Tree
 from indelible.core.notes import TreeHead
 from indelible.core.ports import Alarm, Filter, Seen, Transaction
 from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS
+from indelible.core.run_commands import SealCheckpoint, StartRun, TakeRun
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
+from indelible.stores.reach import Reach
 from indelible.stores.remote.alarm import RemoteAlarm
-from indelible.stores.remote.line import Line
+from indelible.stores.remote.line import Line, Stakes
 
-PATIENCE = timedelta(seconds=10)
-# Carried out twice, these are carried out once: a claim's token is known again, a sheet's version moves once.
-_REPEATABLE = (Open, Finish, Relinquish, Expire, Attend, Keep)
+# Carried out twice, these are carried out once: a token is known again, a sheet's version moves once, a checkpoint has
+# its name.
+_REPEATABLE = (Open, Finish, Relinquish, Expire, Attend, Keep, StartRun, TakeRun, SealCheckpoint)
+# Of the questions beside commands, these write: a lease that is longer, a check that is kept, sheets that are gone.
+_STAKES: dict[str, Stakes] = {
+    "heartbeat": "repeatable",
+    "forgetting.keep_redaction_check": "repeatable",
+    "forgetting.drop": "once",
+    "forgetting.clear_away": "once",
+}
+# Writing a file anew takes as long as the file is large.
+_CLEARING_SECONDS = 600.0
 
 
 class RemoteStore:
-    """Is a ledger's store on the other side of HTTP, as the credential's tenant and scopes let it be seen.
-
-    `patience` is how long a question is asked again while the server is away.
-    """
+    """Is a ledger's store on the other side of HTTP, as the credential's tenant and scopes let it be seen."""
 
     is_cheap_to_read = False
 
-    def __init__(self, url: str, *, token: str | None, wakeups: bool = True, patience: timedelta = PATIENCE) -> None:
-        self._line = Line(url, token, patience.total_seconds())
+    def __init__(self, url: str, *, token: str | None, wakeups: bool = True, reach: Reach | None = None) -> None:
+        self._line = Line(url, token, reach or Reach())
         self.address = self._line.address
         self.writer_id = uuid.uuid4().hex
         self._wakeups = wakeups
@@ -63,9 +71,13 @@ class RemoteStore:
             _elsewhere("signing events")
 
     def _ask(self, name: str, **words: Any) -> Any:
+        self._check_open()
+        more = _CLEARING_SECONDS if name == "forgetting.clear_away" else 0.0
+        return self._line.ask(name, QUESTIONS[name], words, _STAKES.get(name, "read"), more)
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise StoreUnavailable(f"{self.address} is closed here; open it again")
-        return self._line.ask(name, QUESTIONS[name], words)
 
     def _check_tenant(self, tenant: str) -> None:
         if tenant != self.tenant:
@@ -76,11 +88,10 @@ class RemoteStore:
         if not commands:
             return []
         self._check_tenant(tenant)
-        if self._is_closed:
-            raise StoreUnavailable(f"{self.address} is closed here; open it again")
+        self._check_open()
         is_repeatable = all(isinstance(command, _REPEATABLE) for command in commands)
         answers: list[Answer] = self._line.ask(
-            "apply", APPLY, {"commands": tuple(commands)}, is_repeatable=is_repeatable
+            "apply", APPLY, {"commands": tuple(commands)}, "repeatable" if is_repeatable else "once"
         )
         return answers
 
