@@ -38,6 +38,7 @@ TAGS = {
     "journal": "Signed heads, tiles and proofs: what an auditor needs to believe nobody.",
     "policy": "The rules that calls are judged by.",
     "tools": "Tools that the server itself runs, so that agents never hold their secrets.",
+    "people": "Signing in and out, passkeys, and whom the server lets in.",
     "operation": "For whoever runs the server.",
     "zehrava-gate": "The Run Ledger endpoints of zehrava-gate, with its own names.",
     "provedex": "The contract of provedex's sidecar.",
@@ -139,7 +140,7 @@ def _problem_schema() -> Content:
 
 def _tell_answers(method: str, path: str, told: Content) -> None:
     """Adds the refusals that an operation can answer with to the answers that its function tells of."""
-    if method == "POST" and path != STORE:
+    if method == "POST" and path != STORE and not path.startswith("/v1/sign-in/"):
         told["parameters"] = [*told.get("parameters", []), _IDEMPOTENCY_KEY]
     kept = {status: each for status, each in told["responses"].items() if not _is_problem(each)}
     told_of = {int(status) for status, each in told["responses"].items() if PROBLEM_JSON in each.get("content", {})}

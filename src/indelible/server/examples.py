@@ -26,7 +26,7 @@ EXAMPLES: dict[str, Any] = {
     "POST /v1/policy/evaluate": {**_CHARGE, "agent": "billing-agent"},
     "POST /v1/runs": {"agent": "billing-agent", "run_id": "order-123", "intent": "Charge order 123", "token": _DRIVER},
     "POST /v1/runs/{run_id}/events": {
-        "events": [{"type": "note", "payload": {"text": "the customer called"}, "step": "charge"}],
+        "events": [{"type": "billing.noted", "payload": {"text": "the customer called"}, "step": "charge"}],
         "token": _DRIVER,
     },
     "POST /v1/runs/{run_id}/checkpoints": {"state": {"next": "send the receipt"}, "token": _DRIVER},
