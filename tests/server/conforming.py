@@ -75,8 +75,8 @@ class Conformity:
 
 
 NOT_SENT = {"wait", "Idempotency-Key"}
-"""Are left out: the first would make each request last, and generated keys are mostly the same one, so that most answers
-would be about the key. `test_nonsense` and `test_repeating` send them."""
+"""Are left out: the first would make each request last, and generated keys are mostly the same one, so that most
+answers would be about the key. `test_nonsense` and `test_repeating` send them."""
 
 
 def asked_of(description: dict[str, Any]) -> dict[str, Any]:
