@@ -79,7 +79,17 @@ def test_a_ticket_is_taken_apart_as_it_was_put_together(tenant: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a.b.c", "YQ.p.n.s.t", "YQ.p.n.", ".p.n.s", "A.p.n.s", "YQ.p.n.ü", f"YQ.{'p' * 600}.n.s", f"YQ.p.n.{'s' * 5000}"],
+    [
+        "",
+        "a.b.c",
+        "YQ.p.n.s.t",
+        "YQ.p.n.",
+        ".p.n.s",
+        "A.p.n.s",
+        "YQ.p.n.ü",
+        f"YQ.{'p' * 600}.n.s",
+        f"YQ.p.n.{'s' * 5000}",
+    ],
 )
 def test_what_is_no_ticket_is_nobodys(text: str) -> None:
     with pytest.raises(NotAuthenticated, match="signin"):

@@ -18,9 +18,10 @@ from tests.server.places import Place, sqlite_place
 
 RUN = "a-run"
 OURS = ("/v1/effects", "/v1/approvals", "/v1/grants", "/v1/delegations", "/v1/policy", "/v1/events", "/v1/journal",
-        "/.well-known")  # fmt: skip
-OPEN = ("/livez", "/readyz", "/version", "/docs", "/docs/{file}", "/problems/{name}")
-"""Are asked by whoever runs the server or reads about it, who has no token."""
+        "/.well-known", "/v1/people", "/v1/api-keys")  # fmt: skip
+OPEN = ("/livez", "/readyz", "/version", "/docs", "/docs/{file}", "/problems/{name}",
+        "/v1/sign-in/link", "/v1/sign-in/options", "/v1/sign-in/passkey")  # fmt: skip
+"""Are asked by whoever runs the server, reads about it or signs in, who has no token."""
 # Written out: what the description says comes from the same lines as what is checked, so it proves nothing by itself.
 # Whatever reads is for everybody with a token, and an administrator may everything.
 READING = "agent approver auditor"
@@ -60,6 +61,17 @@ SCOPES_OF = {
     "POST /v1/runs/{}/verify": READING,
     "POST /v1/runs/{}/packet": "agent",
     "POST /v1/packets": "",
+    "POST /v1/sign-out": READING,
+    "POST /v1/sessions/{}/end": READING,
+    "POST /v1/passkeys": READING,
+    "POST /v1/passkeys/options": READING,
+    "POST /v1/passkeys/{}/remove": READING,
+    "GET /v1/people": "auditor",
+    "POST /v1/people": "",
+    "POST /v1/people/{}/revoke": "",
+    "GET /v1/api-keys": "auditor",
+    "POST /v1/api-keys": "",
+    "POST /v1/api-keys/{}/revoke": "",
     "POST /internal/runs/start": "agent",
     "POST /internal/runs/{}/events": "agent",
     "POST /internal/runs/{}/checkpoint": "agent",
@@ -103,8 +115,14 @@ def names(place: Place) -> dict[str, str]:
     place.post(f"/v1/approvals/{asked['approval']['id']}/decisions", decision, "ana")
     delegation = place.post("/v1/delegations", {"to": "bob", "until": until}, "ana").json()["delegation"]
     (grant,) = place.get("/v1/grants", "ana").json()["grants"]
+    person = place.post("/v1/people", {"name": "eve", "scopes": ["auditor"]}, "admin").json()["person"]
+    key = place.post("/v1/api-keys", {"name": "bot", "scopes": ["agent"]}, "admin").json()["api_key"]
     place.ledgers.of("acme")._seal()
     return {
+        "person_id": person["id"],
+        "key_id": key["id"],
+        "session_id": "ses_1",
+        "passkey_id": "pky_1",
         "effect_id": asked["effect"]["id"],
         "key": asked["effect"]["key"],
         "approval_id": asked["approval"]["id"],

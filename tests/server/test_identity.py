@@ -16,7 +16,7 @@ from indelible import Actor, Ledger, ToolCall
 from indelible.core.credentials import Token
 from indelible.core.sheets import SheetFilter
 from indelible.errors import BadCall, NotAuthenticated, NotPermitted
-from indelible.server import identity
+from indelible.server import identity, remembering
 from indelible.server.app import create_app
 from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
@@ -112,7 +112,7 @@ def test_without_a_known_token_nothing_is_told(place: Place) -> None:
 
 
 def test_an_expired_and_a_revoked_token_are_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "REMEMBERED", 0.0)
+    monkeypatch.setattr(remembering, "REMEMBERED", 0.0)
     past = place.token("agent", expires_at=datetime.now(UTC) - timedelta(seconds=1))
     assert "expired" in place.get("/v1/me", past).json()["detail"]
     credentials = Credentials(place.store, "acme")

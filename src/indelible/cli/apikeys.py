@@ -16,6 +16,7 @@ from indelible.core.credentials import Credential
 from indelible.core.effects import Actor
 from indelible.core.remote import SCOPES, Scope
 from indelible.server.identity import Credentials
+from indelible.server.sightings import last_seen
 
 
 @click.group(cls=InOrder)
@@ -60,15 +61,21 @@ def list_keys() -> None:
     """List tokens by what is kept of them."""
     place = where()
     with open_existing(place) as ledger:
-        found = Credentials(store_behind(ledger), place.tenant).all()
+        store = store_behind(ledger)
+        found = Credentials(store, place.tenant).all()
+        used = {one.id: last_seen(store, place.tenant, one.id) for one in found}
     if place.is_json:
-        say_json({"tenant": place.tenant, "apikeys": [credential_json(one) for one in found]})
+        shown = [credential_json(one) | {"last_used": _moment(used[one.id])} for one in found]
+        say_json({"tenant": place.tenant, "apikeys": shown})
         return
     if not found:
         print(f"No tokens for {place.tenant}. Make one: {place.command('apikeys create NAME --scope agent')}")
         return
-    rows = [(one.id, visible(one.name), ", ".join(one.scopes), visible(one.given_by), _until(one)) for one in found]
-    table(("id", "name", "scopes", "given by", "holds"), rows)
+    rows = [
+        (one.id, visible(one.name), ", ".join(one.scopes), visible(one.given_by), _until(one), _used(used[one.id]))
+        for one in found
+    ]
+    table(("id", "name", "scopes", "given by", "holds", "last used"), rows)
 
 
 @apikeys.command()
@@ -99,6 +106,14 @@ def credential_json(credential: Credential) -> dict[str, Any]:
         "expires_at": None if credential.expires_at is None else credential.expires_at.isoformat(),
         "is_revoked": credential.is_revoked,
     }
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+def _used(at: datetime | None) -> str:
+    return "never" if at is None else timestamp(at)
 
 
 def _until(credential: Credential) -> str:

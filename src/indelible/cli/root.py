@@ -28,6 +28,7 @@ COMMANDS = {
     "channels": ("indelible.cli.channels", "channels"),
     "serve": ("indelible.cli.serve", "serve"),
     "apikeys": ("indelible.cli.apikeys", "apikeys"),
+    "people": ("indelible.cli.people", "people"),
     "worker": ("indelible.cli.worker", "worker"),
     "witness": ("indelible.cli.witness", "witness"),
     "verify": ("indelible.cli.verify", "verify"),

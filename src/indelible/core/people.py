@@ -200,7 +200,8 @@ class Person:
         if now >= session.expires_at or now >= idle_since + LONGEST_IDLE:
             raise not_signed_in()
         actor = Actor(self.name, "person", session.via)
-        return Caller(tenant=ticket.tenant, scopes=frozenset(self.scopes), actor=actor), session
+        scopes = frozenset(self.scopes)
+        return Caller(tenant=ticket.tenant, scopes=scopes, actor=actor, credential_id=session.id), session
 
     def passkey(self, id_: str) -> Passkey | None:
         """Finds one of their passkeys."""

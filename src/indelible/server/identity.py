@@ -1,11 +1,8 @@
-"""Who sent a request: looks up the credential that its token names, and remembers it for a moment."""
+"""Who sent a request: the credential that its token names, or the person whose session its cookie names."""
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fastapi import Request
@@ -29,59 +26,47 @@ from indelible.core.events import facts_json
 from indelible.core.ports import Store
 from indelible.core.remote import Scope
 from indelible.core.sheets import SheetFilter
-from indelible.errors import BadCall, IllegalMove, NotAuthenticated
+from indelible.errors import IllegalMove, NotAuthenticated, UnknownCredential
 from indelible.mint import SystemMint
-from indelible.running import in_own_thread
+from indelible.server.remembering import Remembering
+from indelible.server.sessions import Sessions, cookie_name
+from indelible.server.sightings import Sightings
 
-REMEMBERED = 1.0
-"""Is how many seconds a credential is taken for what it was: for so long a revoked one may still be let in."""
-_MOST_REMEMBERED = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    credential: Credential | None
-    until: float
+_PAGE = 1000
 
 
 class Identity:
-    """Knows whose token is whose, by the credentials kept in the ledger itself."""
+    """Knows whose token and whose cookie is whose, by what is kept in the ledger itself."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[tuple[str, str], _Known] = {}
-        self._looking: dict[tuple[str, str], asyncio.Future[Credential | None]] = {}
+        self._sightings = Sightings(store)
+        self._credentials = Remembering(self._look)
+        self._sessions = Sessions(store, self._sightings)
 
     async def __call__(self, request: Request) -> Caller:
-        """Gives who sent a request; raises `NotAuthenticated` when nobody known did."""
-        words = request.headers.get("authorization", "").split()
+        """Gives who sent a request; raises `NotAuthenticated` when nobody known did. With a token, no cookie counts."""
+        said = request.headers.get("authorization")
+        cookie = request.cookies.get(cookie_name(request)) if said is None else None
+        if cookie is not None:
+            request.state.signed_in = await self._sessions.signed_in(request, cookie)
+            caller: Caller = request.state.signed_in.caller
+            return caller
+        words = (said or "").split()
         if len(words) != 2 or words[0].lower() != "bearer":
             raise NotAuthenticated(
                 "a token is needed: Authorization: Bearer …; make one with: indelible apikeys create"
             )
         token = read_token(words[1])
-        credential = await self._find(token)
+        credential = await self._credentials.find((token.tenant, token.credential_id))
         if credential is None:
             raise unknown_token()
-        return credential.admits(token, token.tenant, datetime.now(UTC))
+        caller = credential.admits(token, token.tenant, datetime.now(UTC))
+        self._sightings.note(token.tenant, credential.id)
+        return caller
 
-    async def _find(self, token: Token) -> Credential | None:
-        place = (token.tenant, token.credential_id)
-        known = self._known.get(place)
-        if known is not None and known.until >= time.monotonic():
-            return known.credential
-        looking = self._looking.get(place)
-        if looking is None:  # of all who ask at once, one looks
-            looking = self._looking[place] = asyncio.ensure_future(self._look(place))
-            looking.add_done_callback(lambda done: self._looking.pop(place, None))
-        return await asyncio.shield(looking)
-
-    async def _look(self, place: tuple[str, str]) -> Credential | None:
-        credential = await in_own_thread(find_credential, self._store, *place)
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        self._known[place] = _Known(credential, time.monotonic() + REMEMBERED)
-        return credential
+    def _look(self, tenant: str, credential_id: str) -> Credential | None:
+        return find_credential(self._store, tenant, credential_id)
 
 
 class Credentials:
@@ -123,7 +108,9 @@ class Credentials:
         """Ends a credential; servers that know it let it in for a second more at most."""
         found = find_credential(self._store, self._tenant, credential_id)
         if found is None:
-            raise BadCall(f"no credential of {self._tenant} has the id {credential_id}; see: indelible apikeys list")
+            raise UnknownCredential(
+                f"no credential of {self._tenant} has the id {credential_id}; see: indelible apikeys list"
+            )
         if found.is_revoked:
             return found
         over = found.revoked()
@@ -135,11 +122,16 @@ class Credentials:
         found: list[Credential] = []
         before: str | None = None
         while True:
-            page = self._store.sheets(self._tenant, SheetFilter(kind="credential", before=before, limit=1000))
-            found += [read_credential(sheet) for sheet in page if sheet.body is not None]
-            if len(page) < 1000:
+            page, before = self.page(before, _PAGE)
+            found += page
+            if before is None:
                 return found
-            before = page[-1].id
+
+    def page(self, before: str | None, limit: int) -> tuple[list[Credential], str | None]:
+        """Lists the newest credentials that are older than this one, and says before which the next page is."""
+        sheets = self._store.sheets(self._tenant, SheetFilter(kind="credential", before=before, limit=limit))
+        found = [read_credential(sheet) for sheet in sheets if sheet.body is not None]
+        return found, sheets[-1].id if len(sheets) == limit else None
 
     def _tell(self, event_type: str, credential: Credential, by: Actor) -> None:
         command = Record(

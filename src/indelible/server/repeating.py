@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fastapi import Request
 from starlette.exceptions import HTTPException
@@ -23,6 +24,7 @@ from indelible.errors import IndelibleError
 from indelible.running import in_own_thread
 from indelible.server.asking import Authenticate
 from indelible.server.ledgers import Ledgers
+from indelible.server.sessions import cookie_name
 
 HEADER = b"idempotency-key"
 REPLAYED = (b"idempotent-replayed", b"true")
@@ -67,7 +69,7 @@ class Repeating:
             await _send(send, _problem(_told(400, "bad-call", text)))
             return
         actor = caller.actor.id if caller.actor is not None else ""
-        seal = _Seal(request.headers.get("authorization", ""))
+        seal = _Seal(request.headers.get("authorization") or request.cookies.get(cookie_name(request), ""))
         fresh = Reply(id=reply_id(actor, key), request=_digest(scope, body), begun_at=datetime.now(UTC))
         there = await self._keep(caller.tenant, fresh)
         if there is not None:
@@ -89,7 +91,7 @@ class Repeating:
 
 
 def _key_of(scope: Scope) -> str | None:
-    if scope["type"] != "http" or scope["method"] != "POST" or scope["path"].startswith("/v1/store/"):
+    if scope["type"] != "http" or scope["method"] != "POST" or scope["path"].startswith(("/v1/store/", "/v1/sign-in/")):
         return None
     found = [value for name, value in scope["headers"] if name == HEADER]
     return found[0].decode("latin-1") if found else None
@@ -133,7 +135,10 @@ def _answer_again(there: Reply, now: Reply, seal: _Seal) -> dict[str, Any]:
     standing = there.standing(now.request, now.begun_at)
     if standing != "answered" or there.sealed is None:
         return _problem(_told(*_REFUSALS[standing]))
-    answer = seal.open(there.sealed)
+    try:
+        answer = seal.open(there.sealed)
+    except InvalidTag:  # of the same name, and asked with another token or in another session
+        return _problem(_told(*_REFUSALS["another request"]))
     return {**answer, "headers": [*answer["headers"], [part.decode() for part in REPLAYED]]}
 
 

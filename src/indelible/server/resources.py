@@ -8,12 +8,15 @@ from indelible.server.approvals import approvals
 from indelible.server.effects import add_hot_pair, effects
 from indelible.server.events import events
 from indelible.server.journal import journal
+from indelible.server.passkeys import passkeys
+from indelible.server.people_routes import people
 from indelible.server.policy import policy
+from indelible.server.signing_in import signing_in
 from indelible.server.tools import tools
 
 
 def add_resources(app: FastAPI) -> None:
     """Adds them; the hot pair first, for it is asked for most."""
     add_hot_pair(app)
-    for router in (effects, approvals, policy, events, journal, tools):
+    for router in (effects, approvals, policy, events, journal, tools, signing_in, passkeys, people):
         app.include_router(router)

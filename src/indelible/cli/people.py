@@ -1,0 +1,138 @@
+"""`indelible people`: whom the server lets in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import click
+
+from indelible.cli.behind import store_behind
+from indelible.cli.effects import InOrder, by_option
+from indelible.cli.moments import moment_ahead
+from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.show import say_json, table, timestamp, visible
+from indelible.core.effects import Actor
+from indelible.core.events import instant
+from indelible.core.people import SCOPES_OF_PEOPLE, Person, person_id
+from indelible.core.remote import Scope
+from indelible.server.people import People
+
+HERE = "http://localhost:8787"
+
+
+@click.group(cls=InOrder)
+def people() -> None:
+    """Invite, list and revoke people who sign in at the server.
+
+    Somebody who is invited gets a link that signs them in once. There they make a passkey, and sign in by that from
+    then on. There are no passwords.
+    """
+
+
+@people.command()
+@click.argument("name")
+@click.option(
+    "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES_OF_PEOPLE), help="What they may."
+)
+@click.option("--expires", metavar="WHEN", default="1h", show_default=True, help="Until when the link is good.")
+@click.option("--server", metavar="URL", default=HERE, show_default=True, help="Where they reach the server.")
+@by_option
+@about_ledger
+def invite(name: str, scopes: tuple[str, ...], expires: str, server: str, by: str) -> None:
+    """Make a one-time link for NAME, also for who lost their passkeys.
+
+    The link is shown once, and only a hash of it is kept. What it holds stands behind a #, so no server writes it into
+    a log. A link they had before is good no more.
+
+    \b
+    indelible people invite ana --scope admin
+    indelible people invite bob --scope approver --server https://ledger.example --expires 1d
+    """
+    place = where()
+    address = urlsplit(server)
+    if address.scheme not in ("http", "https") or not address.netloc or address.query or address.fragment:
+        raise click.UsageError(f"--server {server}: give an address such as {HERE} or https://ledger.example")
+    lasts = moment_ahead(expires, "--expires") - datetime.now(UTC)
+    with open_existing(place) as ledger:
+        person, ticket = People(store_behind(ledger), place.tenant).invite(
+            name, cast("tuple[Scope, ...]", scopes), by=Actor(by), lasts=lasts
+        )
+    link = f"{server.rstrip('/')}/signin#{ticket}"
+    if place.is_json:
+        say_json({"link": link, "person": person_json(person)})
+        return
+    assert person.invitation is not None, "that is what was made"
+    until = timestamp(person.invitation.expires_at)
+    print(f"{person.id}: {visible(person.name)}, scope {', '.join(person.scopes)}. Good once, until {until}:")
+    print(f"\n  {link}\n\nPass it on by a way that only they read: whoever opens it is them.")
+
+
+@people.command(name="list")
+@about_ledger
+def list_people() -> None:
+    """List people, and how they come in."""
+    place = where()
+    with open_existing(place) as ledger:
+        found = People(store_behind(ledger), place.tenant).all()
+    found.sort(key=lambda one: one.name)
+    if place.is_json:
+        say_json({"tenant": place.tenant, "people": [person_json(one) for one in found]})
+        return
+    if not found:
+        print(f"Nobody of {place.tenant} yet. Invite the first: {place.command('people invite NAME --scope admin')}")
+        return
+    rows = [(one.id, visible(one.name), ", ".join(one.scopes), *_ways(one, datetime.now(UTC))) for one in found]
+    table(("id", "name", "scopes", "comes in by", "sessions"), rows)
+
+
+@people.command()
+@click.argument("name")
+@by_option
+@about_ledger
+def revoke(name: str, by: str) -> None:
+    """Let NAME (or ID) in no more: their link, passkeys and sessions end.
+
+    A running server lets them do nothing more at once, and see nothing more within a second.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        known = People(store_behind(ledger), place.tenant)
+        id_ = name if name.startswith("per_") else person_id(name)
+        over = known.revoke(id_, by=Actor(by))
+    if place.is_json:
+        say_json({"person": person_json(over)})
+    else:
+        print(f"{over.id}: {visible(over.name)} is no longer let in.")
+
+
+def person_json(person: Person) -> dict[str, Any]:
+    """Gives what may be shown of a person."""
+    now = datetime.now(UTC)
+    invitation = person.invitation
+    return {
+        "id": person.id,
+        "name": person.name,
+        "scopes": list(person.scopes),
+        "issuer": person.issuer,
+        "created_at": instant(person.created_at),
+        "is_revoked": person.is_revoked,
+        "invited_until": None if invitation is None else instant(invitation.expires_at),
+        "passkeys": [one.name for one in person.passkeys],
+        "sessions": sum(one.expires_at > now for one in person.sessions),
+    }
+
+
+def _ways(person: Person, now: datetime) -> tuple[str, str]:
+    if person.is_revoked:
+        return "revoked", "0"
+    ways = []
+    if person.issuer is not None:
+        ways.append(visible(person.issuer))
+    if person.passkeys:
+        ways.append(f"{len(person.passkeys)} passkey{'s' if len(person.passkeys) > 1 else ''}")
+    if person.invitation is not None:
+        word = "link until" if person.invitation.expires_at > now else "link expired"
+        ways.append(f"{word} {timestamp(person.invitation.expires_at)}")
+    return ", ".join(ways) or "nothing: invite them again", str(sum(one.expires_at > now for one in person.sessions))

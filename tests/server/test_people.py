@@ -1,0 +1,433 @@
+"""People sign in by a link once and by a passkey from then on; whatever is forged, old or sent again is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from indelible.core.people import PEOPLE_RUN, Ticket
+from indelible.core.ports import Store
+from indelible.server import sessions
+from indelible.server.app import create_app
+from indelible.server.hardening import Hardened
+from indelible.server.identity import Credentials, Identity
+from indelible.server.ledgers import Ledgers
+from indelible.server.people import People
+from indelible.stores import migrate, open_store
+from tests.server.authenticator import Authenticator
+from tests.server.places import ROOT
+from tests.server.serving import Served
+from tests.stores.database import Database
+
+SCOPES: tuple[Any, ...] = ("approver",)
+
+
+class Office:
+    """A server on a store; people come to it with browsers."""
+
+    def __init__(self, url: str) -> None:
+        migrate(url)
+        self.store_url = url
+        self.store: Store = open_store(url)
+        self.app = create_app(Ledgers(open_store(url), seal=False), Identity(self.store))
+        self.served = Served(Hardened(self.app))
+        self.url = self.served.url.replace("127.0.0.1", "localhost")
+        self.people = People(self.store, "default")
+        self._opened: list[httpx2.Client] = []
+
+    def browser(self, **words: Any) -> Browser:
+        made = Browser(self, **words)
+        self._opened.append(made.client)
+        return made
+
+    def token(self, name: str, *scopes: Any) -> dict[str, str]:
+        return {"Authorization": f"Bearer {Credentials(self.store, 'default').give(name, scopes, by=ROOT)[1]}"}
+
+    def told(self) -> list[tuple[str, str, str | None]]:
+        """Lists what is on the record of people: what, by whom, and why somebody was refused."""
+        events = [event.read() for event in self.store.events("default", PEOPLE_RUN, -1, 1000)]
+        return [(event["type"], event["actor"]["via"], event["facts"].get("why")) for event in events]
+
+    def refusals(self) -> list[str | None]:
+        return [why for kind, _, why in self.told() if kind == "sign_in_refused"]
+
+    def close(self) -> None:
+        for each in self._opened:
+            each.close()
+        self.served.stop()
+        self.store.close()
+
+
+class Browser:
+    """Keeps cookies and says where its requests come from, as browsers do."""
+
+    def __init__(self, office: Office, origin: str | None = None) -> None:
+        self.origin = origin or office.url
+        self.client = httpx2.Client(base_url=office.url, trust_env=False)
+        self.csrf = ""
+
+    def post(self, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        usual = {"Origin": self.origin, "Sec-Fetch-Site": "same-origin", "X-CSRF-Token": self.csrf}
+        sent = {name: value for name, value in {**usual, **headers}.items() if value}
+        return self.client.post(path, json={} if body is None else body, headers=sent)
+
+    def get(self, path: str, **headers: str) -> httpx2.Response:
+        return self.client.get(path, headers={"Sec-Fetch-Site": "same-origin", **headers})
+
+    def enter(self, answer: httpx2.Response) -> httpx2.Response:
+        if answer.status_code == 201:
+            self.csrf = answer.json()["csrf_token"]
+        return answer
+
+    def open(self, link: Ticket) -> httpx2.Response:
+        return self.enter(self.post("/v1/sign-in/link", {"ticket": str(link)}))
+
+    def add(self, key: Authenticator, **bent: Any) -> httpx2.Response:
+        options = self.post("/v1/passkeys/options").json()["options"]
+        return self.post("/v1/passkeys", {"name": "laptop", "credential": key.make(options, **bent)})
+
+    def asked(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.post("/v1/sign-in/options").json()["options"]
+        return found
+
+    def sign_in(self, key: Authenticator, **bent: Any) -> httpx2.Response:
+        return self.send(key.sign(self.asked(), **bent))
+
+    def send(self, credential: dict[str, Any]) -> httpx2.Response:
+        return self.enter(self.post("/v1/sign-in/passkey", {"credential": credential}))
+
+
+@pytest.fixture
+def office(store_url: str) -> Iterator[Office]:
+    made = Office(store_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sqlite_office(sqlite_url: str) -> Iterator[Office]:
+    made = Office(sqlite_url)
+    yield made
+    made.close()
+
+
+def invited(office: Office, name: str = "ana", scopes: tuple[Any, ...] = SCOPES) -> tuple[Browser, Authenticator]:
+    """Gives a browser in which somebody is signed in by their link, with a passkey."""
+    browser, key = office.browser(), Authenticator(office.url)
+    assert browser.open(office.people.invite(name, scopes, by=ROOT)[1]).status_code == 201
+    assert browser.add(key).status_code == 201
+    return browser, key
+
+
+def test_from_a_link_to_a_passkey_and_back_in_again(office: Office) -> None:
+    browser, key = invited(office)
+    me = browser.get("/v1/me").json()
+    assert (me["name"], me["kind"], me["via"], me["scopes"]) == ("ana", "person", "link", ["approver"])
+    assert me["csrf_token"] == browser.csrf
+    assert browser.post("/v1/sign-out").status_code == 204
+    assert browser.get("/v1/me").status_code == 401
+    assert not browser.client.cookies
+    assert browser.sign_in(key).status_code == 201
+    assert browser.get("/v1/me").json()["via"] == "passkey"
+    (mine,) = browser.get("/v1/passkeys").json()["passkeys"]
+    assert (mine["name"], mine["sign_count"], mine["used_at"] is not None) == ("laptop", 1, True)
+    assert [kind for kind, _, _ in office.told()] == [
+        *("person_invited", "person_signed_in", "passkey_added", "person_signed_out", "person_signed_in")
+    ]
+    assert [via for _, via, _ in office.told()] == ["process", "link", "link", "link", "passkey"]
+
+
+def test_the_cookie_is_kept_from_scripts_and_other_sites(sqlite_office: Office) -> None:
+    link = sqlite_office.people.invite("ana", SCOPES, by=ROOT)[1]
+    answer = sqlite_office.browser().open(link)
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "path=/" in cookie
+    assert "secure" not in cookie, "on this machine alone, without TLS"
+    assert cookie.startswith("indelible_")
+    secret = answer.headers["set-cookie"].partition(";")[0].rpartition(".")[2]
+    (person,) = sqlite_office.people.all()
+    assert len(secret) >= 43
+    assert secret not in repr(person)
+    assert secret not in answer.text
+
+
+def test_with_tls_the_cookie_is_for_this_host_and_for_tls_alone(sqlite_office: Office) -> None:
+    app = Hardened(sqlite_office.app, hosts=("ledger.example",))
+    served = Served(app)
+    try:
+        link = sqlite_office.people.invite("ana", SCOPES, by=ROOT)[1]
+        headers = {"Host": "ledger.example", "Origin": "https://ledger.example"}
+        answer = httpx2.post(
+            f"{served.url}/v1/sign-in/link", json={"ticket": str(link)}, headers=headers, trust_env=False
+        )
+    finally:
+        served.stop()
+    assert answer.status_code == 201
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"{sessions.COOKIE}=")
+    assert "Secure" in cookie
+
+
+def test_of_all_who_come_with_one_link_one_gets_in(office: Office) -> None:
+    link = office.people.invite("ana", SCOPES, by=ROOT)[1]
+    browsers = [office.browser() for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        statuses = sorted(answer.status_code for answer in pool.map(lambda each: each.open(link), browsers))
+    assert statuses == [201] + [401] * 7
+    (person,) = office.people.all()
+    assert len(person.sessions) == 1
+    assert office.refusals() == ["link"] * 7
+
+
+def test_a_link_that_is_forged_old_or_somebody_elses_lets_nobody_in(sqlite_office: Office) -> None:
+    office = sqlite_office
+    _, link = office.people.invite("ana", SCOPES, by=ROOT, lasts=timedelta(milliseconds=1))
+    fresh = office.people.invite("bob", SCOPES, by=ROOT)[1]
+    browser = office.browser()
+    for wrong in (
+        link,
+        fresh._replace(secret="x" * 43),
+        fresh._replace(person_id=link.person_id),
+        fresh._replace(tenant="globex"),
+        fresh._replace(person_id="per_nobody"),
+        "nonsense",
+    ):
+        answer = browser.post("/v1/sign-in/link", {"ticket": str(wrong)})
+        assert answer.status_code == 401, wrong
+        assert "set-cookie" not in answer.headers
+    assert office.refusals() == ["link"] * 3, "of those who are somebody here"
+    older = office.people.invite("bob", SCOPES, by=ROOT)[1]
+    assert browser.open(fresh).status_code == 401, "a new link is the only one"
+    assert browser.open(older).status_code == 201
+
+
+def test_an_answer_of_a_passkey_counts_once(office: Office) -> None:
+    browser, key = invited(office)
+    sent = key.sign(browser.asked())
+    others = [office.browser() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        statuses = sorted(answer.status_code for answer in pool.map(lambda each: each.send(sent), others))
+    assert statuses == [201, 401, 401, 401]
+    assert browser.send(sent).status_code == 401
+    assert office.refusals() == ["challenge"] * 4
+
+
+BENT: dict[str, tuple[dict[str, Any], str]] = {
+    "another origin": ({"origin": "http://evil.example"}, "origin"),
+    "another port": ({"origin": "http://localhost:1"}, "origin"),
+    "another host": ({"host": "evil.example"}, "signature"),
+    "a challenge of nobody": ({"challenge": "AAAA"}, "challenge"),
+    "without its owner": ({"is_verified": False}, "signature"),
+    "another key": ({"signing_key": ec.generate_private_key(ec.SECP256R1())}, "signature"),
+    "a count that went back": ({"count": 0}, "count"),
+}
+
+
+@pytest.mark.parametrize("what", BENT)
+def test_a_forged_answer_is_refused_and_told(sqlite_office: Office, what: str) -> None:
+    browser, key = invited(sqlite_office)
+    assert browser.sign_in(key).status_code == 201
+    bent, why = BENT[what]
+    answer = sqlite_office.browser().sign_in(key, **bent)
+    assert (answer.status_code, answer.json()["type"]) == (401, "/problems/not-authenticated")
+    assert "set-cookie" not in answer.headers
+    assert sqlite_office.refusals() == [why]
+
+
+def test_a_cloned_passkey_is_found_out_by_its_count(sqlite_office: Office) -> None:
+    browser, key = invited(sqlite_office)
+    key.count = 6
+    assert browser.sign_in(key).status_code == 201
+    clone_says = {"count": 7}
+    assert browser.sign_in(key, **clone_says).status_code == 401
+    assert sqlite_office.refusals() == ["count"]
+
+
+def test_passkeys_that_do_not_count_are_good_too(sqlite_office: Office) -> None:
+    browser = sqlite_office.browser()
+    browser.open(sqlite_office.people.invite("ana", SCOPES, by=ROOT)[1])
+    key = Authenticator(sqlite_office.url, is_counting=False)
+    assert browser.add(key).status_code == 201
+    assert [browser.sign_in(key).status_code for _ in range(2)] == [201, 201]
+
+
+def test_nonsense_is_no_answer(sqlite_office: Office) -> None:
+    browser, key = invited(sqlite_office)
+    good = key.sign(browser.asked())
+    for member in ("clientDataJSON", "authenticatorData", "signature", "userHandle"):
+        for nonsense in ("", "AA", "%%%", None, 5, {"a": 1}, "ÿ" * 9):
+            wrong = {**good, "response": {**good["response"], member: nonsense}}
+            assert browser.send(wrong).status_code == 401, (member, nonsense)
+    for wrong in ({}, {"id": "x"}, {**good, "response": None}, {**good, "type": "x"}, {**good, "id": "AAAA"}):
+        assert browser.send(wrong).status_code == 401
+    options = browser.post("/v1/passkeys/options").json()["options"]
+    made = Authenticator(sqlite_office.url).make(options)
+    for wrong in ({}, {**made, "response": {"clientDataJSON": made["response"]["clientDataJSON"]}}):
+        assert browser.post("/v1/passkeys", {"credential": wrong}).status_code == 401
+
+
+def test_a_passkey_is_made_for_who_asked_and_on_this_page(sqlite_office: Office) -> None:
+    ana, _ = invited(sqlite_office)
+    bob, _ = invited(sqlite_office, "bob")
+    key = Authenticator(sqlite_office.url)
+    for_ana = ana.post("/v1/passkeys/options").json()["options"]
+    assert bob.post("/v1/passkeys", {"credential": key.make(for_ana)}).status_code == 401
+    for_sign_in = {**for_ana, "challenge": ana.asked()["challenge"]}
+    assert ana.post("/v1/passkeys", {"credential": key.make(for_sign_in)}).status_code == 401
+    for bent in ({"origin": "http://evil.example"}, {"host": "evil.example"}, {"is_verified": False}):
+        assert ana.add(key, **bent).status_code == 401, bent
+    assert sqlite_office.refusals() == [
+        *("new passkey: challenge", "new passkey: challenge", "new passkey: origin"),
+        *("new passkey: signature", "new passkey: signature"),
+    ]
+    assert ana.add(key).status_code == 201
+    assert ana.add(key).status_code == 409, "it is there already"
+
+
+def test_several_passkeys_and_one_that_is_removed(sqlite_office: Office) -> None:
+    browser, first = invited(sqlite_office)
+    second = Authenticator(sqlite_office.url)
+    assert browser.add(second).status_code == 201
+    gone, kept = (one["id"] for one in browser.get("/v1/passkeys").json()["passkeys"])
+    left = browser.post(f"/v1/passkeys/{gone}/remove").json()["passkeys"]
+    assert [one["id"] for one in left] == [kept]
+    assert browser.post(f"/v1/passkeys/{gone}/remove").status_code == 404
+    assert sqlite_office.browser().sign_in(first).status_code == 401
+    assert sqlite_office.browser().sign_in(second).status_code == 201
+
+
+def test_sessions_are_listed_and_ended_one_by_one(sqlite_office: Office) -> None:
+    browser, key = invited(sqlite_office)
+    other = sqlite_office.browser()
+    other.sign_in(key)
+    listed = browser.get("/v1/sessions").json()["sessions"]
+    assert [(one["via"], one["is_this"]) for one in listed] == [("link", True), ("passkey", False)]
+    assert browser.post(f"/v1/sessions/{listed[1]['id']}/end").status_code == 200
+    assert other.post("/v1/passkeys/options").status_code == 401, "what changes something is looked up anew"
+    assert browser.post(f"/v1/sessions/{listed[1]['id']}/end").status_code == 404
+    assert browser.get("/v1/me").status_code == 200
+
+
+def test_a_person_who_is_revoked_is_out_everywhere_within_a_second(office: Office) -> None:
+    browser, key = invited(office)
+    admin = office.token("root", "admin")
+    assert browser.get("/v1/me").status_code == 200
+    (person,) = httpx2.get(f"{office.url}/v1/people", headers=admin, trust_env=False).json()["people"]
+    assert (person["name"], person["passkeys"], person["sessions"]) == ("ana", 1, 1)
+    over = httpx2.post(f"{office.url}/v1/people/{person['id']}/revoke", headers=admin, json={}, trust_env=False)
+    assert over.json()["person"]["is_revoked"] is True
+    assert browser.post("/v1/passkeys/options").status_code == 401
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    while browser.get("/v1/me").status_code != 401:
+        assert datetime.now(UTC) < until
+    assert browser.sign_in(key).status_code == 401
+    again = {"name": "ana", "scopes": ["auditor"], "lasts_s": 60}
+    link = httpx2.post(f"{office.url}/v1/people", headers=admin, json=again, trust_env=False).json()["link"]
+    assert link.startswith(f"{office.url}/signin#")
+    assert browser.enter(browser.post("/v1/sign-in/link", {"ticket": link.partition("#")[2]})).status_code == 201
+    assert browser.get("/v1/me").json()["scopes"] == ["auditor"]
+
+
+def test_a_session_ends_when_nobody_does_anything(sqlite_office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser, _ = invited(sqlite_office)
+    ahead = timedelta(minutes=61)
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + ahead
+
+    monkeypatch.setattr(sessions, "datetime", Later)
+    assert browser.get("/v1/me").status_code == 401
+
+
+def test_a_person_edited_into_the_database_is_nobody(office: Office) -> None:
+    """Only what an event commits to is a person: whoever can write the table signs nobody in."""
+    browser, _ = invited(office)
+    with Database(office.store_url) as database:
+        database.run("UPDATE indelible_payloads SET value = ? WHERE field = 'person'", (b'{"name":"ceo"}',))
+    assert browser.post("/v1/passkeys/options").status_code == 401
+
+
+# What comes from other sites
+
+
+def test_a_page_of_another_origin_changes_nothing(sqlite_office: Office) -> None:
+    browser, _ = invited(sqlite_office)
+    other = "http://localhost:1"
+    for headers in (
+        {"Origin": other},
+        {"Origin": ""},
+        {"Origin": "null"},
+        {"Origin": sqlite_office.url.replace("http://", "https://")},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"X-CSRF-Token": ""},
+        {"X-CSRF-Token": "0" * 64},
+    ):
+        answer = browser.post("/v1/sign-out", **headers)
+        assert (answer.status_code, answer.json()["type"]) == (403, "/problems/not-permitted"), headers
+    assert browser.get("/v1/me", **{"Sec-Fetch-Site": "same-site"}).status_code == 403
+    assert browser.get("/v1/me").status_code == 200
+
+
+def test_nobody_is_signed_in_by_a_page_of_another_site(sqlite_office: Office) -> None:
+    link = sqlite_office.people.invite("ana", SCOPES, by=ROOT)[1]
+    browser = sqlite_office.browser(origin="http://localhost:1")
+    assert browser.open(link).status_code == 403
+    assert browser.post("/v1/sign-in/options").status_code == 403
+    assert sqlite_office.browser().open(link).status_code == 201, "and the link is still good"
+
+
+def test_with_a_token_no_cookie_counts(sqlite_office: Office) -> None:
+    browser, _ = invited(sqlite_office)
+    agent = sqlite_office.token("billing", "agent")
+    assert browser.get("/v1/me", **agent).json()["name"] == "billing"
+    assert browser.get("/v1/me", Authorization="Bearer nonsense").status_code == 401
+    assert browser.get("/v1/passkeys", **agent).status_code == 403
+    begun = browser.post("/v1/effects", {"tool": "charge", "args": {}}, **agent, Origin="http://evil.example")
+    assert begun.status_code == 201, "a token is shown on purpose, wherever it comes from"
+
+
+def test_another_host_is_not_served(sqlite_office: Office) -> None:
+    assert sqlite_office.browser().get("/v1/me", Host="evil.example").status_code == 421
+
+
+# What they do here
+
+
+def test_who_asks_does_not_approve_through_a_session_either(sqlite_office: Office) -> None:
+    browser, _ = invited(sqlite_office)
+    token = Credentials(sqlite_office.store, "default").give("bot", ("agent",), by=ROOT, principal="ana")[1]
+    agent = {"Authorization": f"Bearer {token}"}
+    call = {"tool": "pay", "args": {"amount": 5}, "approval": "required"}
+    asked = httpx2.post(f"{sqlite_office.url}/v1/effects", json=call, headers=agent, trust_env=False).json()["approval"]
+    vote = {"decision": "approve", "digest": asked["digest"]}
+    refused = browser.post(f"/v1/approvals/{asked['id']}/decisions", vote)
+    assert (refused.status_code, refused.json()["code"]) == (403, "self_approval")
+    assert "ana" in refused.json()["detail"]
+    bob, _ = invited(sqlite_office, "bob")
+    decided = bob.post(f"/v1/approvals/{asked['id']}/decisions", vote)
+    assert decided.status_code == 201, decided.text
+    assert decided.json()["approval"]["votes"][0]["via"] == "link"
+
+
+def test_a_request_that_comes_again_in_a_session_gets_its_answer_again_and_nobody_else_does(
+    sqlite_office: Office,
+) -> None:
+    browser, key = invited(sqlite_office, scopes=("admin",))
+    wanted = {"name": "bot", "scopes": ["agent"]}
+    first = browser.post("/v1/api-keys", wanted, **{"Idempotency-Key": "k"})
+    again = browser.post("/v1/api-keys", wanted, **{"Idempotency-Key": "k"})
+    assert (first.status_code, again.json()) == (201, first.json())
+    other = sqlite_office.browser()
+    other.sign_in(key)
+    assert other.post("/v1/api-keys", wanted, **{"Idempotency-Key": "k"}).status_code == 422
