@@ -1,0 +1,79 @@
+"""MCP servers behind the ledger, without a line of code: `indelible mcp proxy -- <command or URL>`.
+
+    async with Client("https://tools.example/mcp") as upstream:
+        server = ledger_proxy(ledger, upstream, run="order-123", terms={"charge": {"side_effect": "payment"}})
+
+Tools go through the ledger. Resources, prompts and completions are handed through as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import mcp_types as types
+from mcp.client import Client
+from mcp.server import Server
+
+from indelible import AsyncLedger, Ledger, __version__
+from indelible.integrations.mcp_gate import Context, McpGate
+
+__all__ = ["McpGate", "ledger_proxy"]
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+def ledger_proxy(
+    ledger: Ledger | AsyncLedger,
+    upstream: Client,
+    *,
+    run: str,
+    terms: Mapping[str, Mapping[str, Any]] | None = None,
+    approver: str | None = None,
+    **usual: Any,
+) -> Server[Any]:
+    """Gives an MCP server whose tools are those of a connected client's server, behind the ledger."""
+    gate = McpGate(ledger, upstream, run=run, terms=terms, approver=approver, **usual)
+    below = upstream.session
+    offers = upstream.server_capabilities
+    handed: dict[str, Any] = {}
+    if offers.resources is not None:
+        handed["on_list_resources"] = _paged(lambda params: below.list_resources(params=params))
+        handed["on_list_resource_templates"] = _paged(lambda params: below.list_resource_templates(params=params))
+        handed["on_read_resource"] = _paged(lambda params: upstream.read_resource(params.uri))
+    if offers.prompts is not None:
+        handed["on_list_prompts"] = _paged(lambda params: below.list_prompts(params=params))
+        handed["on_get_prompt"] = _paged(lambda params: upstream.get_prompt(params.name, params.arguments))
+    if offers.completions is not None:
+        handed["on_completion"] = _paged(_completed(upstream))
+    return Server(
+        _name_of(upstream),
+        version=__version__,
+        instructions=upstream.instructions,
+        on_list_tools=gate.list_tools,
+        on_call_tool=gate.call_tool,
+        **handed,
+    )
+
+
+def _paged(ask: Callable[[P], Awaitable[R]]) -> Callable[[Context, P], Awaitable[R]]:
+    """Hands a question on as it is."""
+
+    async def handed(ctx: Context, params: P) -> R:
+        return await ask(params)
+
+    return handed
+
+
+def _completed(upstream: Client) -> Callable[[types.CompleteRequestParams], Awaitable[types.CompleteResult]]:
+    def complete(params: types.CompleteRequestParams) -> Awaitable[types.CompleteResult]:
+        context = None if params.context is None else params.context.arguments
+        argument = {"name": params.argument.name, "value": params.argument.value}
+        return upstream.complete(params.ref, argument, context)
+
+    return complete
+
+
+def _name_of(upstream: Client) -> str:
+    told = upstream.server_info
+    return "indelible" if told is None else f"{told.name} behind Indelible"

@@ -1,0 +1,93 @@
+"""What MCP says and how the ledger keeps it: results, questions to people, and what tells one call from another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+
+from indelible import Approval
+
+Given = dict[str, Any]
+"""Is a tool's result as it is recorded."""
+
+IDEMPOTENCY_KEY = "io.indelible/idempotency-key"
+"""Is the member of a call's `_meta` by which a client tells repeats from new calls, and a server below us may too."""
+# By these, clients that are in use tell a model's calls apart; a repeat of a lost one carries the same.
+_CALL_IDS = (IDEMPOTENCY_KEY, "claudecode/toolUseId", "openai/toolCallId")
+REPLAYED = "io.indelible/replayed"
+_MOST_SHOWN = 20_000
+
+VOTE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "enum": ["approve", "deny"], "title": "Decision"},
+        "reason": {"type": "string", "title": "Reason", "maxLength": 2000},
+    },
+    "required": ["decision"],
+}
+LOOK_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def kept(result: types.CallToolResult) -> Given:
+    """Gives a result as it is recorded."""
+    return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def given(recorded: Any) -> types.CallToolResult:
+    """Gives a recorded result again, marked as such."""
+    result = types.CallToolResult.model_validate(recorded)
+    return result.model_copy(update={"meta": {**(result.meta or {}), REPLAYED: True}})
+
+
+def text_of(result: types.CallToolResult) -> str:
+    """Gives what a result says in words."""
+    said = [block.text for block in result.content if isinstance(block, types.TextContent)]
+    return "\n".join(said) or "the tool failed and said nothing"
+
+
+def tool_error(text: str) -> types.CallToolResult:
+    """Tells the model that the tool failed."""
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+
+def not_told(text: str) -> types.CallToolResult:
+    """Tells the model that the ledger did not let the tool run, or does not know what became of it."""
+    return tool_error(f"Indelible: {text}")
+
+
+def waits(approval: Approval) -> types.CallToolResult:
+    """Tells the model that a person has to decide first, and what to do then."""
+    return not_told(
+        f"{approval.tool} waits for a person, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, and was not carried out. "
+        "When it is decided, call again with the same arguments. "
+        f"A person decides with: indelible approvals show {approval.id}"
+    )
+
+
+def question(approval: Approval, args: Mapping[str, Any], *, decides: bool) -> str:
+    """Asks a person about one exact call: everything of it is shown, what cannot be seen by its code."""
+    shown = json.dumps(args, indent=2, sort_keys=True, ensure_ascii=True)
+    head = f"{approval.tool} ({approval.side_effect}) is to be carried out once, with exactly these arguments:"
+    if len(shown) > _MOST_SHOWN:
+        shown, decides = f"({len(shown)} characters: too much for this form)", False
+    how = "Do you approve?" if decides else f"Decide with: indelible approvals show {approval.id}. Then accept here."
+    return f"{head}\n\n{shown}\n\n{how}\n\n{approval.id}, digest {approval.digest}"
+
+
+def call_id_in(meta: Mapping[str, Any]) -> str | None:
+    """Gives the id by which the client tells this call from others, if it does."""
+    for name in _CALL_IDS:
+        found = meta.get(name)
+        if isinstance(found, str) and found:
+            return f"{name}={found}"
+    return None
+
+
+def schema_of(tool: types.Tool) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold."""
+    told = {"name": tool.name, "description": tool.description or "", "input": tool.input_schema}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

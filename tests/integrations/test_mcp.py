@@ -1,0 +1,269 @@
+"""MCP servers behind the ledger: each call once, with permission, asked for by the protocol's own way of asking."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client import Client
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+
+from indelible import AsyncLedger, migrate
+from indelible.integrations.mcp import ledger_proxy
+from indelible.integrations.mcp_words import IDEMPOTENCY_KEY, REPLAYED
+
+pytestmark = pytest.mark.anyio
+MODES = ("2026-07-28", "legacy")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Bank:
+    """Is an MCP server with one tool; it remembers what it was called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.description = "Pays."
+        self.answer: Callable[[], types.CallToolResult | types.InputRequiredResult] | None = None
+        self.server: Server[Any] = Server("bank", on_list_tools=self._list, on_call_tool=self._call)
+
+    async def _list(self, ctx: Any, params: Any) -> types.ListToolsResult:
+        schema = {"type": "object", "properties": {"to": {"type": "string"}, "amount": {"type": "integer"}}}
+        hints = types.ToolAnnotations(read_only_hint=True)
+        tool = types.Tool(name="pay", description=self.description, input_schema=schema, annotations=hints)
+        return types.ListToolsResult(tools=[tool])
+
+    async def _call(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
+        self.calls.append(dict(params.arguments or {}))
+        self.keys.append(str((params.meta or {}).get(IDEMPOTENCY_KEY)))
+        if self.answer is not None:
+            return self.answer()
+        return types.CallToolResult(
+            content=[types.TextContent(text=f"paid {len(self.calls)}")], structured_content={"n": len(self.calls)}
+        )
+
+
+class Person:
+    """Answers questions in a client, and remembers what was asked."""
+
+    def __init__(self, action: str = "accept", **content: Any) -> None:
+        self.asked: list[str] = []
+        self.action, self.content = action, content
+
+    async def __call__(self, ctx: Any, params: Any) -> types.ElicitResult:
+        self.asked.append(params.message)
+        return types.ElicitResult(action=self.action, content=self.content or None)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def behind(
+    ledger: AsyncLedger, bank: Bank, *, mode: str = MODES[0], person: Person | None = None, **words: Any
+) -> AsyncIterator[Client]:
+    async with Client(bank.server) as upstream:
+        server = ledger_proxy(ledger, upstream, run="order-1", **words)
+        async with Client(server, mode=mode, elicitation_callback=person) as client:
+            yield client
+
+
+def text(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+@pytest.fixture
+async def ledger(store_url: str) -> AsyncIterator[AsyncLedger]:
+    migrate(store_url)
+    async with AsyncLedger.open(store_url) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_reaches_the_server_once_and_its_result_is_given_again(ledger: AsyncLedger, mode: str) -> None:
+    bank = Bank()
+    async with behind(ledger, bank, mode=mode) as client:
+        first = await client.call_tool("pay", {"to": "ana", "amount": 5})
+        again = await client.call_tool("pay", {"amount": 5, "to": "ana"})
+    assert bank.calls == [{"to": "ana", "amount": 5}]
+    assert (text(first), text(again)) == ("paid 1", "paid 1")
+    assert again.structured_content == {"n": 1}
+    assert (again.meta or {}).get(REPLAYED) is True
+    (effect,) = await ledger.effects(run_id="order-1")
+    assert bank.keys == [effect.key], "the server below gets our key, to tell repeats itself"
+
+
+async def test_a_hundred_duplicates_at_once_are_one_call(ledger: AsyncLedger) -> None:
+    bank = Bank()
+    async with behind(ledger, bank) as client, anyio.create_task_group() as group:
+        said: list[str] = []
+
+        async def ask() -> None:
+            said.append(text(await client.call_tool("pay", {"to": "ana", "amount": 5})))
+
+        for _ in range(100):
+            group.start_soon(ask)
+    assert len(bank.calls) == 1
+    assert said == ["paid 1"] * 100
+
+
+async def test_a_client_that_names_its_calls_may_repeat_on_purpose(ledger: AsyncLedger) -> None:
+    bank = Bank()
+    async with behind(ledger, bank) as client:
+        for name in ("a", "b", "a"):
+            await client.call_tool("pay", {"to": "ana"}, meta={IDEMPOTENCY_KEY: name})
+        reused = await client.call_tool("pay", {"to": "bob"}, meta={IDEMPOTENCY_KEY: "a"})
+    assert len(bank.calls) == 2
+    assert reused.is_error
+    assert "Indelible:" in text(reused)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_person_in_the_client_decides_where_that_is_said(ledger: AsyncLedger, mode: str) -> None:
+    bank, ana = Bank(), Person(decision="approve")
+    async with behind(ledger, bank, mode=mode, person=ana, approver="ana", approval="required") as client:
+        paid = await client.call_tool("pay", {"to": "bob\u202e", "amount": 5})
+    assert text(paid) == "paid 1"
+    assert len(ana.asked) == 1
+    assert "\\u202e" in ana.asked[0], "what cannot be seen is shown by its code"
+    (approval,) = await ledger.approvals()
+    assert [vote.by for vote in approval.votes] == ["ana"]
+    assert approval.digest in ana.asked[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("person", [Person(decision="deny", reason="no"), Person("decline")], ids=["deny", "decline"])
+async def test_what_a_person_denies_does_not_run(ledger: AsyncLedger, mode: str, person: Person) -> None:
+    bank = Bank()
+    async with behind(ledger, bank, mode=mode, person=person, approver="ana", approval="required") as client:
+        denied = await client.call_tool("pay", {"to": "bob"})
+        again = await client.call_tool("pay", {"to": "bob"})
+    assert denied.is_error
+    assert again.is_error
+    assert bank.calls == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_whoever_sits_at_the_client_approves_nothing_unless_that_is_said(ledger: AsyncLedger, mode: str) -> None:
+    bank, somebody = Bank(), Person("decline")
+    async with behind(ledger, bank, mode=mode, person=somebody, approval="required") as client:
+        waiting = await client.call_tool("pay", {"to": "bob"})
+        assert "waits for a person" in text(waiting)
+        assert bank.calls == []
+        (approval,) = await ledger.approvals(status="pending")
+        await ledger.approve(approval.id, digest=approval.digest, by="ana")
+        assert text(await client.call_tool("pay", {"to": "bob"})) == "paid 1"
+
+
+async def test_an_older_client_that_cannot_be_asked_is_told_to_come_again(ledger: AsyncLedger) -> None:
+    bank = Bank()
+    async with behind(ledger, bank, mode="legacy", approval="required") as client:
+        waiting = await client.call_tool("pay", {"to": "bob"})
+    (approval,) = await ledger.approvals()
+    assert waiting.is_error
+    assert approval.id in text(waiting)
+
+
+async def test_an_answer_holds_in_another_process_and_for_what_was_shown_alone(ledger: AsyncLedger) -> None:
+    """A proxy that asked may be gone when the answer comes: the state names the question, and holds no secret."""
+    bank = Bank()
+    async with behind(ledger, bank, approver="ana", approval="required") as client:
+        asked = await client.session.call_tool("pay", {"to": "bob"}, allow_input_required=True)
+    assert isinstance(asked, types.InputRequiredResult)
+    assert asked.input_requests is not None
+    yes = {name: types.ElicitResult(action="accept", content={"decision": "approve"}) for name in asked.input_requests}
+    async with behind(ledger, bank, approver="ana", approval="required") as client:
+        assert asked.request_state is not None
+        forged = asked.request_state[:-4] + "0000"
+        other = await client.session.call_tool(
+            "pay", {"to": "bob"}, request_state=forged, input_responses=yes, allow_input_required=True
+        )
+        assert isinstance(other, types.CallToolResult)
+        assert other.is_error
+        assert bank.calls == []
+        changed = await client.session.call_tool(
+            "pay", {"to": "eve"}, request_state=asked.request_state, input_responses=yes, allow_input_required=True
+        )
+        assert bank.calls == [], "an answer about one call lets no other one run"
+        assert not isinstance(changed, types.CallToolResult) or changed.is_error
+        paid = await client.session.call_tool(
+            "pay", {"to": "bob"}, request_state=asked.request_state, input_responses=yes, allow_input_required=True
+        )
+    assert isinstance(paid, types.CallToolResult)
+    assert bank.calls == [{"to": "bob"}]
+
+
+async def test_a_tool_that_changed_since_it_was_approved_is_asked_about_again(ledger: AsyncLedger) -> None:
+    bank = Bank()
+    async with behind(ledger, bank, approval="required", mode="legacy") as client:
+        await client.call_tool("pay", {"to": "bob"})
+    (approval,) = await ledger.approvals(status="pending")
+    await ledger.approve(approval.id, digest=approval.digest, by="ana")
+    bank.description = "Pays!"
+    async with behind(ledger, bank, approval="required", mode="legacy") as client:
+        told = await client.call_tool("pay", {"to": "bob"})
+    assert told.is_error
+    assert bank.calls == []
+
+
+async def test_a_tool_that_failed_is_told_to_have_failed_again(ledger: AsyncLedger) -> None:
+    bank = Bank()
+    bank.answer = lambda: types.CallToolResult(content=[types.TextContent(text="no funds")], is_error=True)
+    async with behind(ledger, bank) as client:
+        first = await client.call_tool("pay", {"to": "bob"})
+        again = await client.call_tool("pay", {"to": "bob"})
+    assert len(bank.calls) == 1
+    assert (first.is_error, text(first)) == (True, "no funds")
+    assert again.is_error
+    assert "no funds" in text(again)
+
+
+@pytest.mark.parametrize(("code", "status"), [(types.INVALID_PARAMS, "ready"), (types.INTERNAL_ERROR, "in_doubt")])
+async def test_an_error_of_the_protocol_is_taken_for_what_it_can_mean(
+    ledger: AsyncLedger, code: int, status: str
+) -> None:
+    def refuse() -> Any:
+        raise MCPError(code, "went wrong")
+
+    bank = Bank()
+    bank.answer = refuse
+    async with behind(ledger, bank) as client:
+        told = await client.call_tool("pay", {"to": "bob"})
+        assert told.is_error
+        (effect,) = await ledger.effects()
+        assert effect.status == status
+        await client.call_tool("pay", {"to": "bob"})
+    assert len(bank.calls) == (2 if status == "ready" else 1)
+
+
+async def test_what_the_server_below_asks_for_is_handed_on(ledger: AsyncLedger) -> None:
+    bank, person = Bank(), Person(answer="42")
+    asks = types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message="PIN?", requested_schema={"type": "object", "properties": {}})
+    )
+    first = types.InputRequiredResult(input_requests={"pin": asks}, request_state="theirs")
+    answers = iter([first, types.CallToolResult(content=[types.TextContent(text="paid")])])
+    bank.answer = lambda: next(answers)
+    async with behind(ledger, bank, person=person) as client:
+        paid = await client.call_tool("pay", {"to": "bob"})
+    assert text(paid) == "paid"
+    assert person.asked == ["PIN?"]
+    (effect,) = await ledger.effects()
+    assert effect.status == "succeeded"
+
+
+async def test_a_tool_that_is_not_listed_is_not_called(ledger: AsyncLedger) -> None:
+    bank = Bank()
+    async with behind(ledger, bank) as client:
+        with pytest.raises(MCPError, match="tools/list"):
+            await client.call_tool("steal", {})
+    assert bank.calls == []
+    assert await ledger.effects() == []
