@@ -95,8 +95,12 @@ class AsyncLedger(Desk):
         reason: str = "approved",
         signature: bytes | None = None,
         grant: GrantTerms | None = None,
+        version: int | None = None,
     ) -> Approval:
-        """Votes that a call may run, if `digest` is what it asks about; with `grant`, more such calls as well."""
+        """Votes that a call may run, if `digest` is what it asks about; with `grant`, more such calls as well.
+
+        With `version`, only while nobody else has voted on it or changed it since it had that version.
+        """
         return await asyncio.to_thread(
             self._approving.vote,
             approval,
@@ -106,6 +110,7 @@ class AsyncLedger(Desk):
             is_approval=True,
             signature=signature,
             grant=grant,
+            version=version,
         )
 
     async def deny(
@@ -116,6 +121,7 @@ class AsyncLedger(Desk):
         reason: str,
         digest: str | None = None,
         signature: bytes | None = None,
+        version: int | None = None,
     ) -> Approval:
         """Refuses a call that asks to run; one refusal is enough."""
         return await asyncio.to_thread(
@@ -126,13 +132,16 @@ class AsyncLedger(Desk):
             reason=reason,
             is_approval=False,
             signature=signature,
+            version=version,
         )
 
     async def revoke_approval(
-        self, approval: str | Approval, *, by: Actor | str, reason: str = "taken back"
+        self, approval: str | Approval, *, by: Actor | str, reason: str = "taken back", version: int | None = None
     ) -> Approval:
         """Takes one's own approval back, as long as nothing runs on it."""
-        return await asyncio.to_thread(self._approving.take_back, approval, by=_person(by), reason=reason)
+        return await asyncio.to_thread(
+            self._approving.take_back, approval, by=_person(by), reason=reason, version=version
+        )
 
     async def edit_approval(
         self,
@@ -142,6 +151,7 @@ class AsyncLedger(Desk):
         digest: str,
         by: Actor | str,
         reason: str = "edited",
+        version: int | None = None,
     ) -> Approval:
         """Changes the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
         return await asyncio.to_thread(
@@ -152,6 +162,7 @@ class AsyncLedger(Desk):
             by=_person(by),
             reason=reason,
             most=self._max_args_bytes,
+            version=version,
         )
 
     async def get_approval(self, approval_id: str) -> Approval | None:
@@ -196,10 +207,18 @@ class AsyncLedger(Desk):
         return await asyncio.to_thread(self._approving.end_grant, grant_id, _person(by), reason)
 
     async def apply_policy(
-        self, content: Mapping[str, Any] | str | Path, *, by: Actor | str, reason: str = "applied"
+        self,
+        content: Mapping[str, Any] | str | Path,
+        *,
+        by: Actor | str,
+        reason: str = "applied",
+        instead_of: str | None = None,
     ) -> str:
-        """Puts a policy in force for every process of this tenant, on the record, and gives its version."""
-        return await asyncio.to_thread(self._approving.apply_policy, content, _person(by), reason)
+        """Puts a policy in force for every process of this tenant, on the record, and gives its version.
+
+        With `instead_of`, only while the policy in force has this version; the empty one stands for none.
+        """
+        return await asyncio.to_thread(self._approving.apply_policy, content, _person(by), reason, instead_of)
 
     async def policy(self) -> tuple[Mapping[str, Any], str] | None:
         """Gives the content and the version of the policy kept in the ledger; None when there is none."""

@@ -218,6 +218,7 @@ class Approving:
         is_approval: bool,
         signature: bytes | None,
         grant: GrantTerms | None = None,
+        version: int | None = None,
     ) -> Approval:
         """Counts somebody's answer, or raises why it does not count."""
         if not reason:
@@ -236,6 +237,7 @@ class Approving:
             grant=grant,
             grant_id="" if grant is None else f"grt_{mint.effect_id().removeprefix('eff_')}",
             pinned="" if grant is None else self._pinned(self._effect_of(approval), grant),
+            version=version,
         )
         return self._done(self._write(command, None))[0]
 
@@ -254,7 +256,7 @@ class Approving:
                 "leave pin away to pin everything"
             ) from None
 
-    def take_back(self, name: str | Approval, *, by: Actor, reason: str) -> Approval:
+    def take_back(self, name: str | Approval, *, by: Actor, reason: str, version: int | None = None) -> Approval:
         """Takes somebody's approval back, as long as nothing runs on it, and with it what they granted besides."""
         approval = self.find(name)
         effect = self._effect_of(approval)
@@ -263,6 +265,7 @@ class Approving:
             stamp=self._engine.mint.stamp(by),
             approval_id=approval.id,
             detail_json=self._said(effect.tool, reason),
+            version=version,
         )
         reopened = self._done(self._write(command, effect))[0]
         granted = [grant for grant in self.grants(approval.tool) if grant.approval_id == approval.id]
@@ -272,7 +275,15 @@ class Approving:
         return reopened
 
     def edit(
-        self, name: str | Approval, args: Mapping[str, Any], *, digest: str, by: Actor, reason: str, most: int | None
+        self,
+        name: str | Approval,
+        args: Mapping[str, Any],
+        *,
+        digest: str,
+        by: Actor,
+        reason: str,
+        most: int | None,
+        version: int | None = None,
     ) -> Approval:
         """Changes what is asked about; the policy judges it anew, and everybody has to vote again."""
         approval = self.find(name)
@@ -288,6 +299,7 @@ class Approving:
             args_json=args_json,
             verdict=self._verdict_on(approval, effect, args_json),
             detail_json=self._said(effect.tool, reason),
+            version=version,
         )
         return self._done(self._write(command, effect))[0]
 
@@ -382,8 +394,13 @@ class Approving:
         kept = found[0].read()
         return kept["content"], kept["version"]
 
-    def apply_policy(self, named: Mapping[str, Any] | str | Path, by: Actor, reason: str) -> str:
-        """Puts a policy in force for every process of this tenant, and gives its version."""
+    def apply_policy(
+        self, named: Mapping[str, Any] | str | Path, by: Actor, reason: str, instead_of: str | None = None
+    ) -> str:
+        """Puts a policy in force for every process of this tenant, and gives its version.
+
+        With `instead_of`, only while the policy in force has this version; the empty one stands for none.
+        """
         from indelible.core.policy import policy_of
         from indelible.policy_files import load_content
 
@@ -395,6 +412,9 @@ class Approving:
         body = body_of({"content": dict(content), "version": policy.version})
         first = Sheet(kind="policy", id="current", status="active", body=body)
         sheet = found[0].after(status="active", body=body) if found else first
+        in_force = found[0].read()["version"] if found and found[0].body is not None else ""
+        if instead_of not in (None, in_force):  # and if that changes before this is written, it is not written
+            raise IllegalMove(f"the policy is at version {in_force} now, not {instead_of}; look at it again")
         self._tell("policy_applied", by, sheet, reason, run_id=JOURNAL_RUN, version=policy.version)
         self._engine.judging.forget()
         return policy.version

@@ -90,10 +90,21 @@ class Ledger(Desk):
         reason: str = "approved",
         signature: bytes | None = None,
         grant: GrantTerms | None = None,
+        version: int | None = None,
     ) -> Approval:
-        """Votes that a call may run, if `digest` is what it asks about; with `grant`, more such calls as well."""
+        """Votes that a call may run, if `digest` is what it asks about; with `grant`, more such calls as well.
+
+        With `version`, only while nobody else has voted on it or changed it since it had that version.
+        """
         return self._approving.vote(
-            approval, digest=digest, by=_person(by), reason=reason, is_approval=True, signature=signature, grant=grant
+            approval,
+            digest=digest,
+            by=_person(by),
+            reason=reason,
+            is_approval=True,
+            signature=signature,
+            grant=grant,
+            version=version,
         )
 
     def deny(
@@ -104,15 +115,24 @@ class Ledger(Desk):
         reason: str,
         digest: str | None = None,
         signature: bytes | None = None,
+        version: int | None = None,
     ) -> Approval:
         """Refuses a call that asks to run; one refusal is enough."""
         return self._approving.vote(
-            approval, digest=digest, by=_person(by), reason=reason, is_approval=False, signature=signature
+            approval,
+            digest=digest,
+            by=_person(by),
+            reason=reason,
+            is_approval=False,
+            signature=signature,
+            version=version,
         )
 
-    def revoke_approval(self, approval: str | Approval, *, by: Actor | str, reason: str = "taken back") -> Approval:
+    def revoke_approval(
+        self, approval: str | Approval, *, by: Actor | str, reason: str = "taken back", version: int | None = None
+    ) -> Approval:
         """Takes one's own approval back, as long as nothing runs on it."""
-        return self._approving.take_back(approval, by=_person(by), reason=reason)
+        return self._approving.take_back(approval, by=_person(by), reason=reason, version=version)
 
     def edit_approval(
         self,
@@ -122,10 +142,17 @@ class Ledger(Desk):
         digest: str,
         by: Actor | str,
         reason: str = "edited",
+        version: int | None = None,
     ) -> Approval:
         """Changes the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
         return self._approving.edit(
-            approval, args, digest=digest, by=_person(by), reason=reason, most=self._max_args_bytes
+            approval,
+            args,
+            digest=digest,
+            by=_person(by),
+            reason=reason,
+            most=self._max_args_bytes,
+            version=version,
         )
 
     def get_approval(self, approval_id: str) -> Approval | None:
@@ -169,9 +196,19 @@ class Ledger(Desk):
         """Withdraws a standing grant."""
         return self._approving.end_grant(grant_id, _person(by), reason)
 
-    def apply_policy(self, content: Mapping[str, Any] | str | Path, *, by: Actor | str, reason: str = "applied") -> str:
-        """Puts a policy in force for every process of this tenant, on the record, and gives its version."""
-        return self._approving.apply_policy(content, _person(by), reason)
+    def apply_policy(
+        self,
+        content: Mapping[str, Any] | str | Path,
+        *,
+        by: Actor | str,
+        reason: str = "applied",
+        instead_of: str | None = None,
+    ) -> str:
+        """Puts a policy in force for every process of this tenant, on the record, and gives its version.
+
+        With `instead_of`, only while the policy in force has this version; the empty one stands for none.
+        """
+        return self._approving.apply_policy(content, _person(by), reason, instead_of)
 
     def policy(self) -> tuple[Mapping[str, Any], str] | None:
         """Gives the content and the version of the policy kept in the ledger; None when there is none."""

@@ -596,3 +596,33 @@ def test_reports_about_an_attempt_leave_its_approval_alone() -> None:
     claim = shelf.do(open_command(verdict=asks())).claim
     shelf.do(relinquish(claim, "in_doubt"))
     assert shelf.approval().status == "consumed"
+
+
+# ── on what was seen ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_of_two_answers_to_the_same_version_one_counts_and_the_other_is_told_to_look_again() -> None:
+    shelf, approval = asked_for(PAIR)
+    assert isinstance(shelf.do(cast(approval, ADA, version=1)), Decided)
+    second = shelf.do(cast(approval, BO, version=1))
+    assert code(second) == "version"
+    assert "is at version 2 now, not 1" in second.refusal.why
+    assert code(shelf.do(amend(approval, BO, version=1))) == "version"
+    assert code(shelf.do(replace(take_back(approval, ADA), version=1))) == "version"
+    assert shelf.types() == ["approval_requested", "approval_voted"]
+    assert isinstance(shelf.do(cast(approval, BO, version=2)), Decided)
+
+
+def test_an_answer_whose_own_write_went_through_is_not_outdated_by_it() -> None:
+    shelf, approval = asked_for(PAIR)
+    mine = cast(approval, ADA, version=1)
+    assert isinstance(shelf.do(mine), Decided)
+    assert isinstance(shelf.do(mine), Decided)
+
+
+def test_of_what_is_decided_it_is_told_that_it_is_and_not_that_it_changed() -> None:
+    shelf, approval = asked_for(asks())
+    shelf.do(cast(approval, ADA, version=1))
+    assert code(shelf.do(cast(approval, BO, version=1))) == "not_pending"
+    assert isinstance(shelf.do(replace(take_back(approval, ADA), version=2)), Decided)
+    assert isinstance(shelf.do(amend(approval, BO, version=3)), Decided)

@@ -69,6 +69,8 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
     counted = _why_no_grant(command, approval) or voted(approval, vote, command.digest, actor.kind, now)
     if isinstance(counted, Refusal):
         return _not(counted, approval, effect)
+    if (outdated := _why_outdated(command, approval)) is not None:
+        return _not(outdated, approval, effect)
     if command.is_approval and (altered := why_altered(approval, effect)) is not None:
         return Step(Illegal(effect, altered))
     if counted.status == "pending":
@@ -82,6 +84,14 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
         counted = replace(counted, grant=command.grant_id)
         grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor.id))]
     return _moved(command, effect, counted, now, seq, "ready", grants)
+
+
+def _why_outdated(command: CastVote | TakeBack | Amend, approval: Approval) -> Refusal | None:
+    """Refuses an answer to what somebody else has changed or voted on since it was shown."""
+    if command.version in (None, approval.version):
+        return None
+    now_at = f"is at version {approval.version} now, not {command.version}"
+    return Refusal("version", f"{now_at}: somebody else voted on it or changed it; look at it again")
 
 
 def why_altered(approval: Approval, effect: Effect) -> str | None:
@@ -150,6 +160,8 @@ def _take_back(command: TakeBack, approval: Approval, effect: Effect, now: datet
     reopened = unvoted(approval, actor.id, now)
     if isinstance(reopened, Refusal):
         return _not(reopened, approval, effect)
+    if (outdated := _why_outdated(command, approval)) is not None:
+        return _not(outdated, approval, effect)
     waiting = _waiting(effect, reopened, command, seq, command.detail_json)
     # Those who were told that it is approved are told that it is asked again.
     channels = reopened.told if approval.status == "approved" else ()
@@ -163,7 +175,7 @@ def _amend(command: Amend, approval: Approval, effect: Effect, now: datetime, se
 
     What they take of budgets is reserved instead of what the old ones took.
     """
-    refusal = _why_no_edit(command, approval, now)
+    refusal = _why_no_edit(command, approval, now) or _why_outdated(command, approval)
     if refusal is not None:
         return _not(refusal, approval, effect)
     charges = command.verdict.charges

@@ -141,6 +141,8 @@ class CastVote:
     grant_id: str = ""
     pinned: str = ""
     """Is the digest of the arguments that the grant pins."""
+    version: int | None = None
+    """Is the version of the approval that they saw, if that matters: another one is not what they answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,8 @@ class TakeBack:
     stamp: Stamp
     approval_id: str
     detail_json: bytes = field(repr=False)
+    version: int | None = None
+    """Is the version of the approval that they saw, if that matters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +168,8 @@ class Amend:
     args_json: bytes = field(repr=False)
     verdict: Verdict
     detail_json: bytes = field(repr=False)
+    version: int | None = None
+    """Is the version of the approval that they saw, if that matters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

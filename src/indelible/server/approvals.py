@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, HTTPException, Path, Query, Response
 
 from indelible.core.approvals import Approval, ApprovalStatus
 from indelible.core.events import instant
@@ -33,7 +33,7 @@ from indelible.server.approval_shapes import (
 from indelible.server.asking import Asking, asking
 from indelible.server.effects import Before, Limit, check_names
 from indelible.server.filters import Q, asked_for, finding_of
-from indelible.server.preconditions import check_if_match, etag
+from indelible.server.preconditions import etag, outdated, seen_version
 from indelible.server.routing import ANYBODY, answer, resources
 from indelible.server.shapes import Reason
 
@@ -80,16 +80,16 @@ async def decide(
 ) -> Response:
     """Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well."""
     approval = await _find(asked, approval_id)
+    # Of one that is over, it is told by whom it was decided, which says more than that it is another version.
+    seen = seen_version(if_match, approval.version, approval.id) if approval.status == "pending" else None
     try:
-        if approval.status == "pending":
-            check_if_match(if_match, approval.version, approval.id)
-        decided = await _voted(asked, approval, body)
+        decided = await _voted(asked, approval, body, seen)
     except VoteRefused as refused:
         raise _saying_who(refused) from None
     return _shown(decided, 201)
 
 
-async def _voted(asked: Asking, approval: Approval, body: DecisionTold) -> Approval:
+async def _voted(asked: Asking, approval: Approval, body: DecisionTold, seen: int | None) -> Approval:
     signature = _signature(body.signature)
     if body.decision == "approve":
         if body.digest is None:
@@ -101,11 +101,12 @@ async def _voted(asked: Asking, approval: Approval, body: DecisionTold) -> Appro
             reason=body.reason or "approved",
             signature=signature,
             grant=_terms(body),
+            version=seen,
         )
     if body.reason is None or body.grant is not None:
         raise BadCall("a denial needs a reason, and grants nothing")
     return await asked.ledger.deny(
-        approval, by=asked.actor, reason=body.reason, digest=body.digest, signature=signature
+        approval, by=asked.actor, reason=body.reason, digest=body.digest, signature=signature, version=seen
     )
 
 
@@ -123,9 +124,11 @@ def _signature(told: str | None) -> bytes | None:
         raise BadCall("signature: base64 is expected here") from None
 
 
-def _saying_who(refused: VoteRefused) -> VoteRefused:
+def _saying_who(refused: VoteRefused) -> VoteRefused | HTTPException:
     """Gives a refusal that also says who has decided before."""
     approval = refused.approval
+    if refused.code == "version":  # somebody else came in between
+        return outdated(str(refused))
     if approval.status == "pending" or not approval.votes:
         return refused
     said = [
@@ -140,10 +143,10 @@ async def edit(
 ) -> Response:
     """Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
     approval = await _find(asked, approval_id)
-    check_if_match(if_match, approval.version, approval.id)
+    seen = seen_version(if_match, approval.version, approval.id)
     try:
         edited = await asked.ledger.edit_approval(
-            approval, body.args, digest=body.digest, by=asked.actor, reason=body.reason
+            approval, body.args, digest=body.digest, by=asked.actor, reason=body.reason, version=seen
         )
     except VoteRefused as refused:
         raise _saying_who(refused) from None
@@ -151,10 +154,17 @@ async def edit(
 
 
 @approvals.post("/v1/approvals/{approval_id}/revoke", response_model=ApprovalOnly)
-async def revoke(approval_id: Id, body: RevocationTold, asked: Asking = asking("approver")) -> Response:
+async def revoke(
+    approval_id: Id, body: RevocationTold, if_match: IfMatch = None, asked: Asking = asking("approver")
+) -> Response:
     """Take one's own approval back, as long as nothing runs on it."""
     approval = await _find(asked, approval_id)
-    return _shown(await asked.ledger.revoke_approval(approval, by=asked.actor, reason=body.reason))
+    seen = seen_version(if_match, approval.version, approval.id)
+    try:
+        taken_back = await asked.ledger.revoke_approval(approval, by=asked.actor, reason=body.reason, version=seen)
+    except VoteRefused as refused:
+        raise _saying_who(refused) from None
+    return _shown(taken_back)
 
 
 async def _find(asked: Asking, approval_id: str) -> Approval:

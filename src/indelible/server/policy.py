@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response
 
 from indelible.core.admitting import Caller
 from indelible.core.effects import Actor
+from indelible.errors import IllegalMove
 from indelible.running import in_own_thread
 from indelible.server.approvals import IfMatch
 from indelible.server.asking import Asking, asking
@@ -19,7 +20,7 @@ from indelible.server.policy_shapes import (
     VerdictShown,
     verdict_shown,
 )
-from indelible.server.preconditions import check_if_match, etag
+from indelible.server.preconditions import etag, outdated, seen_version
 from indelible.server.routing import answer, resources
 from indelible.server.speaking import prepared_for
 
@@ -38,8 +39,13 @@ async def show_policy(asked: Asking = asking("approver", "auditor")) -> Response
 async def apply_policy(body: PolicyTold, if_match: IfMatch = None, asked: Asking = asking("admin")) -> Response:
     """Put a policy in force for every process of the tenant, on the record."""
     kept = await asked.ledger.policy()
-    check_if_match(if_match, "" if kept is None else kept[1], "the policy")
-    version = await asked.ledger.apply_policy(body.content, by=asked.actor, reason=body.reason)
+    seen = seen_version(if_match, "" if kept is None else kept[1], "the policy")
+    try:
+        version = await asked.ledger.apply_policy(body.content, by=asked.actor, reason=body.reason, instead_of=seen)
+    except IllegalMove as moved:  # by somebody else, after we looked
+        if seen is None:
+            raise
+        raise outdated(str(moved)) from None
     return answer({"version": version}, 200, {"ETag": etag(version)})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from fastapi import HTTPException
 
 
@@ -16,7 +18,21 @@ def is_among(version: int | str, header: str | None) -> bool:
     return etag(version) in named or "*" in named
 
 
-def check_if_match(header: str | None, version: int | str, name: str) -> None:
-    """Refuses with 412 what was decided on another version than the one that is there."""
-    if header is not None and not is_among(version, header):
-        raise HTTPException(412, f"{name} is at version {version} now, not {header[:100]}; look at it again")
+Version = TypeVar("Version", int, str)
+
+
+def seen_version(header: str | None, version: Version, name: str) -> Version | None:
+    """Gives the version that a write is for, to be decided with it; None when the caller does not mind which.
+
+    Refuses with 412 right away what names another version than the one that is there.
+    """
+    if header is None or header.strip() == "*":
+        return None
+    if not is_among(version, header):
+        raise outdated(f"{name} is at version {version} now, not {header[:100]}; look at it again")
+    return version
+
+
+def outdated(why: str) -> HTTPException:
+    """Gives the refusal of what was decided on another version than the one that is there."""
+    return HTTPException(412, why)
