@@ -239,13 +239,14 @@ def test_what_the_call_itself_wants_to_be_asked_is_asked_on_our_terms(judging: J
     assert (question.rule, set(question.people or {}), question.expires) == (rule, {"ana", "bob"}, HOUR)
 
 
-def test_every_channel_here_tells_of_what_another_process_asks() -> None:
+def test_every_channel_here_tells_of_what_another_process_asks_and_so_do_those_of_that_one() -> None:
     store = open_store(":memory:")
     call = prepared(ToolCall(tool="note", args={"n": 1}, run_id="run-1"))
     said = Verdict(decision="ask", rule="own", policy="p", question=Question(rule="own"))
     named = replace(said, question=Question(rule="own", notify=("mail",)))
     telling = Judging(store, "default", channels=("chat",))
-    for verdict, channels in ((said, ("chat",)), (named, ("mail",))):
+    of_the_call = replace(named, rule=TOOL_RULE, policy="")
+    for verdict, channels in ((said, ("chat",)), (named, ("chat", "mail")), (of_the_call, ("chat", "mail"))):
         question = telling.judge_besides(call, verdict).verdict.question
         assert question is not None
         assert question.notify == channels

@@ -18,13 +18,13 @@ from indelible.core.canonical import decode
 from indelible.core.grants import pinned_digest, read_grant
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verdicts import ALLOWED, Verdict, asked_besides, asked_by_tool, is_of_the_call
+from indelible.core.verdicts import ALLOWED, Charge, Verdict, asked_besides, asked_by_tool, capped, is_of_the_call
 from indelible.core.walk import Judged, Prepared
 from indelible.forks import after_fork
 from indelible.runs.limits import RunLimits
 
 if TYPE_CHECKING:
-    from indelible.core.policy import Policy
+    from indelible.core.policy import Asked, Policy
 
 LOOK_EVERY = 0.5
 _PASSED = Judged(ALLOWED)
@@ -65,6 +65,10 @@ class Judging:
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._looked_at: float | None = None
+
+    def tell_by(self, channels: tuple[str, ...]) -> None:
+        """Lets questions that name no channel go to these, which somebody else sends by."""
+        self._channels = channels
 
     @property
     def is_due(self) -> bool:
@@ -122,25 +126,26 @@ class Judging:
         from indelible.core.policy import strictest
 
         asked = asked_besides(judged.verdict, said.rule, judged.terms) if is_of_the_call(said) else said
-        verdict = strictest([judged.verdict, asked])
-        if verdict.question is not None and self._channels:
-            verdict = replace(verdict, question=self._told_to_all(verdict.question))
+        verdict = capped(strictest([judged.verdict, asked]), judged.caps)
+        if verdict.question is not None:
+            verdict = replace(verdict, question=_told_besides(verdict.question, judged, said))
         return replace(judged, verdict=verdict, grants=self._grants(prepared, verdict))
 
     def _judged(self, prepared: Prepared, waited: bool) -> Judged:
         verdict, terms = ALLOWED, None
         if self._own is not None or self._stored is not None:
             verdict, terms = self.verdict_on(prepared), self._terms()
+        caps = self._caps(prepared)
         if prepared.handling.needs_approval:
-            verdict = asked_by_tool(verdict, terms)
+            verdict = capped(asked_by_tool(verdict, terms), caps)
         if not self._channels:
             if verdict is ALLOWED:
                 return _PASSED
-            return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms)
+            return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms, caps=caps)
         terms = self._told_to_all(terms or Question(rule=""))
         if verdict.question is not None:
             verdict = replace(verdict, question=self._told_to_all(verdict.question))
-        return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms)
+        return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms, caps=caps)
 
     def _terms(self) -> Question | None:
         """Gives the terms on which the policies ask where no rule says more: all of them are met together."""
@@ -155,7 +160,7 @@ class Judging:
 
     def verdict_on(self, prepared: Prepared, args_json: bytes | None = None) -> Verdict:
         """Gives what the policies say of a call; `args_json` stands in for other arguments than its own."""
-        from indelible.core.policy import Asked, strictest
+        from indelible.core.policy import strictest
 
         stored = self._stored
         if isinstance(stored, _Unreadable):
@@ -163,9 +168,26 @@ class Judging:
         policies = [policy for policy in (self._own, stored) if policy is not None]
         if not policies:
             return ALLOWED
+        asked = self._asked(prepared, args_json)
+        return capped(strictest([policy.judge(asked) for policy in policies]), self._caps(prepared))
+
+    def _caps(self, prepared: Prepared) -> tuple[Charge, ...]:
+        """Gives what a question about this call takes of how many may be open."""
+        policies = [policy for policy in (self._own, self._stored) if policy is not None]
+        known = [policy for policy in policies if not isinstance(policy, _Unreadable) and policy.parts.caps]
+        if not known:
+            return ()
+        from indelible.core.policy_merging import charged_once
+
+        asked = self._asked(prepared)
+        return charged_once(cap for policy in known for cap in policy.caps_on(asked))
+
+    def _asked(self, prepared: Prepared, args_json: bytes | None = None) -> Asked:
+        from indelible.core.policy import Asked
+
         call = prepared.call
         args: Any = decode(args_json or plain_args(prepared))
-        asked = Asked(
+        return Asked(
             tenant=self._tenant,
             tool=call.tool,
             side_effect=prepared.handling.side_effect,
@@ -176,7 +198,6 @@ class Judging:
             args=args,
             schema=call.schema,
         )
-        return strictest([policy.judge(asked) for policy in policies])
 
     def _grants(self, prepared: Prepared, verdict: Verdict) -> dict[str, str]:
         """Names the grants that may spare a question, with the digest of what each of them pins in the arguments."""
@@ -211,3 +232,10 @@ def policy_from(policy: Policy | Mapping[str, Any] | str | Path) -> Policy:
     from indelible.policy_files import load_policy  # reading YAML takes a library of its own
 
     return load_policy(Path(policy))
+
+
+def _told_besides(question: Question, judged: Judged, said: Verdict) -> Question:
+    """Gives a question that is told by our channels, whatever another process says, and by those of that one too."""
+    ours = judged.verdict.question or judged.terms or Question(rule="")
+    theirs = said.question or ours
+    return replace(question, notify=tuple(dict.fromkeys((*ours.notify, *question.notify, *theirs.notify))))
