@@ -13,6 +13,7 @@ from indelible.core.grants import GrantTerms
 from indelible.core.sheets import SheetFilter
 from indelible.errors import BadCall, UnknownApproval, VoteRefused
 from indelible.running import in_own_thread
+from indelible.server import sequence
 from indelible.server.approval_shapes import (
     ApprovalOnly,
     ApprovalPage,
@@ -86,7 +87,7 @@ async def decide(
         decided = await _voted(asked, approval, body, seen)
     except VoteRefused as refused:
         raise _saying_who(refused) from None
-    return _shown(decided, 201)
+    return await _shown(asked, decided, 201)
 
 
 async def _voted(asked: Asking, approval: Approval, body: DecisionTold, seen: int | None) -> Approval:
@@ -150,7 +151,7 @@ async def edit(
         )
     except VoteRefused as refused:
         raise _saying_who(refused) from None
-    return _shown(edited)
+    return await _shown(asked, edited)
 
 
 @approvals.post("/v1/approvals/{approval_id}/revoke", response_model=ApprovalOnly)
@@ -164,7 +165,7 @@ async def revoke(
         taken_back = await asked.ledger.revoke_approval(approval, by=asked.actor, reason=body.reason, version=seen)
     except VoteRefused as refused:
         raise _saying_who(refused) from None
-    return _shown(taken_back)
+    return await _shown(asked, taken_back)
 
 
 async def _find(asked: Asking, approval_id: str) -> Approval:
@@ -174,8 +175,9 @@ async def _find(asked: Asking, approval_id: str) -> Approval:
     return found
 
 
-def _shown(approval: Approval, status: int = 200) -> Response:
-    return answer({"approval": approval_shown(approval)}, status, {"ETag": etag(approval.version)})
+async def _shown(asked: Asking, approval: Approval, status: int = 200) -> Response:
+    headers = {"ETag": etag(approval.version), **await sequence.of_sheet(asked, "approval", approval.id)}
+    return answer({"approval": approval_shown(approval)}, status, headers)
 
 
 # Permissions given ahead
@@ -194,7 +196,8 @@ async def list_grants(
 async def end_grant(grant_id: str, body: Reason, asked: Asking = asking("approver")) -> Response:
     """Withdraw a standing grant."""
     check_names(grant_id=grant_id)
-    return answer({"grant": grant_shown(await asked.ledger.end_grant(grant_id, by=asked.actor, reason=body.reason))})
+    over = await asked.ledger.end_grant(grant_id, by=asked.actor, reason=body.reason)
+    return answer({"grant": grant_shown(over)}, 200, await sequence.of_sheet(asked, "grant", over.id))
 
 
 @approvals.get("/v1/delegations", response_model=DelegationList)
@@ -208,7 +211,8 @@ async def list_delegations(asked: Asking = asking("approver", "auditor")) -> Res
 async def delegate(body: DelegationTold, asked: Asking = asking("approver")) -> Response:
     """Let somebody else decide what the caller may decide, until a moment."""
     given = await asked.ledger.delegate(body.to, until=body.until, by=asked.actor, reason=body.reason)
-    return answer({"delegation": delegation_shown(given)}, 201)
+    headers = await sequence.of_sheet(asked, "delegation", given.id)
+    return answer({"delegation": delegation_shown(given)}, 201, headers)
 
 
 @approvals.post("/v1/delegations/{delegation_id}/end", response_model=DelegationAnswer)
@@ -216,4 +220,4 @@ async def end_delegation(delegation_id: str, body: Reason, asked: Asking = askin
     """End a delegation before its time."""
     check_names(delegation_id=delegation_id)
     over = await asked.ledger.end_delegation(delegation_id, by=asked.actor, reason=body.reason)
-    return answer({"delegation": delegation_shown(over)})
+    return answer({"delegation": delegation_shown(over)}, 200, await sequence.of_sheet(asked, "delegation", over.id))

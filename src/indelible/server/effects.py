@@ -18,7 +18,7 @@ from indelible.core.events import instant
 from indelible.core.ports import Filter
 from indelible.errors import BadCall, UnknownEffect
 from indelible.running import in_own_thread
-from indelible.server import speaking
+from indelible.server import sequence, speaking
 from indelible.server.approval_shapes import ApprovalAnswer, approval_shown
 from indelible.server.asking import Asking, asking
 from indelible.server.filters import Q, asked_for, finding_of
@@ -64,11 +64,13 @@ async def begin(body: Begin, asked: Asking = asking("agent")) -> Response:
     match begun:
         case Claimed(claim):
             asked.ledgers.claims.keep(claim.effect)
-            return answer(_claim_shown(claim), 201)
+            headers = await _seq_of_claim(asked, claim.effect)
+            return answer(_claim_shown(claim), 201, headers)
         case Replayed(effect=effect) | ReplayedFailure(effect=effect):
             return answer({"effect": effect_shown(effect)}, 200, _REPLAYED)
         case AwaitingApproval(approval, effect):
-            return answer({"effect": effect_shown(effect), "approval": approval_shown(approval)}, 202)
+            headers = await sequence.of_sheet(asked, "approval", approval.id)
+            return answer({"effect": effect_shown(effect), "approval": approval_shown(approval)}, 202, headers)
         case _:
             return _refused(begun)
 
@@ -78,8 +80,16 @@ async def commit(effect_id: Id, body: Commit, asked: Asking = asking("agent")) -
     known = asked.ledgers.claims.take(asked.caller.tenant, effect_id) or await _find(asked, effect_id)
     claim = _claim(known, body.token, body.attempt)
     outcome = _outcome(body.outcome)
-    await speaking.commit(asked.ledger, asked.actor, claim, outcome, known)
-    return answer({"id": known.id, "status": body.outcome.status, "attempt": body.attempt})
+    moved = await speaking.commit(asked.ledger, asked.actor, claim, outcome, known)
+    shown = {"id": known.id, "status": body.outcome.status, "attempt": body.attempt}
+    return answer(shown, 200, sequence.of_effect(moved))
+
+
+async def _seq_of_claim(asked: Asking, effect: Effect) -> sequence.Headers:
+    """Names the event by which an attempt began: that of the effect, or of the approval that it used up."""
+    if effect.approval_id is None:
+        return sequence.of_effect(effect)
+    return await sequence.of_sheet(asked, "approval", effect.approval_id)
 
 
 def _claim_shown(claim: Claim) -> dict[str, Any]:
@@ -147,7 +157,7 @@ async def release(effect_id: Id, body: Release, asked: Asking = asking("agent"))
     """Give an attempt up: as `ready` when nothing happened outside, as `in_doubt` when nobody can tell."""
     known = await _find(asked, effect_id)
     claim = _claim(known, body.token, body.attempt)
-    return _shown(await speaking.release(asked.ledger, asked.actor, claim, body.status, body.reason, known))
+    return _moved_shown(await speaking.release(asked.ledger, asked.actor, claim, body.status, body.reason, known))
 
 
 @effects.post("/v1/effects/{effect_id}/settle", response_model=EffectAnswer)
@@ -155,21 +165,21 @@ async def settle(effect_id: Id, body: Settlement, asked: Asking = asking("agent"
     """Tell what became of an effect in doubt, after having looked."""
     effect = await _find(asked, effect_id)
     moved = await asked.ledger.settle(effect, _outcome(body.outcome), by=asked.actor, evidence=body.evidence)
-    return _shown(moved)
+    return _moved_shown(moved)
 
 
 @effects.post("/v1/effects/{effect_id}/cancel", response_model=EffectAnswer)
 async def cancel(effect_id: Id, body: Reason, asked: Asking = asking("agent", "approver")) -> Response:
     """Withdraw an effect that has not been entered."""
     moved = await asked.ledger.cancel(await _find(asked, effect_id), by=asked.actor, reason=body.reason)
-    return _shown(moved)
+    return _moved_shown(moved)
 
 
 @effects.post("/v1/effects/{effect_id}/retry", response_model=EffectAnswer)
 async def retry(effect_id: Id, body: Reason, asked: Asking = asking("agent", "approver")) -> Response:
     """Allow another attempt of an effect that failed or is in doubt; the next call makes it."""
     moved = await asked.ledger.retry(await _find(asked, effect_id), by=asked.actor, reason=body.reason)
-    return _shown(moved)
+    return _moved_shown(moved)
 
 
 # Looking
@@ -260,6 +270,10 @@ def _etag(effect: Effect) -> str:
 
 def _shown(effect: Effect) -> Response:
     return answer({"effect": effect_shown(effect)}, 200, {"ETag": _etag(effect)})
+
+
+def _moved_shown(effect: Effect) -> Response:
+    return answer({"effect": effect_shown(effect)}, 200, {"ETag": _etag(effect), **sequence.of_effect(effect)})
 
 
 def check_names(**words: str | None) -> None:

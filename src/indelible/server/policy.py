@@ -10,6 +10,7 @@ from indelible.core.admitting import Caller
 from indelible.core.effects import Actor
 from indelible.errors import IllegalMove
 from indelible.running import in_own_thread
+from indelible.server import sequence
 from indelible.server.approvals import IfMatch
 from indelible.server.asking import Asking, asking
 from indelible.server.policy_shapes import (
@@ -46,7 +47,8 @@ async def apply_policy(body: PolicyTold, if_match: IfMatch = None, asked: Asking
         if seen is None:
             raise
         raise outdated(str(moved)) from None
-    return answer({"version": version}, 200, {"ETag": etag(version)})
+    headers = {"ETag": etag(version), **await sequence.of_sheet(asked, "policy", "current")}
+    return answer({"version": version}, 200, headers)
 
 
 @policy.post("/v1/policy/evaluate", response_model=VerdictShown)

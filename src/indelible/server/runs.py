@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from indelible.core.effects import hash_of
 from indelible.core.events import Event
@@ -22,6 +22,7 @@ from indelible.running import in_own_thread
 from indelible.runs.desk import RunsDesk, Seat
 from indelible.runs.keeping import new_checkpoint
 from indelible.runs.telling import happenings_of
+from indelible.server import sequence
 from indelible.server.asking import Asking, asking
 from indelible.server.filters import Q, asked_for, finding_of
 from indelible.server.routing import ANYBODY, resources
@@ -81,12 +82,14 @@ async def aside(function: Callable[..., Result], *arguments: Any) -> Result:
 
 
 @runs.post("/v1/runs", status_code=201)
-async def start_run(body: StartedRun, asked: Asking = BY_AGENT) -> Driving:
+async def start_run(body: StartedRun, response: Response, asked: Asking = BY_AGENT) -> Driving:
     """Begins a run, which the caller drives. Whoever names `run_id` and `token` may send the same again."""
     words = body.model_dump(exclude={"run_id", "lease_s"})
     lease = timedelta(seconds=body.lease_s)
     desk = desk_of(asked)
-    return Driving(**driving(await aside(lambda: desk.begin(body.run_id, lease=lease, **words))))
+    seat = await aside(lambda: desk.begin(body.run_id, lease=lease, **words))
+    response.headers.update(sequence.of_run(seat.run))
+    return Driving(**driving(seat))
 
 
 @runs.get("/v1/runs")
@@ -141,10 +144,13 @@ async def list_events(
 
 
 @runs.post("/v1/runs/{run_id}/events", status_code=201)
-async def record_events(run_id: RunName, body: ToldEvents, asked: Asking = BY_AGENT) -> RecordedEvents:
+async def record_events(
+    run_id: RunName, body: ToldEvents, response: Response, asked: Asking = BY_AGENT
+) -> RecordedEvents:
     """Records events, all of them or none; a side effect whose key was recorded before is `skipped`."""
     words = [event.words() for event in body.events]
     told = await aside(record_all, desk_of(asked), run_id, body.token, words)
+    response.headers.update(sequence.of_event(run_id, told[-1][0].seq))
     return RecordedEvents(
         events=[
             RecordedEvent(id=f"evt_{event.hash}", seq=one.seq, type=one.type, status=one.status, at=event.read()["at"])
@@ -201,11 +207,14 @@ def sealing(desk: RunsDesk, checkpoint: Checkpoint) -> Event | None:
 
 
 @runs.post("/v1/runs/{run_id}/checkpoints", status_code=201)
-async def create_checkpoint(run_id: RunName, body: AskedCheckpoint, asked: Asking = BY_AGENT) -> CheckpointShown:
+async def create_checkpoint(
+    run_id: RunName, body: AskedCheckpoint, response: Response, asked: Asking = BY_AGENT
+) -> CheckpointShown:
     """Seals a run with the agent's own state."""
     desk = desk_of(asked)
     new = new_checkpoint(desk.checkpoint_id(), body.reason, body.state, body.suggested, body.at, desk.most_bytes)
     sealed, event = await aside(seal, desk, run_id, body.token, new)
+    response.headers.update(sequence.of_checkpoint(sealed))
     return checkpoint_shown(sealed, event)
 
 
@@ -219,7 +228,7 @@ def seal(desk: RunsDesk, run_id: str, token: str | None, new: NewCheckpoint) -> 
 
 
 @runs.post("/v1/runs/{run_id}/resume")
-async def resume_run(run_id: RunName, body: AskedResume, asked: Asking = BY_AGENT) -> Resumed:
+async def resume_run(run_id: RunName, body: AskedResume, response: Response, asked: Asking = BY_AGENT) -> Resumed:
     """Takes over a run that nobody drives, and says what was done, what is open and what is in doubt."""
     if body.force and "admin" not in asked.caller.scopes:
         raise NotPermitted("force: the run was set aside for a person to look at, so it needs the scope admin")
@@ -227,15 +236,18 @@ async def resume_run(run_id: RunName, body: AskedResume, asked: Asking = BY_AGEN
     words = {"checkpoint": body.checkpoint, "force": body.force, "lease": lease, "token": body.token}
     seat = await aside(lambda: desk.take_over(run_id, **words))  # type: ignore[arg-type]
     assert seat.context is not None, "who takes a run over is told how it stands"
+    response.headers.update(sequence.of_run(seat.run))
     return Resumed(**driving(seat), context=context_shown(seat.context))
 
 
 @runs.post("/v1/runs/{run_id}/fork", status_code=201)
-async def fork_run(run_id: RunName, body: AskedFork, asked: Asking = BY_AGENT) -> Driving:
+async def fork_run(run_id: RunName, body: AskedFork, response: Response, asked: Asking = BY_AGENT) -> Driving:
     """Begins a run in which the effects of another one replay; a dry run touches nothing outside."""
     lease, desk = timedelta(seconds=body.lease_s), desk_of(asked)
     words = {"at": body.at, "new_id": body.run_id, "dry_run": body.dry_run, "lease": lease, "token": body.token}
-    return Driving(**driving(await aside(lambda: desk.begin_fork(run_id, **words))))  # type: ignore[arg-type]
+    seat = await aside(lambda: desk.begin_fork(run_id, **words))  # type: ignore[arg-type]
+    response.headers.update(sequence.of_run(seat.run))
+    return Driving(**driving(seat))
 
 
 @runs.post("/v1/runs/{run_id}/heartbeat")
@@ -272,31 +284,33 @@ def _still_driven(desk: RunsDesk, run_id: str, is_ours: Callable[[], bool]) -> R
 
 
 @runs.post("/v1/runs/{run_id}/complete")
-async def complete_run(run_id: RunName, body: Ending, asked: Asking = BY_WHOEVER_ENDS) -> RunShown:
+async def complete_run(run_id: RunName, body: Ending, response: Response, asked: Asking = BY_WHOEVER_ENDS) -> RunShown:
     """Ends a run: its work is done."""
-    return await _ended(run_id, "completed", body, asked)
+    return await _ended(run_id, "completed", body, asked, response)
 
 
 @runs.post("/v1/runs/{run_id}/fail")
-async def fail_run(run_id: RunName, body: Ending, asked: Asking = BY_WHOEVER_ENDS) -> RunShown:
+async def fail_run(run_id: RunName, body: Ending, response: Response, asked: Asking = BY_WHOEVER_ENDS) -> RunShown:
     """Saves a run and calls it failed; it can be resumed."""
-    return await _ended(run_id, "failed", body, asked)
+    return await _ended(run_id, "failed", body, asked, response)
 
 
 @runs.post("/v1/runs/{run_id}/cancel")
-async def cancel_run(run_id: RunName, body: Ending, asked: Asking = BY_WHOEVER_ENDS) -> RunShown:
+async def cancel_run(run_id: RunName, body: Ending, response: Response, asked: Asking = BY_WHOEVER_ENDS) -> RunShown:
     """Ends a run before its work is done; whoever drives it loses it."""
-    return await _ended(run_id, "canceled", body, asked)
+    return await _ended(run_id, "canceled", body, asked, response)
 
 
-async def _ended(run_id: str, status: RunStatus, body: Ending, asked: Asking) -> RunShown:
+async def _ended(run_id: str, status: RunStatus, body: Ending, asked: Asking, response: Response) -> RunShown:
     desk = desk_of(asked)
     if body.state is not None and status != "failed":
         raise BadCall("state is saved where a run may be resumed, as with /fail or /checkpoints; leave it out here")
     saved = None
     if status == "failed":
         saved = new_checkpoint(desk.checkpoint_id(), "failure", body.state, None, most=desk.most_bytes)
-    return run_shown(await aside(desk.keeping.end, run_id, body.token, status, body.reason, saved))
+    ended = await aside(desk.keeping.end, run_id, body.token, status, body.reason, saved)
+    response.headers.update(sequence.of_run(ended))
+    return run_shown(ended)
 
 
 # Looking closer, and elsewhere
@@ -315,7 +329,7 @@ async def export_packet(run_id: RunName, asked: Asking = BY_AGENT) -> Packet:
 
 
 @runs.post("/v1/packets", status_code=201)
-async def import_packet(body: SentPacket, asked: Asking = BY_ADMIN) -> RunShown:
+async def import_packet(body: SentPacket, response: Response, asked: Asking = BY_ADMIN) -> RunShown:
     """Takes over a run of another ledger, whose key proves the packet; nothing of it is done again here."""
 
     def taken(desk: RunsDesk) -> Run:
@@ -324,4 +338,6 @@ async def import_packet(body: SentPacket, asked: Asking = BY_ADMIN) -> RunShown:
         except JournalError as problem:  # the packet is the client's, and not our journal
             raise BadCall(str(problem)) from problem
 
-    return run_shown(await aside(taken, desk_of(asked)))
+    run = await aside(taken, desk_of(asked))
+    response.headers.update(sequence.of_run(run))
+    return run_shown(run)

@@ -95,18 +95,36 @@ async def begin(ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin) 
     return begun
 
 
-async def commit(ledger: AsyncLedger, actor: Actor, claim: Claim, outcome: Outcome, known: Effect) -> None:
+async def commit(ledger: AsyncLedger, actor: Actor, claim: Claim, outcome: Outcome, known: Effect) -> Effect:
     """Reports what came of an attempt, in the caller's name; what cannot be recorded changes nothing."""
     if isinstance(outcome, Succeeded) and isinstance(outcome.value, dict | list | str):
         # In a process of ours this would leave the effect in doubt; who sends it can still send something else.
         encode(outcome.value, root="outcome.value", max_bytes=ledger._max_result_bytes)
     mint = CallersMint(ledger._mint, actor)
+    answers: list[Any] = []
     try:
-        await ledger._engine.drive_async(ledger._commit(claim, outcome, mint, known))
+        await ledger._engine.drive_async(_noting(ledger._commit(claim, outcome, mint, known), answers))
     except ResultNotRecorded as problem:
         if isinstance(problem.__cause__, StoreError):  # sending the same again is safe
             raise problem.__cause__ from None
         raise
+    return next((one.effect for one in answers if isinstance(one, Moved)), known)
+
+
+def _noting(walk: Generator[Request, Any, Any], answers: list[Any]) -> Generator[Request, Any, Any]:
+    """Goes a walk as it is, and notes what is answered on the way."""
+    go_on, value = walk.send, None
+    while True:
+        try:
+            request = go_on(value)
+        except StopIteration as done:
+            return done.value
+        try:
+            value = yield request
+            answers.append(value)
+            go_on = walk.send
+        except BaseException as problem:  # for the walk to see to, whatever it is
+            go_on, value = walk.throw, problem
 
 
 async def release(

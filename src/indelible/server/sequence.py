@@ -1,0 +1,50 @@
+"""`Ledger-Seq`: which event tells of what an answer shows, by its run and its number there.
+
+The ledger has no one counter that every write passes: that would make all of them wait for each other. An event's
+number in its run is fixed when it is written; its place in the journal comes with the next seal.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from indelible.core.effects import Effect
+from indelible.core.runs import Checkpoint, Run
+from indelible.core.sheets import SheetFilter
+from indelible.running import in_own_thread
+from indelible.server.asking import Asking
+
+HEADER = "Ledger-Seq"
+Headers = dict[str, str]
+
+
+def of_event(run_id: str | None, seq: int | None) -> Headers:
+    """Names an event; nothing where it is not known."""
+    return {} if run_id is None or seq is None else {HEADER: f"{quote(run_id, safe='')}/{seq}"}
+
+
+def of_effect(effect: Effect) -> Headers:
+    """Names the event by which an effect moved last, as far as the effect tells.
+
+    The one by which a later attempt began is told by no column: reading for it would cost every retry a search.
+    """
+    if effect.detail_seq is not None:
+        return of_event(effect.run_id, effect.detail_seq)
+    return of_event(effect.run_id, effect.opened_seq) if effect.version == 1 else {}
+
+
+def of_run(run: Run) -> Headers:
+    """Names the event that told of a run's state."""
+    return of_event(run.id, run.seq)
+
+
+def of_checkpoint(checkpoint: Checkpoint) -> Headers:
+    """Names the event that seals a checkpoint."""
+    return of_event(checkpoint.run_id, checkpoint.seq)
+
+
+async def of_sheet(asked: Asking, kind: str, name: str) -> Headers:
+    """Names the event that tells of what is on a sheet now: an approval, a grant, a delegation or the policy."""
+    store, selected = asked.ledger._engine.store, SheetFilter(kind=kind, id=name, limit=1)
+    found = await in_own_thread(store.sheets, asked.caller.tenant, selected)
+    return of_event(found[0].run_id, found[0].seq) if found else {}
