@@ -95,6 +95,8 @@ class Writer:
         self._after = after
         self.listeners: list[Callable[[Sequence[Answer]], None]] = []
         """Hear what was just written, in the thread that wrote it; they must be quick."""
+        self.unwritten: list[Callable[[Sequence[Answer]], None]] = []
+        """Hear what was answered from what was known already."""
         self._start()
         after_fork(self._start)
 
@@ -185,7 +187,11 @@ class Writer:
         if effect is None or needed_sheets(command, effect):
             return None
         step = next_step(command, effect, now, 0)
-        return None if step.changes else step.answer
+        if step.changes:
+            return None
+        for hear in self.unwritten:
+            hear((step.answer,))
+        return step.answer
 
     def _append(self, slot: Slot) -> None:
         if self._is_closed:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
+from indelible.notify.channels import Channel
+from indelible.running import in_own_thread
 from indelible.server.claims import RecentClaims
 from indelible.server.feeds import Feeds
 from indelible.server.gateway import Gateway
+from indelible.server.metrics import Metrics
 from indelible.server.stopping import Stopping
+
+if TYPE_CHECKING:
+    from indelible.server.worker import Worker
 
 
 class Ledgers:
@@ -23,6 +30,11 @@ class Ledgers:
         self.claims = RecentClaims()
         self.feeds = Feeds()
         self.stopping = Stopping()
+        self.metrics = Metrics()
+        self.on_open: list[Callable[[AsyncLedger], None]] = [self.metrics.hear_from]
+        """Is called with each ledger when it is opened."""
+        self.worker: Worker | None = None
+        """Goes the rounds in this server, if anybody does."""
         self._words = words
         self._lock = threading.Lock()
         self._by_tenant: dict[str, AsyncLedger] = {}
@@ -35,13 +47,27 @@ class Ledgers:
                 ledger = self._by_tenant.get(tenant)
                 if ledger is None:
                     ledger = AsyncLedger.open(store=self.store, tenant=tenant, **self._words)
+                    for hear in self.on_open:
+                        hear(ledger)
                     self._by_tenant[tenant] = ledger
         return ledger
 
     async def close(self) -> None:
         """Finishes what is under way in each of them, and closes the store."""
         await self.gateway.close()
+        if self.worker is not None:
+            await in_own_thread(self.worker.close)
         while self._by_tenant:
             _, ledger = self._by_tenant.popitem()
             await ledger.close()
         self.store.close()
+
+
+def told_by(channels: Sequence[Channel]) -> Callable[[AsyncLedger], None]:
+    """Gives what lets a ledger's questions go to these channels, which the worker has; here nothing is sent."""
+    names = tuple(channel.name for channel in channels)
+
+    def tell(ledger: AsyncLedger) -> None:
+        ledger._engine.judging.tell_by(names)
+
+    return tell

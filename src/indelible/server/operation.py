@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from indelible import __version__
 from indelible.core.remote import PROTOCOL, Scope
-from indelible.errors import StoreError
 from indelible.running import in_own_thread
-from indelible.server.asking import Asking, asking
+from indelible.server.asking import _DESCRIBED, Asking, asking
+from indelible.server.metrics import ledger_figures, worker_figures
+from indelible.server.readiness import Ready, readiness
 from indelible.server.routing import DescribedRoute
 
 operation = APIRouter(route_class=DescribedRoute, tags=["operation"])
@@ -22,13 +23,6 @@ class Alive(BaseModel):
     """Says that the process answers."""
 
     status: str = "alive"
-
-
-class Ready(BaseModel):
-    """Says whether the store answers."""
-
-    status: str
-    detail: str | None = None
 
 
 class Version(BaseModel):
@@ -47,6 +41,8 @@ class Me(BaseModel):
     via: str
     scopes: list[Scope]
     principal: str | None
+    csrf_token: str | None = None
+    """What a page sends along as `X-CSRF-Token`, in a session."""
 
 
 @operation.get("/livez")
@@ -55,14 +51,47 @@ async def livez() -> Alive:
     return Alive()
 
 
-@operation.get("/readyz", responses={503: {"model": Ready, "description": "The store does not answer."}})
+@operation.get(
+    "/readyz",
+    response_model=Ready,
+    responses={503: {"model": Ready, "description": "The store does not answer, or the server is about to stop."}},
+)
 async def readyz(request: Request) -> Any:
     """Answers with 200 when the store does; else with 503, so that a balancer sends requests elsewhere."""
-    try:
-        await in_own_thread(request.app.state.ledgers.store.look, [])
-    except StoreError as problem:
-        return JSONResponse(Ready(status="not ready", detail=str(problem)).model_dump(), 503)
-    return Ready(status="ready")
+    found = await readiness(request.app.state.ledgers)
+    return JSONResponse(found.model_dump(), 200 if found.status == "ready" else 503)
+
+
+_AUDITOR = asking("auditor").dependency
+
+
+async def _may_measure(request: Request, _described: Any = _DESCRIBED) -> Asking | None:
+    """Lets auditors in, and whoever reaches the server where it was told to be open."""
+    if getattr(request.app.state, "is_metrics_open", False):
+        return None
+    found: Asking = await _AUDITOR(request)
+    return found
+
+
+_may_measure.scopes = _AUDITOR.scopes  # type: ignore[attr-defined]  # for the description
+
+
+@operation.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus' text."}},
+)
+async def metrics(request: Request, asked: Asking | None = Depends(_may_measure)) -> Response:
+    """Gives what this process counted, and what waits in the ledger of the token's tenant, for Prometheus."""
+    ledgers = request.app.state.ledgers
+
+    def look() -> bytes:
+        tenants = ledgers.store.journal.tenants() if asked is None else [asked.caller.tenant]
+        state = None if ledgers.worker is None else ledgers.worker.state
+        text: bytes = ledgers.metrics.text(ledger_figures(ledgers.store, tenants), worker_figures(state))
+        return text
+
+    return Response(await in_own_thread(look), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @operation.get("/version")
@@ -82,4 +111,5 @@ async def me(asked: Asking = asking("agent", "approver", "auditor")) -> Me:
         via=actor.via,
         scopes=sorted(caller.scopes),
         principal=caller.principal,
+        csrf_token=None if asked.signed_in is None else asked.signed_in.csrf_token,
     )

@@ -8,18 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import uvicorn
+from prometheus_client import disable_created_metrics
 
 from indelible.errors import Misconfigured
+from indelible.notify.channels import Channel
 from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import load_tools
 from indelible.server.hardening import LOOPBACK, Hardened
 from indelible.server.identity import Identity
-from indelible.server.ledgers import Ledgers
+from indelible.server.ledgers import Ledgers, told_by
+from indelible.server.limits import Limits, counting
+from indelible.server.lingering import MOST_CONNECTIONS, allow_connections
+from indelible.server.observing import Observed, noting
+from indelible.server.oidc import Provider
 from indelible.server.stopping import StoppingServer
+from indelible.server.worker import Rounds, Worker
 from indelible.stores import is_postgres, open_store
 
-MOST_CONNECTIONS = 1000
 GRACE_SECONDS = 10
 
 
@@ -37,11 +43,26 @@ def serve(
     encrypt: bool = False,
     environment: str | None = None,
     tools: Path | None = None,
+    limits: Limits | None = None,
+    channels: Sequence[Channel] = (),
+    rounds: Rounds | None = None,
+    is_metrics_open: bool = False,
+    drain: float = 0.0,
+    provider: Provider | None = None,
+    listening: socket.socket | None = None,
 ) -> None:
-    """Serves the ledger at an address until SIGTERM or Ctrl-C; what is under way is finished first."""
+    """Serves the ledger at an address until SIGTERM or Ctrl-C; what is under way is finished first.
+
+    Without `rounds`, somebody else has to seal and to send. `drain` is for how many seconds it still answers after it
+    has said that it will stop.
+    """
     check_is_private(host, has_tls=certificate is not None or is_behind_tls)
+    if is_metrics_open and (is_behind_tls or not is_loopback(host)):
+        raise Misconfigured("--metrics-open is for a server that only this machine reaches; use an auditor's token")
     gateway = None if tools is None else Gateway(load_tools(tools))
-    listening = bound(host, port)
+    listening = listening or bound(host, port)
+    # When a count began is in no plot, and takes a line for each.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     store = open_store(url)
     ledgers = Ledgers(
         store,
@@ -51,33 +72,47 @@ def serve(
         environment=environment,
         seal=keys is not None or not is_postgres(store.address),
     )
-    app = Hardened(create_app(ledgers, Identity(store)), hosts=(*LOOPBACK, host, *hosts))
+    ledgers.on_open.append(told_by(channels))
+    if rounds is not None:
+        ledgers.worker = Worker(ledgers, rounds, channels=channels, keys=keys, encrypt=encrypt)
+    allow_connections()
+    inner = create_app(ledgers, noting(counting(Identity(store))))
+    inner.state.is_metrics_open = is_metrics_open
+    inner.state.provider = provider
+    hardened = Hardened(inner, hosts=(*LOOPBACK, host, *hosts), limits=limits or Limits())
+    app = Observed(hardened, ledgers.metrics)
     config = uvicorn.Config(
         app,
         root_path=root_path,
         ssl_certfile=certificate,
         ssl_keyfile=certificate_key,
-        log_level="warning",
+        log_config=None,  # the log is the program's own: see `write_log`
+        access_log=False,
         server_header=False,
         ws="none",
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    StoppingServer(config, ledgers.stopping).run(sockets=[listening])
+    server = StoppingServer(config, ledgers.stopping)
+    server.drain_seconds = drain
+    if ledgers.worker is not None:
+        ledgers.worker.start()
+    server.run(sockets=[listening])
 
 
 def check_is_private(host: str, *, has_tls: bool) -> None:
     """Refuses to listen where others can read tokens on their way."""
-    if host != "localhost" and not _is_loopback(host) and not has_tls:
+    if not is_loopback(host) and not has_tls:
         raise Misconfigured(
             f"--host {host}: others could read the tokens on their way here. Give --tls-cert and --tls-key, or say "
             "--behind-tls if a proxy in front of this server speaks TLS"
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Does this name only this machine?"""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

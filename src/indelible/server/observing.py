@@ -1,0 +1,149 @@
+"""Sees every request from outside: gives it an id, a line in the log, a place in the counts, and a span."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from secrets import token_hex
+from typing import Any
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from indelible.core.admitting import Caller
+from indelible.core.remote import QUESTIONS
+from indelible.server.asking import Authenticate
+from indelible.server.logs import REQUESTS, TOLD, causes_of
+from indelible.server.metrics import Metrics
+from indelible.tracing import Span, spanning
+
+REQUEST_ID = b"x-request-id"
+_ASKED_BY = "indelible.asked_by"
+_STORE = "/v1/store/"
+_OTHER = "other"
+_QUESTIONS = frozenset(QUESTIONS) | {"apply", "introduce"}
+_GOOD_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_CREDENTIAL = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
+_log = logging.getLogger(REQUESTS)
+
+
+def noting(authenticate: Authenticate) -> Authenticate:
+    """Lets the request remember who sent it, as soon as that is known."""
+
+    async def noted(request: Request) -> Caller:
+        caller = await authenticate(request)
+        request.scope[_ASKED_BY] = (caller.tenant, _credential_in(request))
+        return caller
+
+    return noted
+
+
+def _credential_in(request: Request) -> str | None:
+    """Gives the public half of the token that was just accepted; never its secret."""
+    parts = request.headers.get("authorization", "").rpartition(" ")[2].split(".")
+    return parts[2] if len(parts) == 4 and _CREDENTIAL.fullmatch(parts[2]) else None
+
+
+class Observed:
+    """Stands in front of everything else."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on and tells what became of it; an error that nobody foresaw goes no further than here."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        headers = dict(scope["headers"])
+        seen = _Seen(headers, send)
+        self._metrics.under_way.inc()
+        try:
+            carrier = {"traceparent": headers.get(b"traceparent", b"").decode("latin-1")}
+            with spanning(scope["method"], "SERVER", carrier) as span:
+                try:
+                    await self._app(scope, receive, seen.send)
+                except Exception as error:
+                    seen.error = error
+                    if not seen.status:
+                        await _say_nothing_more(seen.send)
+                _tell_span(span, scope, seen)
+        finally:
+            self._metrics.under_way.dec()
+            seconds = time.perf_counter() - began
+            self._metrics.answered(scope["method"], route_of(scope), seen.status or 499, seconds)
+            _write_line(scope, seen, seconds)
+
+
+class _Seen:
+    """Is what is seen of one answer on its way out."""
+
+    def __init__(self, headers: dict[bytes, bytes], send: Send) -> None:
+        given = headers.get(REQUEST_ID, b"")
+        self.id = given if _GOOD_ID.fullmatch(given) else token_hex(16).encode()
+        trace = _TRACE.fullmatch(headers.get(b"traceparent", b""))
+        self.trace_id = None if trace is None else trace[1].decode()
+        self.status = 0
+        self.error: BaseException | None = None
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
+        await self._send(message)
+
+
+def route_of(scope: Scope) -> str:
+    """Gives the template of the route that answered, not the path that was asked for."""
+    template: str | None = getattr(scope.get("route"), "path", None)
+    if template is not None:
+        return template
+    name = scope.get("path_params", {}).get("name")
+    return _STORE + name if "endpoint" in scope and name in _QUESTIONS else _OTHER
+
+
+def _tell_span(span: Span, scope: Scope, seen: _Seen) -> None:
+    route = route_of(scope)
+    span.rename(f"{scope['method']} {route}")
+    span.tell(
+        http__request__method=scope["method"],
+        http__route=route,
+        http__response__status_code=seen.status,
+        url__scheme=scope.get("scheme"),
+    )
+    if seen.status >= 500:
+        span.fail(str(seen.status) if seen.error is None else type(seen.error).__qualname__)
+    seen.trace_id = span.trace_id or seen.trace_id
+
+
+def _write_line(scope: Scope, seen: _Seen, seconds: float) -> None:
+    level = logging.ERROR if seen.error is not None or seen.status >= 500 else logging.INFO
+    if not _log.isEnabledFor(level):
+        return
+    tenant, credential = scope.get(_ASKED_BY, (None, None))
+    facts: dict[str, Any] = {
+        "method": scope["method"] if scope["method"].isalpha() else _OTHER,
+        "route": route_of(scope),
+        "status": seen.status or None,
+        "ms": round(seconds * 1000, 2),
+        "tenant": tenant,
+        "credential": credential,
+        "request_id": seen.id.decode(),
+        "trace_id": seen.trace_id,
+    }
+    if seen.error is not None:
+        facts["error"] = causes_of(seen.error)
+    _log.log(level, "answered" if seen.status else "left without an answer", extra={TOLD: facts})
+
+
+async def _say_nothing_more(send: Send) -> None:
+    """Answers what went wrong here without saying what: the log does."""
+    body = b'{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"the server\'s log says more"}'
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 500, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

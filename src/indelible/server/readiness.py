@@ -1,0 +1,85 @@
+"""Whether a server can work: its store, the rounds that somebody has to go, and whether it is about to stop.
+
+Everybody may ask, so it tells states and no names: which tenant, which address and which error is in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from indelible.errors import StoreError
+from indelible.running import in_own_thread
+from indelible.server.ledgers import Ledgers
+from indelible.stores import newest_migration
+
+LATE = 30.0
+"""Is from how many seconds on sealing counts as late."""
+_log = logging.getLogger("indelible.server")
+
+
+class StoreReady(BaseModel):
+    """Says whether the store answers, and by which schema."""
+
+    status: Literal["ok", "no answer"] = Field(examples=["ok"])
+    schema_version: str = Field(description="The newest migration that this server needs.")
+
+
+class WorkReady(BaseModel):
+    """Says who seals, sends and clears: this server, another one, nobody, or a worker elsewhere."""
+
+    status: Literal["leading", "standing by", "nobody", "elsewhere"]
+    problems: int = Field(0, description="How many things cannot be done at the moment; the log says which.")
+
+
+class SealingReady(BaseModel):
+    """Says how far behind the signed heads are."""
+
+    status: Literal["ok", "late", "unknown"]
+    lag_s: float | None = Field(None, description="For how long an event has been under no signed head.")
+
+
+class Ready(BaseModel):
+    """Says whether requests should be sent here. Only the store and stopping decide that."""
+
+    status: Literal["ready", "not ready", "stopping"]
+    store: StoreReady
+    worker: WorkReady
+    sealing: SealingReady
+    detail: str | None = None
+
+
+async def readiness(ledgers: Ledgers) -> Ready:
+    """Looks at everything; trouble of the worker is told and keeps no request away."""
+    worker, sealing = _work(ledgers)
+    version = newest_migration(ledgers.store.address)
+    try:
+        await in_own_thread(ledgers.store.look, [])
+    except StoreError as problem:
+        _log.warning("not ready: %s", problem)
+        return Ready(
+            status="not ready",
+            store=StoreReady(status="no answer", schema_version=version),
+            worker=worker,
+            sealing=sealing,
+            detail="the store does not answer; the server's log says more",
+        )
+    store = StoreReady(status="ok", schema_version=version)
+    if ledgers.stopping.is_announced:
+        detail = "this server stops; ask another one"
+        return Ready(status="stopping", store=store, worker=worker, sealing=sealing, detail=detail)
+    return Ready(status="ready", store=store, worker=worker, sealing=sealing)
+
+
+def _work(ledgers: Ledgers) -> tuple[WorkReady, SealingReady]:
+    if ledgers.worker is None:
+        return WorkReady(status="elsewhere", problems=0), SealingReady(status="unknown", lag_s=None)
+    state = ledgers.worker.state
+    status: Literal["leading", "standing by", "nobody"] = "leading" if state.role == "leading" else "standing by"
+    lag = round(state.lag_s, 1)
+    return (
+        WorkReady(status=status if state.is_done else "nobody", problems=state.problems),
+        SealingReady(status="late" if lag > LATE else "ok", lag_s=lag),
+    )
