@@ -186,6 +186,8 @@ class Desk:
             folder = None if keys is None else Path(keys)
             redaction_key = RedactionKey(store, folder)
             view: EncryptingStore | None = None
+            if encrypt and is_remote(store.address):
+                raise BadCall("a ledger behind a server is encrypted by the server: indelible serve --encrypt")
             if encrypt or (not is_remote(store.address) and has_data_keys(store.ledger_name, folder)):
                 from indelible.journal.encrypting_store import encrypting_view  # only whoever encrypts loads it
 

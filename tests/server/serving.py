@@ -25,12 +25,12 @@ PATIENCE = 20.0
 class Served:
     """Serves an application until it is stopped."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, **tls: Any) -> None:
         self.app = app
         self._socket = bound("127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.url = f"http{'s' * bool(tls)}://127.0.0.1:{self._socket.getsockname()[1]}"
         self._started = threading.Event()
-        config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="none", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="none", timeout_graceful_shutdown=1, **tls)
         self._server = _Announcing(config, self._started)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
