@@ -8,9 +8,11 @@ from indelible.server.approvals import approvals
 from indelible.server.effects import add_hot_pair, effects
 from indelible.server.events import events
 from indelible.server.journal import journal
+from indelible.server.oidc_routes import oidc
 from indelible.server.passkeys import passkeys
 from indelible.server.people_routes import people
 from indelible.server.policy import policy
+from indelible.server.signin import signin, ways
 from indelible.server.signing_in import signing_in
 from indelible.server.tools import tools
 
@@ -18,5 +20,18 @@ from indelible.server.tools import tools
 def add_resources(app: FastAPI) -> None:
     """Adds them; the hot pair first, for it is asked for most."""
     add_hot_pair(app)
-    for router in (effects, approvals, policy, events, journal, tools, signing_in, passkeys, people):
+    for router in (
+        effects,
+        approvals,
+        policy,
+        events,
+        journal,
+        tools,
+        signing_in,
+        ways,
+        passkeys,
+        people,
+        signin,
+        oidc,
+    ):
         app.include_router(router)

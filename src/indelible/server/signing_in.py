@@ -57,7 +57,7 @@ class Refusals:
         await in_own_thread(people.tell_refused, id_, why)
 
 
-_refusals = Refusals()
+refusals = Refusals()
 
 
 def here(request: Request) -> Here:
@@ -83,7 +83,7 @@ async def open_link(body: LinkOpened, request: Request) -> Response:
     try:
         person, ticket = await in_own_thread(People(store, link.tenant).open_link, link)
     except NotAuthenticated:
-        await _refusals.tell(store, link.tenant, link.person_id, "link")
+        await refusals.tell(store, link.tenant, link.person_id, "link")
         raise
     return entered(request, person, ticket)
 
@@ -105,7 +105,7 @@ async def sign_in(body: PasskeyAnswer, request: Request) -> Response:
         said = person_in(body.credential)
         return entered(request, *await in_own_thread(_checked, store, body, said, here(request)))
     except NotAnswered as refused:
-        await _refusals.tell(store, body.tenant, said, refused.why)
+        await refusals.tell(store, body.tenant, said, refused.why)
         raise not_signed_in() from refused
 
 

@@ -1,0 +1,54 @@
+"""`indelible people`: a link that is shown once, who is let in, and who no longer is; and `serve --oidc-…`."""
+
+from __future__ import annotations
+
+from indelible.core.people import read_ticket
+from indelible.server.people import People
+from indelible.stores import open_store
+from tests.cli.conftest import Cli
+
+
+def test_somebody_is_invited_listed_and_revoked(ledger_url: str, cli: Cli) -> None:
+    said = cli(
+        "people", "invite", "Ana", "--scope", "approver", "--scope", "admin", "--server", "https://l.example/x/"
+    ).out
+    link = next(line.strip() for line in said.splitlines() if "signin#" in line)
+    start, _, ticket = link.partition("#")
+    assert start == "https://l.example/x/signin"
+    assert "whoever opens it is them" in said
+    secret = read_ticket(ticket).secret
+    listed = cli("people", "list").out
+    assert "link until" in listed
+    assert "approver, admin" in listed
+    assert secret not in cli("people", "list", "--json").out
+    store = open_store(ledger_url)
+    person, _ = People(store, "default").open_link(read_ticket(ticket))
+    store.close()
+    (shown,) = cli("people", "list", "--json").json["people"]
+    assert (shown["id"], shown["sessions"], shown["invited_until"]) == (person.id, 1, None)
+    assert "nothing: invite them again" in cli("people", "list").out
+    assert "no longer let in" in cli("people", "revoke", "ana").out
+    assert cli("people", "revoke", person.id, "--json").json["person"]["is_revoked"] is True
+    assert "revoked" in cli("people", "list").out
+    assert "person_revoked" in cli("events", "indelible:people").out
+    again = cli("people", "invite", "ana", "--scope", "auditor", "--expires", "1d", "--json").json
+    assert again["link"].startswith("http://localhost:8787/signin#")
+    assert (again["person"]["id"], again["person"]["scopes"]) == (person.id, ["auditor"])
+
+
+def test_what_makes_no_sense_is_refused_with_the_next_step(ledger_url: str, cli: Cli) -> None:
+    assert "people invite NAME --scope admin" in cli("people", "list").out
+    assert "approver" in cli("people", "invite", "ana", "--scope", "agent", code=2).err
+    assert "--server" in cli("people", "invite", "ana", "--scope", "admin", "--server", "l.example", code=2).err
+    assert "7 days" in cli("people", "invite", "ana", "--scope", "admin", "--expires", "9d", code=2).err
+    assert "people list" in cli("people", "revoke", "nobody", code=2).err
+
+
+def test_a_provider_is_named_whole_or_not_at_all(ledger_url: str, cli: Cli) -> None:
+    assert "--oidc-issuer" in cli("serve", "--oidc-client-id", "x", code=2).err
+    issuer = ("--oidc-issuer", "https://id.example")
+    assert "--oidc-allow" in cli("serve", *issuer, "--oidc-client-id", "x", code=2).err
+    whole = (*issuer, "--oidc-client-id", "x", "--oidc-allow")
+    assert "claim=value:scope" in cli("serve", *whole, "email=a", code=2).err
+    plain = ("--oidc-issuer", "http://id.example", "--oidc-client-id", "x", "--oidc-allow", "email=a@b:admin")
+    assert "https is needed" in cli("serve", *plain, code=None).err

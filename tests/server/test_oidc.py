@@ -1,0 +1,188 @@
+"""Signing in by a provider: only whom it really vouches for in this very sign-in, and only whom a rule lets in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import httpx2
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from indelible.core.people import person_id
+from indelible.core.vouching import read_allowed
+from indelible.errors import Misconfigured
+from indelible.server.oidc import Provider
+from tests.server.places import ROOT
+from tests.server.provider import CLIENT, SECRET, FakeProvider
+from tests.server.test_people import Browser, Office
+
+
+class Desk(Office):
+    """An office whose people also come by a provider."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.provider = FakeProvider()
+        self.configure()
+
+    def configure(self, **words: Any) -> None:
+        rules = (read_allowed("email=ana@example.com:approver"), read_allowed("groups=chiefs:admin"))
+        usual = {"secret": SECRET, "allowed": rules}
+        self.app.state.provider = Provider(self.provider.url, CLIENT, **{**usual, **words})
+
+    def close(self) -> None:
+        super().close()
+        self.provider.served.stop()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    made = Desk(f"sqlite:///{tmp_path_factory.mktemp('oidc') / 'ledger.db'}")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def desk(shared: Desk) -> Desk:
+    shared.provider.__dict__.update(about={}, bent={}, signing=(shared.provider.rsa, "RS256", "rsa-1"))
+    shared.provider.claims = {"sub": "u1", "email": "ana@example.com", "email_verified": True}
+    shared.configure()
+    return shared
+
+
+def sent_off(browser: Browser) -> str:
+    """Goes to the provider, and gives where it sends the browser back to."""
+    left = browser.get("/signin/oidc")
+    assert left.status_code == 303, left.text
+    back = httpx2.get(left.headers["location"], trust_env=False)
+    return str(back.headers["location"])
+
+
+def signed_in(browser: Browser) -> httpx2.Response:
+    return browser.client.get(sent_off(browser))
+
+
+def test_somebody_whom_the_provider_vouches_for_and_a_rule_lets_in_is_in(desk: Desk) -> None:
+    browser = desk.browser()
+    answer = signed_in(browser)
+    assert answer.status_code == 200, answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    me = browser.get("/v1/me").json()
+    assert (me["name"], me["via"], me["scopes"]) == ("ana@example.com", "oidc", ["approver"])
+    desk.provider.claims |= {"groups": ["chiefs"]}
+    assert signed_in(browser).status_code == 200
+    assert browser.get("/v1/me").json()["scopes"] == ["admin", "approver"], "the rules are asked each time"
+    assert browser.get("/v1/sign-in").json()["provider"] == urlsplit(desk.provider.url).netloc
+
+
+def test_a_key_of_another_kind_is_good_too(desk: Desk) -> None:
+    desk.provider.signing = (desk.provider.ec, "ES256", "ec-1")
+    assert signed_in(desk.browser()).status_code == 200
+
+
+OTHER_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+WRONG_TOKENS: dict[str, dict[str, Any]] = {
+    "of another issuer": {"iss": "https://evil.example"},
+    "for another client": {"aud": "other"},
+    "for others too": {"aud": [CLIENT, "other"]},
+    "handed to another": {"azp": "other"},
+    "expired": {"exp": 1_000_000_000},
+    "without an end": {"exp": None},
+    "of another sign-in": {"nonce": "x"},
+    "of no sign-in": {"nonce": None},
+    "about nobody": {"sub": None},
+    "not yet": {"nbf": 4_000_000_000},
+}
+
+
+@pytest.mark.parametrize("what", WRONG_TOKENS)
+def test_a_token_that_is_not_for_this_is_refused(desk: Desk, what: str) -> None:
+    desk.provider.bent = {"token": WRONG_TOKENS[what]}
+    browser = desk.browser()
+    assert signed_in(browser).status_code == 401
+    assert browser.get("/v1/me").status_code == 401
+
+
+WRONG_SIGNATURES: dict[str, Any] = {
+    "forged": (OTHER_KEY, "RS256", "rsa-1"),
+    "unknown key": (OTHER_KEY, "RS256", "new"),
+    "shared secret": ("s" * 64, "HS256", "rsa-1"),
+    "not signed": (None, "none", None),
+    "not on the list": (OTHER_KEY, "RS512", "rsa-1"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_SIGNATURES)
+def test_a_token_that_is_signed_otherwise_is_refused(desk: Desk, what: str) -> None:
+    desk.provider.signing = WRONG_SIGNATURES[what]
+    assert signed_in(desk.browser()).status_code == 401
+
+
+def test_a_code_counts_once_and_in_the_browser_that_began(desk: Desk) -> None:
+    victim, attacker = desk.browser(), desk.browser()
+    back = sent_off(attacker)
+    assert victim.client.get(back).status_code == 401, "it was not begun here"
+    victim.get("/signin/oidc")
+    assert victim.client.get(back).status_code == 401, "nor was this one"
+    assert attacker.client.get(back).status_code == 200
+    assert attacker.client.get(back).status_code == 401, "what it was known by is gone"
+    stolen = dict(parse_qsl(urlsplit(sent_off(attacker)).query))
+    mine = dict(parse_qsl(urlsplit(sent_off(victim)).query))
+    injected = f"/signin/oidc/callback?{urlencode({'code': stolen['code'], 'state': mine['state']})}"
+    assert victim.client.get(injected).status_code == 401, "PKCE: the code is another sign-in's"
+
+
+@pytest.mark.parametrize("back", [{"iss": "https://evil.example"}, {"state": "x"}, {"code": "made-up"}])
+def test_what_comes_back_bent_is_refused(desk: Desk, back: dict[str, str]) -> None:
+    desk.provider.bent = {"back": back}
+    assert signed_in(desk.browser()).status_code == 401
+    assert desk.browser().get("/signin/oidc/callback?error=access_denied").status_code == 401
+
+
+def test_nobody_comes_in_without_a_rule_and_nothing_of_theirs_becomes_markup(desk: Desk) -> None:
+    desk.provider.claims = {"sub": "<script>hit()</script>", "email": "ana@example.com", "email_verified": False}
+    answer = signed_in(desk.browser())
+    assert answer.status_code == 403
+    assert "<script>" not in answer.text
+    desk.configure(allowed=())
+    desk.provider.claims |= {"email_verified": True}
+    assert signed_in(desk.browser()).status_code == 403
+
+
+def test_a_provider_does_not_vouch_for_people_of_ours(desk: Desk) -> None:
+    desk.people.invite("boss@example.com", ("admin",), by=ROOT)
+    desk.configure(allowed=(read_allowed("email=*@example.com:auditor"),))
+    desk.provider.claims |= {"email": "Boss@example.com"}
+    assert signed_in(desk.browser()).status_code == 401
+    assert desk.refusals()[-1] == "oidc"
+
+
+def test_whoever_is_revoked_stays_out_whatever_the_provider_says(desk: Desk) -> None:
+    desk.provider.claims |= {"email": "carl@example.com", "groups": ["chiefs"]}
+    browser = desk.browser()
+    assert signed_in(browser).status_code == 200
+    desk.people.revoke(person_id("carl@example.com"), by=ROOT)
+    assert signed_in(browser).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{"issuer": "https://other.example"}, {"token_endpoint": None}, {"jwks_uri": "http://evil.example/jwks"}],
+)
+def test_a_provider_that_cannot_be_used_is_not_used(desk: Desk, about: dict[str, Any]) -> None:
+    desk.provider.about = about
+    assert desk.browser().get("/signin/oidc").status_code == 503
+
+
+def test_where_there_is_no_provider_nobody_is_sent_anywhere(desk: Desk) -> None:
+    desk.app.state.provider = None
+    assert desk.browser().get("/signin/oidc").status_code == 404
+    assert desk.browser().get("/v1/sign-in").json() == {"passkey": True, "provider": None}
+
+
+@pytest.mark.parametrize("issuer", ["http://id.example", "ftp://id.example", "id.example", "https://"])
+def test_secrets_go_over_tls_only(issuer: str) -> None:
+    with pytest.raises(Misconfigured, match="https"):
+        Provider(issuer, CLIENT)
