@@ -94,7 +94,7 @@ class Stage:
 
 def crash_after_effect(stage: Stage) -> str:
     """A process dies right after the deed, and the run is resumed."""
-    stage.play("begin")
+    stage.expect(stage.play("begin"), "paused")
     stage.decide({"c1": True})
     killed = stage.play("resume", crash_at="after_handler", lease_s=0.3)
     assert killed.state == "killed", killed
@@ -104,7 +104,7 @@ def crash_after_effect(stage: Stage) -> str:
 
 def resume_twice(stage: Stage) -> str:
     """The same saved state is resumed three times."""
-    stage.play("begin")
+    stage.expect(stage.play("begin"), "paused")
     stage.decide({"c1": True})
     for _ in range(2):
         with stage.state_put_back():
@@ -115,7 +115,7 @@ def resume_twice(stage: Stage) -> str:
 
 def two_workers(stage: Stage) -> str:
     """Two processes resume the same saved state at the same time."""
-    stage.play("begin")
+    stage.expect(stage.play("begin"), "paused")
     stage.decide({"c1": True})
     scene = replace(stage.scene, waits_for_another=True)
     for pid in [stage.host.start("resume", scene) for _ in range(2)]:
@@ -125,7 +125,7 @@ def two_workers(stage: Stage) -> str:
 
 def tampered_state(stage: Stage) -> str:
     """The arguments in the saved state are others than those that were approved."""
-    stage.play("begin")
+    stage.expect(stage.play("begin"), "paused")
     stage.decide({"c1": True})
     stage.play("tamper", calls=(replace(ONE[0], amount=5000),))
     stage.expect(stage.play("resume"), "refused", "paused")
@@ -134,7 +134,7 @@ def tampered_state(stage: Stage) -> str:
 
 def one_denied(stage: Stage) -> str:
     """Of three calls at once, two are approved and one is denied."""
-    stage.play("begin", calls=THREE)
+    stage.expect(stage.play("begin", calls=THREE), "paused")
     stage.decide({"c1": True, "c2": False, "c3": True})
     stage.expect(stage.play("resume", calls=THREE), "done")
     counts = [stage.done(call.order) for call in THREE]
@@ -151,7 +151,7 @@ def store_down(stage: Stage) -> str:
 
 def decided_elsewhere(stage: Stage) -> str:
     """Asked in one process, which is killed; decided in the terminal; resumed in another process."""
-    stage.play("begin", crash_at="after_pause")
+    stage.expect(stage.play("begin", crash_at="after_pause"), "paused")
     stage.scene = replace(stage.scene, allowed={"c1": True})
     if not stage.is_native:
         _approve_in_the_terminal(stage.scene)

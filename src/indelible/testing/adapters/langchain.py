@@ -83,7 +83,9 @@ def _agent(scene: Scene, ledger: Ledger | None) -> Iterator[Any]:
 
 def _middleware(scene: Scene, ledger: Ledger | None) -> list[AgentMiddleware[Any, Any, Any]]:
     if ledger is not None:
-        return [LedgerMiddleware(ledger, terms={"charge": scene.terms})]
+        # With a broken store, a model that is asked once per turn would stop the agent before it came to the tool.
+        turns = not scene.is_store_broken
+        return [LedgerMiddleware(ledger, terms={"charge": scene.terms}, model_turns=turns)]
     return [HumanInTheLoopMiddleware(interrupt_on={"charge": True})] if scene.asks else []
 
 
