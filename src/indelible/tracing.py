@@ -19,6 +19,15 @@ TRACE, PROPAGATE = "opentelemetry.trace", "opentelemetry.propagate"
 _NAME = "indelible"
 
 
+def trace_headers() -> dict[str, str]:
+    """Gives the headers that let what is asked elsewhere belong to the span that is open here."""
+    headers: dict[str, str] = {}
+    inject = getattr(sys.modules.get(PROPAGATE), "inject", None)
+    if inject is not None:
+        inject(headers)
+    return headers
+
+
 class Span:
     """Is one stretch of work, told as it goes on; without OpenTelemetry it says nothing."""
 

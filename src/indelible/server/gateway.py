@@ -36,6 +36,7 @@ from indelible.running import RunningEffect, in_own_thread
 from indelible.server.gateway_tools import GatewayTool
 from indelible.server.shapes import Name, Sent, plain
 from indelible.server.speaking import CallersMint
+from indelible.tracing import trace_headers
 
 LONGEST_WAIT = 60.0
 MOST_ANSWER_BYTES = 1024 * 1024
@@ -111,6 +112,7 @@ class Gateway:
         headers = {
             **tool.headers,
             "Content-Type": "application/json",
+            **trace_headers(),
             "Idempotency-Key": effect.key,
             "Indelible-Effect": effect.id,
             "Indelible-Fence": str(effect.fence),
