@@ -26,8 +26,8 @@ def main() -> int:
         )
         return 2
     # Named in full, for their name keeps the checks out of the normal tests, where playwright may be missing.
-    checks = str(Path(__file__).with_name("check_report.py"))
-    return int(pytest.main(["-p", "tests.browser.pages", checks, *sys.argv[1:]]))
+    checks = [str(path) for path in sorted(Path(__file__).parent.glob("check_*.py"))]
+    return int(pytest.main(["-p", "tests.browser.pages", *checks, *sys.argv[1:]]))
 
 
 if __name__ == "__main__":
