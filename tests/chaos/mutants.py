@@ -24,6 +24,7 @@ from indelible.journal.sealing import Sealer
 from indelible.stores.postgres.connections import Session
 from indelible.stores.postgres.journal import PostgresJournal
 from indelible.stores.postgres.trouble import Patience
+from indelible.stores.remote import RemoteStore
 from indelible.stores.sqlite import connections
 from indelible.stores.sqlite import store as sqlite_store
 from indelible.stores.sqlite.journal import SqliteJournal
@@ -141,6 +142,21 @@ def naive_retry() -> None:
     put(Patience, "is_over", property(lambda self: True))
 
 
+def lost_answer_assumed() -> None:
+    """A client whose report got no answer takes it for written."""
+    apply = RemoteStore.apply
+
+    def broken(self: RemoteStore, tenant: str, commands: Any, known: Any) -> list[Answer]:
+        try:
+            return apply(self, tenant, commands, known)
+        except StoreError:
+            if not all(isinstance(command, Finish) for command in commands):
+                raise
+            return [next_step(each, each.claim.effect, each.stamp.at, 0).answer for each in commands]
+
+    put(RemoteStore, "apply", broken)
+
+
 def warning_ignored() -> None:
     """A COMMIT that did not wait for its replica counts as durable."""
     put(Session, "_notice", lambda self, diagnostic: None)
@@ -246,6 +262,7 @@ MUTANTS: dict[str, Mutant] = {
     "no-fence": Mutant(no_fence, frozenset({"changed result", "late result not kept"})),
     "late-result-dropped": Mutant(late_result_dropped, frozenset({"late result not kept"})),
     "naive-retry": Mutant(naive_retry, frozenset({"duplicate effect"})),
+    "lost-answer-assumed": Mutant(lost_answer_assumed, frozenset({"lost ack"})),
     "warning-ignored": Mutant(warning_ignored, frozenset({"duplicate effect", "effect without claim", "lost ack"})),
     "fail-open": Mutant(fail_open, frozenset({"handler entered without claim", "effect without claim"})),
     "sync-normal": Mutant(sync_normal, frozenset({"effect without claim", "lost ack"})),

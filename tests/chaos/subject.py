@@ -31,7 +31,7 @@ from indelible.errors import (
     StoreError,
     StoreUnavailable,
 )
-from indelible.stores import is_postgres, sqlite_path
+from indelible.stores import Reach, is_postgres, sqlite_path
 from indelible.stores.postgres import PostgresStore
 from indelible.stores.sqlite import connections, schema
 from tests.chaos.oracle import StoredEffect, StoredEvent, StoreDump
@@ -139,7 +139,8 @@ class Session:
         lease, wait = timedelta(seconds=terms.lease), timedelta(seconds=terms.wait)
         shell: type[Ledger] | type[AsyncLedger] = AsyncLedger if is_async else Ledger
         seals = terms.seals and not is_postgres(url)
-        self._ledger = shell.open(url, lease=lease, wait=wait, seal=seals, keys=world.path / "keys")
+        reach = Reach(patience=timedelta(seconds=terms.patience))
+        self._ledger = shell.open(url, reach=reach, lease=lease, wait=wait, seal=seals, keys=world.path / "keys")
 
     def call(self, call: Call, inside: Callable[[], None] = lambda: None) -> Answer:
         """Makes the call and acknowledges its value; `inside` runs in the handler, before the world is touched."""

@@ -50,7 +50,7 @@ def _one_round(order: Order, report: Report, proxy: FaultProxy, number: int) -> 
     for answers in procs.ask_all(persist, ((work,) for work in works), width=WORKERS):
         report.note("calls", len(answers))
         report.note("in doubt", sum(answer.kind == "in_doubt" for answer in answers))
-        report.add(_unresolved(answers), at=f"round {number}")
+        report.add(unresolved(answers), at=f"round {number}")
     # All workers share one world; the judge looks around the proxy.
     everything = replace(works[0], url=order.bench.url, calls=works[0].calls + works[1].calls)
     report.add(procs.ask(judge, everything, True), at=f"round {number}")
@@ -85,13 +85,14 @@ def _open(work: Work, world: World) -> Session:
 def _until_answered(session: Session, call: Call) -> Answer:
     answer = session.call(call)
     for _ in range(TRIES):
-        if answer.kind not in STORE_TROUBLE | {"running", "lease_lost"}:
+        if answer.kind not in STORE_TROUBLE | {"running", "lease_lost", "unusable"}:
             break
         answer = session.call(call)
     return answer
 
 
-def _unresolved(answers: list[Answer]) -> Iterator[Violation]:
+def unresolved(answers: list[Answer]) -> Iterator[Violation]:
+    """Lists calls of which the store never said what became of them."""
     for answer in answers:
         if answer.kind not in ("value", "in_doubt"):
             yield Violation("wrong answer", answer.call, f"after {TRIES} tries {answer.kind}: {answer.words}")
