@@ -42,6 +42,8 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         yield
+        for close in app.state.closing:
+            await close()
         await ledgers.close()
 
     app = FastAPI(
@@ -56,6 +58,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     )
     app.state.ledgers = ledgers
     app.state.authenticate = authenticate
+    app.state.closing = []  # what has to be finished before the ledgers are closed
     app.add_middleware(Repeating, ledgers=ledgers, authenticate=authenticate)
     app.add_exception_handler(IndelibleError, _told)
     app.add_exception_handler(RequestValidationError, _not_valid)

@@ -43,9 +43,13 @@ class Identity:
         self._sightings = Sightings(store)
         self._credentials = Remembering(self._look)
         self._sessions = Sessions(store, self._sightings)
+        self._is_closed_by_app = False
 
     async def __call__(self, request: Request) -> Caller:
         """Gives who sent a request; raises `NotAuthenticated` when nobody known did. With a token, no cookie counts."""
+        if not self._is_closed_by_app:  # else the store would be closed over what is being written
+            request.app.state.closing.append(self._sightings.close)
+            self._is_closed_by_app = True
         said = request.headers.get("authorization")
         cookie = request.cookies.get(cookie_name(request)) if said is None else None
         if cookie is not None:
