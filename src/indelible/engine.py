@@ -86,6 +86,8 @@ class Engine:
         """Is called after each durable write of this process, and must not take long."""
         self.writer = Writer(store, self.waiting.publish, before=notary.before_write, after=self._after_write)
         self.heartbeats = Heartbeats(store.heartbeat)
+        self._waits: set[asyncio.Future[Effect | None]] = set()
+        self._may_wait = True
 
     def close(self) -> None:
         """Finishes what is under way and gives everything back."""
@@ -273,12 +275,15 @@ class Engine:
     async def _wait_async(self, effect: Effect, most: timedelta) -> Effect | None:
         import asyncio
 
+        if not self._may_wait:
+            return None
         loop = asyncio.get_running_loop()
-        moved: asyncio.Future[Effect] = loop.create_future()
+        moved: asyncio.Future[Effect | None] = loop.create_future()
 
         def waker(newest: Effect) -> None:
             tell_loop(loop, set_unless_done, moved, newest)
 
+        self._waits.add(moved)
         self.waiting.add(effect, waker)
         try:
             async with asyncio.timeout(most.total_seconds()):
@@ -286,7 +291,14 @@ class Engine:
         except TimeoutError:
             return None
         finally:
+            self._waits.discard(moved)
             self.waiting.discard(effect, waker)
+
+    def end_waits(self) -> None:
+        """Lets tasks that wait for somebody else go on as if their time were up; in the loop's own thread."""
+        self._may_wait = False
+        for moved in tuple(self._waits):
+            set_unless_done(moved, None)
 
     async def _invoke_async(
         self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None

@@ -40,8 +40,7 @@ from indelible.errors import BadCall, NotPermitted, TooLarge
 from indelible.journal.erasable import Erasable
 from indelible.mint import MOST_VALUES
 from indelible.running import in_own_thread, set_unless_done, tell_loop
-from indelible.server.claims import RecentClaims
-from indelible.server.gateway import Gateway
+from indelible.server.ledgers import Ledgers
 
 LONGEST_WAIT = 30
 
@@ -88,12 +87,13 @@ def _check_size(word: str, value: Any) -> None:
 class Answering:
     """Answers for one tenant's ledger."""
 
-    def __init__(self, ledger: AsyncLedger, caller: Caller, claims: RecentClaims, gateway: Gateway) -> None:
+    def __init__(self, ledger: AsyncLedger, caller: Caller, ledgers: Ledgers) -> None:
         self._ledger = ledger
-        self._gateway = gateway
+        self._gateway = ledgers.gateway
         self._engine = ledger._engine
         self._caller = caller
-        self._claims = claims
+        self._claims = ledgers.claims
+        self._stopping = ledgers.stopping
 
     async def answer(self, name: str, words: dict[str, Any]) -> Any:
         """Gives the answer to one question."""
@@ -267,7 +267,8 @@ class Answering:
             self._engine.waiting.add(effect, waker)
         try:
             async with asyncio.timeout(seconds):
-                return [await first]
+                ref = await self._stopping.unless_begun(first)
+                return [] if ref is None else [ref]
         except TimeoutError:
             return []
         finally:

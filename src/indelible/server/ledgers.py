@@ -14,6 +14,7 @@ from indelible.server.claims import RecentClaims
 from indelible.server.feeds import Feeds
 from indelible.server.gateway import Gateway
 from indelible.server.metrics import Metrics
+from indelible.server.replay_counts import ReplayCounts
 from indelible.server.stopping import Stopping
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ class Ledgers:
         self.claims = RecentClaims()
         self.feeds = Feeds()
         self.stopping = Stopping()
+        self.stopping.on_begin.append(self._end_waits)
         self.metrics = Metrics()
-        self.on_open: list[Callable[[AsyncLedger], None]] = [self.metrics.hear_from]
+        self.replays = ReplayCounts()
+        self.on_open: list[Callable[[AsyncLedger], None]] = [self.metrics.hear_from, self.replays.hear_from]
         """Is called with each ledger when it is opened."""
         self.worker: Worker | None = None
         """Goes the rounds in this server, if anybody does."""
@@ -52,9 +55,14 @@ class Ledgers:
                     self._by_tenant[tenant] = ledger
         return ledger
 
+    def _end_waits(self) -> None:
+        for ledger in tuple(self._by_tenant.values()):
+            ledger._engine.end_waits()
+
     async def close(self) -> None:
         """Finishes what is under way in each of them, and closes the store."""
         await self.gateway.close()
+        await in_own_thread(self.replays.close)
         if self.worker is not None:
             await in_own_thread(self.worker.close)
         while self._by_tenant:

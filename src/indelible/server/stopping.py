@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import uvicorn
@@ -21,6 +21,7 @@ class Stopping:
         self._event = asyncio.Event()
         self.is_announced = False
         """Does it say already that it is about to stop, so that nobody sends it anything new?"""
+        self.on_begin: list[Callable[[], None]] = []
 
     @property
     def is_begun(self) -> bool:
@@ -31,6 +32,8 @@ class Stopping:
         """Says so, in the loop's own thread."""
         self.is_announced = True
         self._event.set()
+        for hear in self.on_begin:
+            hear()
 
     async def unless_begun(self, work: Awaitable[Result]) -> Result | None:
         """Gives what comes of some waiting, or None as soon as the server stops."""

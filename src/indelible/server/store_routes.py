@@ -34,7 +34,7 @@ async def _answered(request: Request) -> Response:
     if name == "introduce":
         return JSONResponse({"ledger": ledgers.store.ledger_name, "protocol": PROTOCOL, "tenant": caller.tenant})
     words = read_words(name, body)
-    answering = Answering(ledgers.of(caller.tenant), caller, ledgers.claims, ledgers.gateway)
+    answering = Answering(ledgers.of(caller.tenant), caller, ledgers)
     answer = await answering.answer(name, words)
     return JSONResponse({"answer": to_wire(answer)})
 
