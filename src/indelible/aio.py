@@ -24,11 +24,13 @@ from indelible.core.notes import Note, TreeHead
 from indelible.core.receipts import Receipt
 from indelible.core.run_commands import Told
 from indelible.core.runs import Checkpoint, CheckpointReason, CheckpointRule, Run, RunStatus
+from indelible.core.stops import Stop
 from indelible.desk import Desk, _person, check_limit
 from indelible.engine import Handler
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost
 from indelible.running import Compensated
 from indelible.runs.active_aio import StartingRun
+from indelible.stops import Stops
 
 if TYPE_CHECKING:
     from indelible.core.run_diff import RunDifference
@@ -223,6 +225,18 @@ class AsyncLedger(Desk):
     async def policy(self) -> tuple[Mapping[str, Any], str] | None:
         """Gives the content and the version of the policy kept in the ledger; None when there is none."""
         return await asyncio.to_thread(self._approving.policy)
+
+    async def stop(self, *, by: Actor | str, reason: str) -> Stop:
+        """Stops all effects of this tenant: from now on no process enters a handler; those inside may finish."""
+        return await asyncio.to_thread(Stops(self._engine, self.tenant).stop, _person(by), reason)
+
+    async def go(self, *, by: Actor | str, reason: str = "") -> Stop | None:
+        """Lets effects go that were stopped; None when they never were."""
+        return await asyncio.to_thread(Stops(self._engine, self.tenant).go, _person(by), reason)
+
+    async def stopped(self) -> Stop | None:
+        """Gives the stop that is in force; None when effects may be entered."""
+        return await asyncio.to_thread(Stops(self._engine, self.tenant).in_force)
 
     def start_run(
         self,

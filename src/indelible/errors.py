@@ -23,6 +23,8 @@
     │   │   └── VoteRefused      this decision does not count; .code says why in one word
     │   ├── PolicyRefused        a rule of the policy does not let it run
     │   ├── BudgetExceeded       a budget does not have what it takes
+    │   │   └── TooManyPending   too many questions are open already: nobody is asked until some are decided
+    │   ├── Stopped              all effects of the tenant are stopped: nothing runs until somebody lets them go
     │   ├── ToolUnavailable      the tool could not be reached, and nothing happened: call again later
     │   ├── EffectDenied         a person said no
     │   ├── EffectCanceled       it was withdrawn
@@ -204,6 +206,14 @@ class BudgetExceeded(Refused):
     def __init__(self, message: str, *, charge: Charge, effect: Effect | None = None) -> None:
         super().__init__(message, effect=effect)
         self.charge = charge
+
+
+class TooManyPending(BudgetExceeded):
+    """Too many questions are open already; nobody is asked another one until some of them are decided."""
+
+
+class Stopped(Refused):
+    """Somebody has stopped all effects of the tenant; nothing runs until somebody lets them go."""
 
 
 class ToolUnavailable(Refused):

@@ -8,14 +8,15 @@ import random
 from datetime import timedelta
 from typing import Any, get_args
 
-from indelible.core.commands import Adopt, Answer, Command
+from indelible.core.commands import Adopt, AllStopped, Answer, Command
 from indelible.core.ports import Store
 from indelible.core.runs import CheckpointRule, Fork, Happening
+from indelible.core.stops import Stop
 from indelible.core.wire import from_wire, to_wire
 from indelible.stores import open_store
 from indelible.testing.clock import FakeClock
 from indelible.testing.comparing import Comparison
-from tests.core.making import AGENT, LEASE, REF, charge, charging, effect, open_command
+from tests.core.making import AGENT, LEASE, NOON, REF, charge, charging, effect, open_command
 from tests.core.run_world import World
 
 COMMANDS: tuple[type, ...] = get_args(Command)
@@ -109,7 +110,9 @@ def of_runs() -> tuple[list[Command], list[Answer]]:
 def everything() -> tuple[list[Command], list[Answer]]:
     """Gives all of them."""
     told = [*(overheard(seed) for seed in SEEDS), of_runs()]
-    return [each for commands, _ in told for each in commands], [each for _, answers in told for each in answers]
+    stopped = AllStopped(Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts"), effect())
+    answers = [stopped, *(each for _, answers in told for each in answers)]
+    return [each for commands, _ in told for each in commands], answers
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from indelible.core.identity import Ref
 from indelible.core.people import PEOPLE_RUN
 from indelible.core.people_sheets import person_sheet
 from indelible.core.sheets import Sheet, body_of
+from indelible.core.stops import STOPS_RUN, Stop, stop_sheet
 from indelible.core.verifying.findings import Caught
 from tests.core.explored import Path, examine, pinned
 from tests.core.forged import Journal, changed, leaves
@@ -490,6 +491,24 @@ def test_credentials_that_are_given_and_revoked_hold() -> None:
 def test_a_revocation_that_revokes_nothing_is_caught() -> None:
     told = credentials_told(replace(credential(), version=2))
     assert "credential is another than it says" in str(caught(told.events, told.shown))
+
+
+def stops_told(second: Stop) -> Journal:
+    path = Path(Shelf())
+    stop = Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts")
+    fact(path, "effects_stopped", stop_sheet(stop), run_id=STOPS_RUN)
+    fact(path, "effects_let_go", stop_sheet(second), run_id=STOPS_RUN)
+    return Journal(path)
+
+
+def test_effects_that_are_stopped_and_let_go_hold() -> None:
+    going = Stop(version=2, is_in_force=False, by="ada", at=NOON, reason="")
+    told = stops_told(going)
+    examine(told.events, told.shown)
+    examine(told.events, {})
+    assert "its stop is none" in caught(*told.retold(0, "stop", put(by=1))).flaw.what
+    wrong = stops_told(replace(going, is_in_force=True))
+    assert "its stop is another than it says" in str(caught(wrong.events, wrong.shown))
 
 
 def people_told(revoked: people.Person) -> Journal:

@@ -153,7 +153,7 @@ def test_withheld_payloads_are_counted_and_nowhere(ledger: Ledger, tmp_path: Pat
     assert (done.payloads, done.withheld) == (0, whole.payloads)
     done, files, _ = bundled(ledger, tmp_path / "some", disclosure=Disclosure(frozenset({"result"})))
     assert {line["field"] for line in lines_of(files["payloads.ndjson"])} == set(PAYLOAD_FIELDS) - {
-        *("result", "late_result", "late_error", "subject", "origin", "credential", "person")
+        *("result", "late_result", "late_error", "subject", "origin", "credential", "person", "stop")
     }
     assert done.payloads + done.withheld == whole.payloads
     assert json.loads(files["manifest.json"])["withheld"] == done.withheld

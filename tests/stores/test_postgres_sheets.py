@@ -386,7 +386,7 @@ def test_a_call_that_the_policy_refuses_is_told_under_lock(store: PostgresStore,
     """It is refused because it is new, and no write of it would be in the way if somebody else opened it."""
     refused = opening(1, verdict=Verdict(decision="refuse", rule="never"))
     told = traffic.of(lambda: do(store, refused))
-    assert told == ["look", "BEGIN", "lock_runs", "lock_effects", "look", "write_batch", "COMMIT"]
+    assert told == ["look", "BEGIN", "lock_runs", "lock_effects", "look_with_sheets", "write_batch", "COMMIT"]
     both: list[Command] = [opening(2, verdict=refused.verdict), recording()]
     assert "BEGIN" in traffic.of(lambda: store.apply(TENANT, both, [None] * 2))
 

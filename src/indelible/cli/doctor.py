@@ -104,7 +104,11 @@ def check_newest(ledger: Ledger, now: datetime) -> Iterator[Check]:
 
 
 def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
-    """Does anything wait for a person or a probe?"""
+    """Does anything wait for a person or a probe, or is everything stopped?"""
+    stopped = ledger.stopped()
+    if stopped is not None:
+        said = f"all effects are stopped by {stopped.by} since {stopped.at:%Y-%m-%d %H:%M}Z: {stopped.reason}"
+        yield Check("stop", "warn", said, place.command("go"))
     in_doubt = len(ledger.effects(status="in_doubt", limit=COUNT_TO))
     processing = ledger.effects(status="processing", limit=COUNT_TO)
     abandoned = [effect for effect in processing if effect.is_abandoned(now)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from indelible.core.changes import Aside, Change, Fact
-from indelible.core.commands import Answer, Command, Stamp, run_named_by
+from indelible.core.commands import Answer, Command, Open, Stamp, run_named_by
 from indelible.core.effects import Effect
 from indelible.core.events import (
     NO_EVENTS,
@@ -25,6 +25,7 @@ from indelible.core.events import (
 from indelible.core.identity import Ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
 from indelible.core.steps import next_step
+from indelible.core.stops import stop_version
 
 
 @dataclass(slots=True)
@@ -42,6 +43,8 @@ class Batch:
     heads: dict[str, tuple[Head, Head]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     payloads: list[Payload] = field(default_factory=list)
+    stop_version: int | None = None
+    """Is the version of the tenant's stop that its claims were decided on; None when it holds none."""
     erased: list[tuple[str, int, str]] = field(default_factory=list)
     """Names payloads that go in this transaction, by run, number of the event, and field."""
 
@@ -83,6 +86,8 @@ def decide(
                 state = change.effect
             if change.sheets:
                 _note_sheets(batch, latest, change)
+        if isinstance(command, Open) and step.changes:
+            batch.stop_version = stop_version(sheets)
         batch.answers.append(step.answer)
     return batch
 

@@ -16,6 +16,7 @@ from indelible.core.identity import Ref
 from indelible.core.run_commands import RunAnswer, RunCommand
 from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp as Stamp
+from indelible.core.stops import Stop
 from indelible.core.verdicts import Verdict
 
 
@@ -336,6 +337,14 @@ class OverBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class AllStopped:
+    """Nothing of this tenant is entered now: somebody has stopped all effects."""
+
+    stop: Stop
+    effect: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InFlight:
     """Somebody else is executing it now."""
 
@@ -465,7 +474,7 @@ class Outrun:
 
 
 Begun = Claimed | Replayed | ReplayedFailure | AwaitingApproval | InFlight | InDoubt | Denied | Canceled
-NotBegun = KeyTaken | LooksRepeated | ArgsErased | ApprovalEnded | RefusedByPolicy | OverBudget
+NotBegun = KeyTaken | LooksRepeated | ArgsErased | ApprovalEnded | RefusedByPolicy | OverBudget | AllStopped
 Answer = (
     Begun
     | NotBegun

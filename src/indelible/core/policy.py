@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Context
+from decimal import Context, Decimal
 from typing import Any, Literal
 
 from indelible.core.calls import SideEffect
@@ -97,6 +97,10 @@ class Policy:
             return verdict
         verdict = self.floored(case, verdict, decider)
         return verdict if verdict.decision == "refuse" else self._charged(case, verdict)
+
+    def caps_on(self, asked: Asked) -> tuple[Charge, ...]:
+        """Gives what a question about a call takes of how many may be open."""
+        return tuple(cap.charge_on(asked, Decimal(1)) for cap in self.parts.caps)
 
     def case_of(self, asked: Asked) -> Case:
         """Puts a call beside what is declared; a declared class holds unless the caller's is stricter."""

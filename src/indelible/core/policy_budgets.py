@@ -45,7 +45,11 @@ class BudgetRule:
         if not all_met(self.conditions, case):
             return None
         amount = Decimal(1) if self.sum is None else _amount(case.asked.args, self.sum)
-        return Charge(budget=self.budget_for(case.asked), limit=self.limit, window=self.window, amount=amount)
+        return self.charge_on(case.asked, amount)
+
+    def charge_on(self, asked: Asked, amount: Decimal) -> Charge:
+        """Gives what a call takes when it takes so much."""
+        return Charge(budget=self.budget_for(asked), limit=self.limit, window=self.window, amount=amount)
 
     def budget_for(self, asked: Asked) -> str:
         """Names the budget of this call; calls that differ in what it is counted by never share one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, Literal
@@ -21,7 +22,7 @@ from indelible.core.policy_globs import Glob, tool_glob
 from indelible.core.policy_patterns import expression_of
 from indelible.core.policy_reading import Place, Problem, Reading
 from indelible.core.policy_rules import WrittenRule
-from indelible.core.verdicts import REPEAT_RULE, STRICTEST, TOOL_RULE, Decision
+from indelible.core.verdicts import OPEN_APPROVALS, REPEAT_RULE, STRICTEST, TOOL_RULE, Decision
 
 ALLOWED_TOOLS_RULE = "allowed tools of the run"
 PINNED_RULE = "pinned schemas"
@@ -30,7 +31,17 @@ UNKNOWN_FIELDS_RULE = "unknown fields"
 OWN_RULES = frozenset(
     {ALLOWED_TOOLS_RULE, PINNED_RULE, UNKNOWN_TOOLS_RULE, UNKNOWN_FIELDS_RULE, TOOL_RULE, REPEAT_RULE}
 )
-WORDS = ("people", "approvals", "tools", "unknown_tools", "unknown_fields", "defaults", "rules", "budgets")
+WORDS = (
+    "people",
+    "approvals",
+    "tools",
+    "unknown_tools",
+    "unknown_fields",
+    "defaults",
+    "rules",
+    "budgets",
+    "open_approvals",
+)
 MATCH_WORDS = (*NAMES, "side_effect", "args", "unknown_tool", "unknown_fields")
 PER_WORDS = ("tool", "agent", "run", "tenant")
 OUR_DEFAULTS: Final[Mapping[SideEffect, Decision]] = {
@@ -42,6 +53,7 @@ _SCHEMA = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _PATH = re.compile(r"[^.]+(\.[^.]+)*")
 _LONGEST_EXPRESSION = 1000
 _LONGEST_WHY = 2000
+_NO_TIME = timedelta(milliseconds=1)  # what has ended is not counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +77,8 @@ class Parts:
     defaults: Mapping[SideEffect, Decision] = field(default_factory=lambda: OUR_DEFAULTS)
     rules: tuple[WrittenRule, ...] = ()
     budgets: tuple[BudgetRule, ...] = ()
+    caps: tuple[BudgetRule, ...] = ()
+    """Say how many questions may be open at once."""
 
 
 def read_content(content: object) -> tuple[Parts, list[Problem]]:
@@ -84,8 +98,21 @@ def read_content(content: object) -> tuple[Parts, list[Problem]]:
         defaults=_read_defaults(reading, words["defaults"], ("defaults",)) if "defaults" in words else OUR_DEFAULTS,
         rules=tuple(_each(reading, words, "rules", partial(_read_rule, asking=asking))),
         budgets=tuple(_each(reading, words, "budgets", _read_budget)),
+        caps=_read_caps(reading, words.get("open_approvals", {}), ("open_approvals",)),
     )
     return parts, reading.problems
+
+
+def _read_caps(reading: Reading, value: object, place: Place) -> tuple[BudgetRule, ...]:
+    """Reads how many questions may be open at once, of a run and of the tenant."""
+    caps = []
+    for per, most in reading.words(value, place, ("run", "tenant")).items():
+        limit = reading.number(most, (*place, per))
+        if limit < 1 or limit != limit.to_integral_value():
+            reading.wrong((*place, per), "has to be a whole number, 1 or more")
+        cap = BudgetRule(name=OPEN_APPROVALS, conditions=(), per=(per,), limit=limit, window=_NO_TIME)
+        caps.append(cap)
+    return tuple(caps)
 
 
 @dataclass(frozen=True, slots=True)

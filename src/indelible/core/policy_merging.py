@@ -38,7 +38,7 @@ def strictest(verdicts: Sequence[Verdict]) -> Verdict:
         question = _question([verdict.question for verdict in deciding if verdict.question is not None])
     except BadCall as problem:  # together they ask for more than one question can
         return replace(told, why=str(problem))
-    charges = _charges(charge for verdict in verdicts for charge in verdict.charges)
+    charges = charged_once(charge for verdict in verdicts for charge in verdict.charges)
     return replace(told, decision=decision, question=question, charges=charges)
 
 
@@ -53,7 +53,7 @@ def _version(versions: Iterable[str]) -> str:
     return hashed(VERSIONS_TAG, *known)
 
 
-def _charges(charges: Iterable[Charge]) -> tuple[Charge, ...]:
+def charged_once(charges: Iterable[Charge]) -> tuple[Charge, ...]:
     """Charges each budget once: what two policies name alike is one budget, and the smaller limit holds."""
     found: dict[tuple[str, object], Charge] = {}
     for charge in charges:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from indelible.core.calls import SideEffect
 from indelible.core.commands import Answer, Command
@@ -34,6 +34,20 @@ class Filter:
     side_effect: SideEffect | None = None
     before: str | None = None
     limit: int = 100
+
+
+class Outline(NamedTuple):
+    """Is what can be counted of an effect without reading what it recorded; many of them are read at once."""
+
+    id: str
+    run_id: str
+    tool: str
+    side_effect: SideEffect
+    status: Status
+    attempt: int
+    approval_id: str | None
+    created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +141,9 @@ class Store(Protocol):
 
     def effects(self, tenant: str, selected: Filter) -> list[Effect]:
         """Lists effects, newest first."""
+
+    def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
+        """Lists effects without what they recorded, newest first: ids from `since` on, and below `before`."""
 
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:
         """Lists effects that are in doubt, or processing past their lease by the store's clock, oldest first."""

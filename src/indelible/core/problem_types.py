@@ -178,6 +178,18 @@ _REFUSED: Mapping[str, ProblemType] = {
         "A limit in the policy on number or amount is used up; `detail` names it.",
         "Wait until its period ends, or have the budget raised.",
     ),
+    "too-many-pending": ProblemType(
+        429,
+        "Too many questions are open already",
+        "The policy says how many approvals of a run or a tenant may be open; people are not asked another one.",
+        "Wait until some of them are decided, then make the same call again.",
+    ),
+    "stopped": ProblemType(
+        409,
+        "All effects of the tenant are stopped",
+        "Somebody pulled the brake: no tool is entered, whoever asks. What was under way may finish.",
+        "Wait. An administrator lets them go with `POST /v1/stop/end`, or `indelible go`.",
+    ),
     "tool-unavailable": ProblemType(
         503,
         "The tool could not be reached, and nothing happened",

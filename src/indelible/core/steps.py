@@ -15,6 +15,7 @@ from indelible.core.changes import Aside, Change, Fact, Step, moved_to, step_to
 from indelible.core.claiming import approval_of, claim, is_other_content, opened
 from indelible.core.commands import (
     Adopt,
+    AllStopped,
     Amend,
     Attend,
     Cancel,
@@ -54,6 +55,7 @@ from indelible.core.grants import delegation_ref, grant_ref
 from indelible.core.run_commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.runs import driver_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
+from indelible.core.stops import stop_in
 
 _LEASE_RAN_OUT = b'"the lease ran out"'
 # No move leads on from these, not even one of the same batch.
@@ -222,7 +224,10 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
 
 
 def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
-    """Opens or claims the effect, unless whoever asks has lost the run they ask for."""
+    """Opens or claims the effect, unless all are stopped, or whoever asks has lost the run they ask for."""
+    stop = stop_in(sheets)
+    if stop is not None:
+        return Step(AllStopped(stop, effect))
     if command.driver_token is not None:
         lost = why_no_call(command.run_id, command.driver_token, sheets)
         if lost is not None:

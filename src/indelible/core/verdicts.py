@@ -15,6 +15,8 @@ Decision = Literal["allow", "ask", "refuse"]
 MOST_DIGITS = 100
 TOOL_RULE = "the tool asks"
 REPEAT_RULE = "looks like a repeat"
+OPEN_APPROVALS = "open approvals"
+"""Is the budget of questions: each takes one of it until what was asked about has ended."""
 STRICTEST: tuple[Decision, ...] = ("refuse", "ask", "allow")
 
 
@@ -33,6 +35,11 @@ class Charge:
     limit: Decimal
     window: timedelta
     amount: Decimal
+
+    @property
+    def is_of_questions(self) -> bool:
+        """Does it limit how many questions are open? A budget of what is done or spent counts for a second or more."""
+        return self.budget.startswith(f"{OPEN_APPROVALS} ") and self.window < timedelta(seconds=1)
 
     def __post_init__(self) -> None:
         if not self.amount.is_finite() or self.amount < 0:  # a negative one would make room for others
@@ -89,6 +96,13 @@ def asked_besides(verdict: Verdict, rule: str, terms: Question | None) -> Verdic
         return verdict
     question = Question(rule=rule) if terms is None else replace(terms, rule=rule)
     return replace(verdict, decision="ask", rule=rule, question=question)
+
+
+def capped(verdict: Verdict, caps: tuple[Charge, ...]) -> Verdict:
+    """Gives the verdict with what a question takes of how many may be open; one that asks nobody takes nothing."""
+    named = {charge.budget for charge in verdict.charges}
+    new = tuple(cap for cap in caps if cap.budget not in named)
+    return verdict if verdict.question is None or not new else replace(verdict, charges=(*verdict.charges, *new))
 
 
 def is_of_the_call(verdict: Verdict) -> bool:

@@ -16,6 +16,7 @@ from indelible.core.approvals import Approval, Question
 from indelible.core.calls import Handling, ToolCall
 from indelible.core.canonical import decode, encode
 from indelible.core.commands import (
+    AllStopped,
     Answer,
     ApprovalEnded,
     ArgsErased,
@@ -53,7 +54,7 @@ from indelible.core.effects import ERASED_TEXT, SYSTEM, Actor, Claim, Effect, Fa
 from indelible.core.identity import Identity, Ref, repeat_of, resource_json
 from indelible.core.redaction import Screen
 from indelible.core.run_commands import RunMoved, RunNotMoved
-from indelible.core.verdicts import Verdict, asked_as_repeat
+from indelible.core.verdicts import Charge, Verdict, asked_as_repeat, capped
 from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalExpired,
@@ -77,7 +78,9 @@ from indelible.errors import (
     RunLost,
     RunOver,
     StillRunning,
+    Stopped,
     StoreError,
+    TooManyPending,
     UnknownEffect,
 )
 
@@ -179,6 +182,8 @@ class Judged:
     origins: tuple[Origin, ...] = ()
     terms: Question | None = None
     """Says whom to ask where no rule does: when a call looks like one before."""
+    caps: tuple[Charge, ...] = ()
+    """Are what a question takes of how many may be open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +300,7 @@ def begin(
         assert command.call_id is not None
         ref = repeat_of(command.ref, command.call_id)
         # A repeat under a new call id gets a place of its own, and a person is asked before it may run there.
-        asking = asked_as_repeat(judged.verdict, judged.terms)
+        asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
         answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
     match answer:
         case KeyTaken(effect):
@@ -319,12 +324,25 @@ def begin(
                 verdict=verdict,
                 effect=effect,
             )
+        case OverBudget(exceeded, effect) if exceeded.charge.is_of_questions:
+            raise TooManyPending(
+                f"{command.tool}: {exceeded.used} questions are open here and {exceeded.charge.limit} may be "
+                f"({exceeded.charge.budget}), so nobody is asked. Call again when some are decided",
+                charge=exceeded.charge,
+                effect=effect,
+            )
         case OverBudget(exceeded, effect):
             raise BudgetExceeded(
                 f"{command.tool}: the budget {exceeded.charge.budget!r} allows {exceeded.charge.limit} in "
                 f"{exceeded.charge.window}; {exceeded.used} are taken, and this call takes {exceeded.charge.amount}. "
                 "Call again later, or let somebody raise it",
                 charge=exceeded.charge,
+                effect=effect,
+            )
+        case AllStopped(stop, effect):
+            raise Stopped(
+                f"{command.tool}: all effects are stopped since {stop.at:%Y-%m-%d %H:%M} UTC by {stop.by}: "
+                f"{stop.reason}. Nothing is entered until somebody lets them go: indelible go",
                 effect=effect,
             )
         case ApprovalEnded(approval, effect):

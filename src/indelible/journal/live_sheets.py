@@ -18,6 +18,7 @@ from indelible.core.people_sheets import person_sheet, read_person
 from indelible.core.ports import Store
 from indelible.core.runs import checkpoint_sheet, read_checkpoint, read_run, run_sheet
 from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.stops import read_stop, stop_sheet
 from indelible.core.verifying.approval_steps import STATUS_AFTER
 from indelible.core.verifying.bodies import EffectBody, FactBody, unquoted
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
@@ -50,6 +51,7 @@ def _as_kept(kind: str, sheet: Sheet) -> Sheet:
         "delegation": lambda one: delegation_sheet(read_delegation(one)),
         "credential": lambda one: credential_sheet(read_credential(one)),
         "person": lambda one: person_sheet(read_person(one)),
+        "stop": lambda one: stop_sheet(read_stop(one)),
         "run": lambda one: run_sheet(read_run(one)),
         "checkpoint": lambda one: checkpoint_sheet(read_checkpoint(one)),
         "policy": lambda one: Sheet(kind="policy", id="current", version=one.version, status="active", body=one.body),

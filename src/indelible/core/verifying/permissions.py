@@ -14,6 +14,7 @@ from indelible.core.credentials import Credential
 from indelible.core.encryption import holder_in
 from indelible.core.grants import Delegation, Grant, pinned_digest
 from indelible.core.people import Person
+from indelible.core.stops import STOPPED
 from indelible.core.verifying.approval_steps import (
     Telling,
     check_about,
@@ -35,6 +36,7 @@ from indelible.core.verifying.sheet_bodies import (
     grant_in,
     person_in,
     policy_version_in,
+    stop_in,
     verdict_in,
 )
 
@@ -43,6 +45,8 @@ _JUDGED = frozenset({"approval_requested", "approval_edited", "tool_call_started
 FACTS_OF_SHEETS = {
     "credential_given": "credential",
     "credential_revoked": "credential",
+    "effects_let_go": "stop",
+    "effects_stopped": "stop",
     "delegation_given": "delegation",
     "delegation_ended": "delegation",
     "grant_ended": "grant",
@@ -194,6 +198,8 @@ class Permissions:
         kind = FACTS_OF_SHEETS.get(fact.type)
         if kind == "credential" and kind in shown:
             _check_credential(fact, credential_in(shown[kind]))
+        if kind == "stop" and kind in shown and stop_in(shown[kind]).is_in_force != (fact.type == STOPPED):
+            raise Caught("its stop is another than it says")
         if kind == "person" and kind in shown:
             _check_person(fact, person_in(shown[kind]))
         if kind not in ("delegation", "grant"):

@@ -27,6 +27,7 @@ from indelible.core.runs import (
     run_sheet,
 )
 from indelible.core.sheets import Sheet
+from indelible.core.stops import Stop, read_stop, stop_sheet
 from indelible.core.verdicts import STRICTEST
 from indelible.core.verifying.findings import Caught
 
@@ -78,6 +79,7 @@ _PERSON = {
     "v": 1,
     "version": int,
 }
+_STOP = {"at": str, "by": str, "id": "effects", "is_in_force": bool, "reason": str, "v": 1, "version": int}
 _APPROVAL = {
     "args_seq": int,
     "asked_at": str,
@@ -197,6 +199,12 @@ def credential_in(value: bytes) -> Credential:
 def person_in(value: bytes) -> Person:
     """Reads a person; raises `Caught` for anything that is not exactly one."""
     found: Person = _read("person", value, _PERSON, read_person, person_sheet)
+    return found
+
+
+def stop_in(value: bytes) -> Stop:
+    """Reads a stop; raises `Caught` for anything that is not exactly one."""
+    found: Stop = _read("stop", value, _STOP, read_stop, stop_sheet)
     return found
 
 

@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from typing import NoReturn, TypeVar
 
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Answer, Command
+from indelible.core.commands import AllStopped, Answer, Command
 from indelible.core.effects import Effect
 from indelible.core.events import Provenance
 from indelible.core.identity import Ref
 from indelible.core.ports import Clock
+from indelible.core.sheets import Sheet, Sheets
+from indelible.core.stops import STOP_REF
 from indelible.errors import StoreUnavailable
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
@@ -48,6 +50,10 @@ _REPEATS_IN_A_ROW = 2
 _WARY_FOR = 16
 
 
+def _is_stopped(batch: Batch) -> bool:
+    return any(isinstance(answer, AllStopped) for answer in batch.answers)
+
+
 class _Unsure(Exception):
     """A commit came back with a warning: the standbys may not have it."""
 
@@ -70,6 +76,8 @@ class Lane:
         self._seconds = seconds
         self._wary = 0
         self._heads = Heads()
+        self._stops: dict[str, Sheet] = {}
+        """Are the stops of tenants as they were seen last; being wrong is only slow, for every claim is guarded."""
 
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides and writes commands as one durable transaction, and answers each."""
@@ -182,9 +190,9 @@ class Lane:
         for _ in range(_GUESSES):
             now = self._now()
             heads = self._heads.of(work.tenant, work.runs)
-            batch = decide(work.commands, work.assumed, heads, now, work.by, work.seen)
+            batch = decide(work.commands, work.assumed, heads, now, work.by, self._with_stop(work, work.seen))
             # What a sheet says of time has to be by the database's clock, and here it is by ours.
-            if batch.sheets or not is_guarded(batch, work.assumed) or work.is_denied(batch):
+            if batch.sheets or _is_stopped(batch) or not is_guarded(batch, work.assumed) or work.is_denied(batch):
                 return None
             instead = self._write(work, batch, now)
             if not isinstance(instead, View):
@@ -197,6 +205,15 @@ class Lane:
                 return None  # who drives the run may have changed with its head
             # Only the run's head was not what we took it for, and now it is known: decide again.
         return None
+
+    def _with_stop(self, work: Work, sheets: Sheets) -> Sheets:
+        stop = self._stops.get(work.tenant)
+        return sheets if stop is None else {**sheets, STOP_REF: stop}
+
+    def _note_stop(self, tenant: str, sheets: Sheets) -> None:
+        stop = sheets.get(STOP_REF)
+        if stop is not None:
+            self._stops[tenant] = stop
 
     def _answer_from(self, work: Work, seen: View) -> list[Answer] | None:
         if sheets_for(work.commands, seen.effects):
@@ -211,7 +228,9 @@ class Lane:
             return None
         self._note(work, seen.effects)
         work.seen = seen.sheets
-        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, seen.sheets)
+        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, self._with_stop(work, seen.sheets))
+        if _is_stopped(batch):
+            return None  # whoever refuses has looked
         if not batch.is_empty and work.needs_lock(batch, seen.sheets):
             return None
         answers = self._write(work, batch, seen.now)
@@ -235,7 +254,9 @@ class Lane:
         committed = self._find_sent(work, session, locked, until)
         if committed is not None:
             return committed.answers
-        seen = look(session, work.commands, self.test_time(), until, work.sheets)
+        stops = [STOP_REF] if work.has_claims else []
+        seen = look(session, work.commands, self.test_time(), until, [*work.sheets, *stops])
+        self._note_stop(work.tenant, seen.sheets)
         work.sheets = sheets_for(work.commands, seen.effects)
         if not locked.covers(seen, work.sheets):
             session.command(ROLLBACK, until)

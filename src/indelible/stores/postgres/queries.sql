@@ -29,6 +29,11 @@ ROW(s, (SELECT ROW(p.value, p.salt, e.body) FROM indelible_payloads p
     JOIN indelible_events e ON e.tenant = p.tenant AND e.run_id = p.run_id AND e.seq = p.seq
     WHERE p.tenant = s.tenant AND p.run_id = s.run_id AND p.seq = s.seq AND p.field = s.kind))
 
+-- name: is_going
+-- Is the tenant's stop as it was when claims were decided? Put in where {is_going} stands; writes without claims do not ask.
+(%(stop_version)s::bigint IS NULL OR %(stop_version)s = coalesce((
+    SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'stop' AND id = 'effects'), 0))
+
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.
 WITH headed AS (
@@ -39,6 +44,7 @@ WITH headed AS (
         -- A new run has no head, neither in the table nor in what was decided on.
         AND (SELECT head FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s)
             IS NOT DISTINCT FROM %(prev)s::bytea
+        AND {is_going}
     ON CONFLICT (tenant, run_id) DO UPDATE SET count = excluded.count, head = excluded.head
         WHERE indelible_runs.count = %(seq)s AND indelible_runs.head = %(prev)s
     RETURNING 1
@@ -98,6 +104,7 @@ headed AS (
             SELECT FROM indelible_effects
             WHERE tenant = %(tenant)s AND scope = %(scope)s::text AND key = %(key)s::bytea
                 AND version = %(was_version)s::bigint AND token_hash = %(was_token)s::bytea)
+        AND {is_going}
     RETURNING 1
 ), moved AS (
     UPDATE indelible_effects
@@ -223,6 +230,7 @@ WITH headed AS (
         AND (SELECT count(*) FROM started) = cardinality(%(started_hash)s)
         AND (SELECT count(*) FROM opened) = cardinality(%(opened_key)s)
         AND (SELECT count(*) FROM moved) = cardinality(%(moved_key)s)
+        AND {is_going}
         AS holds
 ), appended AS (
     INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
@@ -367,6 +375,13 @@ WHERE tenant COLLATE "POSIX" = %(tenant)s::text
     AND (%(tool)s::text IS NULL OR tool = %(tool)s)
     AND (%(run_id)s::text IS NULL OR run_id = %(run_id)s)
     AND (%(side_effect)s::text IS NULL OR side_effect = %(side_effect)s)
+ORDER BY id DESC LIMIT %(limit)s::bigint
+
+-- name: list_outlines
+-- Effects without what they recorded, newest first, in a range of ids.
+SELECT id, run_id, tool, side_effect, status, attempt, approval_id, created_at, updated_at
+FROM indelible_effects
+WHERE tenant COLLATE "POSIX" = %(tenant)s::text AND id >= %(since)s::text AND id < %(before)s::text
 ORDER BY id DESC LIMIT %(limit)s::bigint
 
 -- name: list_abandoned

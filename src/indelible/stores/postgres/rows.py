@@ -11,6 +11,7 @@ from indelible.core.batch import Batch
 from indelible.core.effects import Effect
 from indelible.core.events import Event, Head, Payload
 from indelible.core.identity import Ref
+from indelible.core.ports import Outline
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.driver import pq
 
@@ -78,6 +79,25 @@ def time_from(result: pq.abc.PGresult, row: int) -> datetime:
     return wire.read_timestamptz(raw)
 
 
+def outlines_from(result: pq.abc.PGresult) -> list[Outline]:
+    """Reads rows of `list_outlines`."""
+    get: Callable[[int, int], Any] = result.get_value
+    return [
+        Outline(
+            get(row, 0).decode(),
+            get(row, 1).decode(),
+            get(row, 2).decode(),
+            get(row, 3).decode(),
+            get(row, 4).decode(),
+            wire.read_bigint(get(row, 5)),
+            None if get(row, 6) is None else get(row, 6).decode(),
+            wire.read_timestamptz(get(row, 7)),
+            wire.read_timestamptz(get(row, 8)),
+        )
+        for row in range(result.ntuples)
+    ]
+
+
 def events_from(result: pq.abc.PGresult) -> list[Event]:
     """Reads rows of `list_events`."""
     get: Callable[[int, int], Any] = result.get_value
@@ -132,6 +152,7 @@ def open_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
     args, key = batch.payloads
     lease = _lease(effect, now)
     return _event_values(batch) | {
+        "stop_version": None if batch.stop_version is None else wire.bigint(batch.stop_version),
         "tenant": tenant.encode(),
         "scope": effect.scope.encode(),
         "key": key.value,
@@ -161,6 +182,7 @@ def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
     payload = batch.payloads[0]
     lease = _lease(effect, now)
     return _event_values(batch) | {
+        "stop_version": None if batch.stop_version is None else wire.bigint(batch.stop_version),
         "tenant": tenant.encode(),
         "scope": effect.scope.encode(),
         "key": bytes.fromhex(effect.key),
@@ -195,6 +217,7 @@ def _columns(records: list[Any], row: Callable[[Any], tuple[Any, ...]], width: i
 def batch_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -> Named:
     """Gives the parameters of `write_batch`: one array per column, rows in the order in which locks are taken."""
     values: Named = {"tenant": tenant.encode(), "now": clock}
+    values["stop_version"] = None if batch.stop_version is None else wire.bigint(batch.stop_version)
     _put_opened(values, [batch.opened[ref] for ref in sorted(batch.opened)], now)
     _put_moved(values, [batch.moved[ref] for ref in sorted(batch.moved)], now)
     _put_heads(values, batch)

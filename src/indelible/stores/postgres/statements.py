@@ -51,7 +51,9 @@ def _compile(name: str, sql: str, *, is_kept: bool = False) -> Statement:
 def _load() -> dict[str, str]:
     """Gives every text by its name, with the fragments that it names put in."""
     texts = load_queries(__package__)
-    fragments = {name: texts.pop(name).partition("\n")[2] for name in ("effect", "sheet")}  # without line of purpose
+    fragments = {
+        name: texts.pop(name).partition("\n")[2] for name in ("effect", "sheet", "is_going")
+    }  # without line of purpose
     texts |= {
         f"{name}_with_sheets": _ABOUT_SHEETS.sub(r"\1\2", text)
         for name, text in texts.items()

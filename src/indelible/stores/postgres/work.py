@@ -158,6 +158,11 @@ class Work:
         """May payloads have to go? Then there is more to write than one statement does."""
         return any(isinstance(command, Record) and command.erased for command in self.commands)
 
+    @property
+    def has_claims(self) -> bool:
+        """May one of them enter a handler, unless all effects are stopped?"""
+        return any(isinstance(command, Open) for command in self.commands)
+
     def needs_lock(self, batch: Batch, sheets: Sheets) -> bool:
         """Does a batch rest on what its guards do not cover?
 

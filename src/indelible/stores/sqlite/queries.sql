@@ -75,6 +75,10 @@ LEFT JOIN indelible_payloads p ON p.tenant = s.tenant AND p.run_id = s.run_id AN
 LEFT JOIN indelible_events e ON e.tenant = s.tenant AND e.run_id = s.run_id AND e.seq = s.seq
 WHERE (s.tenant, s.kind, s.id) IN (VALUES /* rows */ (?, ?, ?))
 
+-- name: has_stop
+-- Was anything of the tenant ever stopped? Asked before every claim, so it asks for no more.
+SELECT 1 FROM indelible_sheets WHERE tenant = ? AND kind = 'stop' AND id = 'effects'
+
 -- name: insert_sheets
 -- New sheets; their places must be free.
 INSERT OR ROLLBACK INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body)
@@ -139,6 +143,12 @@ WHERE e.tenant = :tenant
     AND (:run_id IS NULL OR e.run_id = :run_id)
     AND (:side_effect IS NULL OR e.side_effect = :side_effect)
 ORDER BY e.id DESC LIMIT :limit
+
+-- name: list_outlines
+-- Effects without what they recorded, newest first, in a range of ids.
+SELECT id, run_id, tool, side_effect, status, attempt, approval_id, created_at, updated_at
+FROM indelible_effects INDEXED BY indelible_effects_by_id
+WHERE tenant = :tenant AND id >= :since AND id < :before ORDER BY id DESC LIMIT :limit
 
 -- name: list_abandoned
 -- Effects that a probe or a person has to see to, oldest first.

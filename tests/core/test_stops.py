@@ -1,0 +1,114 @@
+"""Promises of indelible.core.stops: nothing is entered while all effects are stopped, and what is inside may finish."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from indelible.core import walk
+from indelible.core.batch import decide
+from indelible.core.budgets import Exceeded
+from indelible.core.commands import AllStopped, Claimed, Moved, OverBudget, Replayed
+from indelible.core.effects import Actor
+from indelible.core.steps import next_step
+from indelible.core.stops import STOP_REF, Stop, read_stop, stop_after, stop_in, stop_sheet, stop_version
+from indelible.core.verdicts import Charge, capped
+from indelible.errors import Stopped, TooManyPending
+from tests.core.making import (
+    ADA,
+    BY,
+    HOUR,
+    NOON,
+    allows,
+    asks,
+    charge,
+    claim_of,
+    effect,
+    finish,
+    open_command,
+    prepared,
+)
+from tests.core.test_walk import CountingMint, play
+
+STOP = Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts")
+GOING = STOP.after(is_in_force=False, by="bo", at=NOON + HOUR, reason="mended")
+STOPPED: Any = {STOP_REF: stop_sheet(STOP)}
+LET_GO: Any = {STOP_REF: stop_sheet(GOING)}
+CAP = Charge(budget='open approvals {"run":"r"}', limit=Decimal(3), window=timedelta(milliseconds=1), amount=Decimal(1))
+
+
+def test_a_stop_is_read_as_it_was_written() -> None:
+    for stop in (STOP, GOING):
+        assert read_stop(stop_sheet(stop)) == stop
+    assert (stop_sheet(STOP).status, stop_sheet(GOING).status, GOING.version) == ("stopped", "let_go", 2)
+
+
+def test_a_stop_that_nobody_can_read_is_in_force() -> None:
+    gone = read_stop(replace(stop_sheet(GOING), body=None))
+    assert (gone.is_in_force, gone.version) == (True, 2)
+
+
+def test_each_state_follows_from_the_one_before() -> None:
+    first = stop_after(None, is_in_force=True, by=ADA, at=NOON, reason="r" * 5000)
+    assert (first.version, len(first.reason)) == (1, 2000)
+    later = stop_after(first, is_in_force=False, by=Actor("bo"), at=NOON, reason="")
+    assert (later.version, later.is_in_force, later.by) == (2, False, "bo")
+
+
+def test_what_is_in_force_is_told_with_its_version() -> None:
+    assert (stop_in(STOPPED), stop_in(LET_GO), stop_in({})) == (STOP, None, None)
+    assert (stop_version(STOPPED), stop_version(LET_GO), stop_version({})) == (1, 2, 0)
+
+
+@pytest.mark.parametrize("known", [None, effect("ready"), effect("requires_approval")])
+def test_nothing_is_opened_or_claimed_while_all_are_stopped(known: Any) -> None:
+    step = next_step(open_command(), known, NOON, 0, STOPPED)
+    assert (step.answer, step.changes) == (AllStopped(STOP, known), ())
+    assert not isinstance(next_step(open_command(), known, NOON, 0, LET_GO).answer, AllStopped)
+
+
+def test_what_is_inside_may_finish_and_what_was_done_is_told() -> None:
+    inside = effect()
+    assert isinstance(next_step(finish(claim_of(inside)), inside, NOON, 1, STOPPED).answer, Moved)
+    done = effect("succeeded")
+    assert next_step(open_command(), done, NOON, 1, STOPPED).answer == Replayed(done)
+
+
+def test_a_batch_says_which_stop_its_claims_were_decided_on() -> None:
+    claimed = decide([open_command()], {}, {}, NOON, BY, LET_GO)
+    assert isinstance(claimed.answers[0], Claimed)
+    assert claimed.stop_version == 2
+    assert decide([open_command()], {}, {}, NOON, BY).stop_version == 0
+    assert decide([open_command()], {}, {}, NOON, BY, STOPPED).stop_version is None
+    report = finish(claim_of(effect()))
+    assert decide([report], {report.ref: effect()}, {}, NOON, BY, LET_GO).stop_version is None
+
+
+def test_whoever_is_stopped_is_told_by_whom_and_why() -> None:
+    played = play(walk.begin(prepared(), CountingMint()), AllStopped(STOP, None))
+    assert isinstance(played.error, Stopped)
+    assert "stopped since 2030-01-02 12:00 UTC by ada: wrong accounts" in str(played.error)
+
+
+# How many questions may be open
+
+
+def test_only_a_question_takes_of_how_many_may_be_open() -> None:
+    assert capped(allows(), (CAP,)) == allows()
+    assert capped(asks(), ()) == asks()
+    asked = capped(asks(charges=(charge(),)), (CAP,))
+    assert asked.charges == (charge(), CAP)
+    assert capped(asked, (CAP,)) == asked, "once"
+
+
+def test_a_question_too_many_is_no_budget_that_was_spent() -> None:
+    assert CAP.is_of_questions
+    assert not charge().is_of_questions
+    assert not replace(CAP, window=HOUR).is_of_questions, "somebody may call a budget of theirs so"
+    played = play(walk.begin(prepared(), CountingMint()), OverBudget(Exceeded(CAP, Decimal(3))))
+    assert isinstance(played.error, TooManyPending)
+    assert "3 questions are open here and 3 may be" in str(played.error)
