@@ -13,7 +13,7 @@ import click
 from indelible import Ledger
 from indelible.cli.opening import Where, about_ledger, where, without_password
 from indelible.cli.show import count, escape_unseen, say_json
-from indelible.stores import is_postgres
+from indelible.stores import is_postgres, is_remote
 
 OLDEST_PYTHON = (3, 11)
 WRITTEN_IN = datetime(2026, 1, 1, tzinfo=UTC)  # a clock before this is wrong
@@ -58,7 +58,11 @@ def examine(place: Where) -> Iterator[Check]:
     """Looks at everything, from the interpreter to the effects that wait for a person."""
     yield check_python(sys.version_info[:3])
     yield check_clock(datetime.now(UTC))
-    if is_postgres(place.address):
+    if is_remote(place.address):
+        from indelible.cli import doctor_server
+
+        yield from doctor_server.examine(place)
+    elif is_postgres(place.address):
         from indelible.cli import doctor_postgres
 
         yield from doctor_postgres.examine(place)
