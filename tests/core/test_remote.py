@@ -21,6 +21,7 @@ ASKED_BY: dict[str, set[Scope]] = {
     "get_effect": ALL,
     "find_by_key": ALL,
     "effects": ALL,
+    "outlines": ALL,
     "abandoned": ALL,
     "events": ALL,
     "payloads": ALL,

@@ -19,7 +19,7 @@ from indelible.core.effects import SYSTEM
 from indelible.core.grants import GrantTerms
 from indelible.core.ports import Store
 from indelible.core.replies import Reply, reply_sheet
-from indelible.core.sheets import KEPT_ASIDE
+from indelible.core.sheets import KEPT_ASIDE, Sheet
 from indelible.core.verifying.findings import Report
 from indelible.journal.live_evidence import LiveEvidence
 from indelible.journal.verification import verify
@@ -61,9 +61,11 @@ def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
 
 
 def answer(ledger: Ledger) -> None:
-    """Keeps a reply, as a server does."""
+    """Keeps a reply, as a server does, and whatever else it keeps aside."""
     engine, reply = ledger._engine, Reply(id="rep_1", request="0" * 64, begun_at=datetime.now(UTC))
-    engine.writer.do(Keep(tenant="default", stamp=engine.mint.stamp(SYSTEM, 0), sheet=reply_sheet(reply)))
+    aside = [Sheet(kind=kind, id="x", status="kept", body=b"{}") for kind in ("challenge", "lease", "replays", "seen")]
+    for sheet in (reply_sheet(reply), *aside):
+        engine.writer.do(Keep(tenant="default", stamp=engine.mint.stamp(SYSTEM, 0), sheet=sheet))
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from indelible.core.filtering import (
     Word,
     at,
 )
+from indelible.core.ports import Outline
 from indelible.core.runs import Run
 
 AgentOf = Callable[[str], str | None]
@@ -161,6 +162,15 @@ def effect_subject(effect: Effect, agent_of: AgentOf = _nothing) -> Subject:
 
 
 _EFFECT_WORDS = {"run": "run_id", "call": "call_id", "approval": "approval_id"}
+
+
+def outline_subject(outline: Outline, agent_of: AgentOf = _nothing) -> Subject:
+    """Gives an effect as filters see it that ask for nothing of what it recorded."""
+
+    def word(name: str) -> Iterable[Any]:
+        return _given(agent_of(outline.run_id) if name == "agent" else getattr(outline, _EFFECT_WORDS.get(name, name)))
+
+    return Subject(moment=outline.created_at, word=word, args=_nothing, texts=lambda: ())
 
 
 def run_subject(run: Run) -> Subject:

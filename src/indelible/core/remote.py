@@ -17,7 +17,7 @@ from indelible.core.events import Event, Payload
 from indelible.core.forgetting import Prunable
 from indelible.core.identity import Ref
 from indelible.core.journal import Entry, Tree
-from indelible.core.ports import Filter, Seen
+from indelible.core.ports import Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 
 Scope = Literal["agent", "approver", "auditor", "admin"]
@@ -58,6 +58,7 @@ QUESTIONS: dict[str, Question] = {
     "get_effect": Question({"effect_id": str}, Effect | None),
     "find_by_key": Question({"key": str, "scope": str | None}, Effect | None),
     "effects": Question({"selected": Filter}, list[Effect]),
+    "outlines": Question({"since": str, "before": str | None, "limit": int}, list[Outline]),
     "abandoned": Question({"limit": int}, list[Effect]),
     "events": Question({"run_id": str, "after": int, "limit": int}, list[Event]),
     "payloads": Question({"run_id": str, "seqs": tuple[int, ...]}, list[Payload]),

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from indelible.core.canonical import decode, encode
 from indelible.core.events import commitment
 
-KEPT_ASIDE = frozenset({"budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "reply", "seen"})
+KEPT_ASIDE = frozenset(
+    {"budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "replays", "reply", "seen"}
+)
 """Names the kinds that no event commits to."""
 
 

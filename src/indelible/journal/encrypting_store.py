@@ -42,7 +42,7 @@ from indelible.core.events import Event, Payload
 from indelible.core.forgetting import ForgettingStore
 from indelible.core.identity import Ref
 from indelible.core.journal import JournalStore
-from indelible.core.ports import Alarm, Filter, Seen, Store, Transaction
+from indelible.core.ports import Alarm, Filter, Outline, Seen, Store, Transaction
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import StoreError
 from indelible.journal.data_keys import DataKeys
@@ -197,6 +197,10 @@ class EncryptingStore:
         return [self._opened(effect) for effect in self._store.abandoned(tenant, limit)]
 
     # What passes as it is
+
+    def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
+        """Lists effects without what they recorded, newest first."""
+        return self._store.outlines(tenant, since, before, limit)
 
     @property
     def sign_event(self) -> Callable[[bytes], bytes] | None:

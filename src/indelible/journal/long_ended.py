@@ -26,7 +26,12 @@ from indelible.journal.erasable import Erasable
 # So many effects are looked up before their runs are read: each run is then read once for all of them.
 _EFFECTS_AT_ONCE = 100_000
 _PAGE = 1000
-_KEPT_UNTIL = {"reply": ("answered", "begun"), "challenge": ("open", "spent"), "seen": ("seen",)}
+_KEPT_UNTIL = {
+    "replays": ("counted",),
+    "reply": ("answered", "begun"),
+    "challenge": ("open", "spent"),
+    "seen": ("seen",),
+}
 """Names what a server keeps until a moment, with its statuses."""
 
 _One = TypeVar("_One", Prunable, Event)

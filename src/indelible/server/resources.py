@@ -14,6 +14,7 @@ from indelible.server.people_routes import people
 from indelible.server.policy import policy
 from indelible.server.signin import signin, ways
 from indelible.server.signing_in import signing_in
+from indelible.server.stats import stats
 from indelible.server.tools import tools
 
 
@@ -25,6 +26,7 @@ def add_resources(app: FastAPI) -> None:
         approvals,
         policy,
         events,
+        stats,
         journal,
         tools,
         signing_in,

@@ -46,7 +46,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import Effect
 from indelible.core.events import commitment
-from indelible.core.ports import Filter, Store
+from indelible.core.ports import Filter, Outline, Store
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import LEASE, Commands, asking
 from indelible.testing.comparing import Comparison
@@ -539,6 +539,23 @@ class StoreConformance(ForgettingConformance, JournalConformance, SheetsConforma
             assert listed(run_id="run-0", side_effect="payment") == [made[n] for n in (4, 2)]
             assert listed(before="eff_3", limit=2) == [made[n] for n in (2, 1)]
             assert listed(status="denied") == []
+
+    def test_outlines_lists_newest_first_what_lies_in_a_range_of_ids(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            claims = [take_claim(store, make, f"effect-{n}", effect_id=f"eff_{n}") for n in range(4)]
+            apply_one(store, make.finish(claims[2]))
+            apply_one(store, make.ask("waiting", effect_id="eff_4", verdict=asking()))
+            refs = [claim.effect.ref for claim in claims]
+            seen = [effect for effect in store.look(refs).effects if effect is not None]
+            expected = [
+                Outline(*(getattr(effect, name) for name in Outline._fields))
+                for effect in (*seen, *store.effects(make.tenant, Filter(limit=1)))
+            ]
+            assert store.outlines(make.tenant, "", None, 10) == expected[::-1]
+            assert store.outlines(make.tenant, "eff_1", "eff_3", 10) == [expected[2], expected[1]]
+            assert store.outlines(make.tenant, "", None, 1) == [expected[4]]
+            assert store.outlines(self.tenant(), "", None, 10) == []
 
     def test_abandoned_lists_what_is_in_doubt_or_past_its_lease_by_the_stores_clock_oldest_first(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())

@@ -14,7 +14,7 @@ from indelible.core.effects import Claim, Effect
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
 from indelible.core.notes import log_name
-from indelible.core.ports import Alarm, Clock, Filter, Seen
+from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.postgres import rows, wire
@@ -182,6 +182,11 @@ class PostgresStore:
             "side_effect": selected.side_effect,
         }
         return rows.effects_from(self._run("list_effects", _texts(values) | {"limit": wire.bigint(selected.limit)}))
+
+    def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
+        """Lists effects without what they recorded, newest first."""
+        values = {"tenant": tenant, "since": since, "before": "\U0010ffff" if before is None else before}
+        return rows.outlines_from(self._run("list_outlines", _texts(values) | {"limit": wire.bigint(limit)}))
 
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:
         """Lists effects in doubt and effects whose lease ran out."""

@@ -15,7 +15,7 @@ from indelible.core.forgetting import Prunable
 from indelible.core.identity import Ref
 from indelible.core.journal import Entry, Tree
 from indelible.core.notes import TreeHead
-from indelible.core.ports import Alarm, Filter, Seen, Transaction
+from indelible.core.ports import Alarm, Filter, Outline, Seen, Transaction
 from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS
 from indelible.core.run_commands import SealCheckpoint, StartRun, TakeRun
 from indelible.core.sheets import Sheet, SheetFilter
@@ -132,6 +132,12 @@ class RemoteStore:
         """Lists effects, newest first."""
         self._check_tenant(tenant)
         found: list[Effect] = self._ask("effects", selected=selected)
+        return found
+
+    def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
+        """Lists effects without what they recorded, newest first."""
+        self._check_tenant(tenant)
+        found: list[Outline] = self._ask("outlines", since=since, before=before, limit=limit)
         return found
 
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:

@@ -8,6 +8,7 @@ from typing import Any
 from indelible.core.effects import Effect
 from indelible.core.events import Event, Payload
 from indelible.core.identity import Ref
+from indelible.core.ports import Outline
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -119,6 +120,12 @@ def event_from(row: Row) -> Event:
     return Event(
         run_id=run_id, seq=seq, effect_id=effect_id, type=kind, hash=hash_.hex(), body=body, signature=signature
     )
+
+
+def outline_from(row: Row) -> Outline:
+    """Reads a row of `list_outlines`."""
+    *told, created_at, updated_at = row
+    return Outline._make((*told, moment(created_at), moment(updated_at)))
 
 
 def payload_from(row: Row) -> Payload:

@@ -20,7 +20,7 @@ from indelible.core.effects import Claim, Effect
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.identity import Ref
 from indelible.core.notes import log_name
-from indelible.core.ports import Alarm, Clock, Filter, Seen
+from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall
 from indelible.stores.sqlite import rows
@@ -256,6 +256,14 @@ class SqliteStore:
         }
         with self._explained, self._reading:
             return [rows.effect_from(row) for row in self._reader.execute(SQL["list_effects"], parameters)]
+
+    def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
+        """Lists effects without what they recorded, newest first."""
+        self._check_process()
+        last = "\U0010ffff" if before is None else before
+        parameters = {"tenant": tenant, "since": since, "before": last, "limit": limit}
+        with self._explained, self._reading:
+            return [rows.outline_from(row) for row in self._reader.execute(SQL["list_outlines"], parameters)]
 
     def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
         """Lists a run's events."""
