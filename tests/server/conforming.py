@@ -167,6 +167,7 @@ def main() -> int:
                 while seen.requests < told.requests:
                     who = people[round_ % len(people)]
                     conform(place, who, examples=25, coverage=round_ < 2, seed=told.seed + round_, seen=seen)
+                    place.post("/v1/stop/end", {"reason": "whoever asked everything asked for that too"}, "admin")
                     round_ += 1
                     print(f"{seen.requests} requests, {len(seen.failures)} failures, last by {who}", flush=True)
                 verdict = is_whole(place)

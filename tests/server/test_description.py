@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from fastapi import FastAPI
 from jsonschema import Draft202012Validator
-from starlette.routing import Match
 
 from indelible.core.problem_types import PROBLEM_TYPES
 from indelible.server.description import TAGS, operations
@@ -22,6 +20,8 @@ from indelible.server.reference_page import problem_page, reference_page
 from tests.server.places import Place, sqlite_place
 
 NOT_DESCRIBED = {"/openapi.json"}
+PAGES = {"indelible.server.signin", "indelible.server.dashboard", "indelible.server.oidc_routes"}
+"""Give pages for people, and the files that these are made of."""
 CREDENTIALS = {"HTTPBearer", "HTTPBasic", "Session"}
 
 
@@ -56,18 +56,22 @@ def test_every_operation_says_what_it_does_who_may_ask_and_what_it_answers(told:
 
 
 def test_every_address_that_is_served_is_described(place: Place, told: dict[str, Any]) -> None:
-    """By asking the router itself, so that a route without a description is found."""
-    app: FastAPI = place.app
+    """By the router itself, so that a route without a description is found."""
     known = {(method, path) for method, path, _ in operations(told)}
-    for route in app.routes:
-        path, methods = getattr(route, "path", None), getattr(route, "methods", None)
-        if path is None or path in NOT_DESCRIBED:
-            continue
-        plain = re.sub(r"\{(\w+):\w+\}", r"{\1}", path)
-        assert {(method, plain) for method in methods or ()} <= known, path
-    for _, path, _ in operations(told):
-        scope = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
-        assert any(route.matches(scope)[0] is not Match.NONE for route in app.routes), path
+    served = 0
+    for route in _routes(place.app.routes):
+        plain = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
+        is_known = {(method, plain) for method in route.methods or ()} <= known
+        is_page = route.path in NOT_DESCRIBED or route.endpoint.__module__ in PAGES
+        assert is_known or is_page, f"{route.path} is not described"
+        served += is_known
+    assert served == len(known)
+
+
+def _routes(routes: Iterable[Any]) -> Iterator[Any]:
+    for route in routes:
+        inside = getattr(route, "original_router", None)
+        yield from [route] if inside is None else _routes(inside.routes)
 
 
 def test_every_reference_inside_leads_somewhere(told: dict[str, Any]) -> None:

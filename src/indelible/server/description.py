@@ -38,6 +38,10 @@ TAGS = {
     "journal": "Signed heads, tiles and proofs: what an auditor needs to believe nobody.",
     "policy": "The rules that calls are judged by.",
     "tools": "Tools that the server itself runs, so that agents never hold their secrets.",
+    "stop": "The switch that lets no effect of the tenant begin, until somebody ends it.",
+    "stats": "Figures over time: what became of calls, how long they took, who decided.",
+    "exports": "The record as files: asked for, made in the background, fetched.",
+    "search": "Ids, keys and words, wherever they are.",
     "people": "Signing in and out, passkeys, and whom the server lets in.",
     "operation": "For whoever runs the server.",
     "zehrava-gate": "The Run Ledger endpoints of zehrava-gate, with its own names.",
@@ -90,8 +94,9 @@ def _completed(description: Content) -> Content:
         _tell_who(told)
         _tell_answers(method, path, told)
         _add_example(method, path, told)
-    used = {tag for _, _, told in operations(description) for tag in told["tags"]}
-    description["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in used]
+    used = {tag: "" for _, _, told in operations(description) for tag in told["tags"]}
+    told_of = {name: text for name, text in TAGS.items() if name in used}
+    description["tags"] = [{"name": name, "description": text} for name, text in {**told_of, **used, **told_of}.items()]
     components = description.setdefault("components", {})
     schemas = {**components.get("schemas", {}), "Problem": _problem_schema()}
     for unused in ("HTTPValidationError", "ValidationError"):  # the framework's own way to refuse
