@@ -30,7 +30,7 @@ def break_requests(order: Order) -> Report:
     """Goes on until as many faults as ordered have struck."""
     report = Report("http-faults", order)
     url = order.bench.lay_out(order.where / f"{order.label}-http")
-    with _served(url, order.mutant) as server, HttpFaultProxy(server, Plan(seed=order.seed)) as proxy:
+    with _served(url, order.mutant) as server, HttpFaultProxy(server, Plan(seed=order.seed, rate=0.5)) as proxy:
         number = 0
         while report.points < order.points and not report.is_done:
             _one_round(order, report, proxy.url, url, number)

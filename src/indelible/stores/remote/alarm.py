@@ -17,6 +17,8 @@ from indelible.errors import IndelibleError
 from indelible.stores.remote.line import Line
 
 SECONDS = 5
+_ASKED_AGAIN = 6
+"""Is how often a question is asked before it is up to whoever waits to ask anew."""
 _MOST_QUESTIONS = 8
 _PREFIX = 16
 
@@ -64,7 +66,10 @@ class RemoteAlarm:
         }
         moved: list[Ref] = []
         try:
-            moved = self._line.ask("await", QUESTIONS["await"], words, more=SECONDS)
+            for _ in range(_ASKED_AGAIN):
+                moved = self._line.ask("await", QUESTIONS["await"], words, more=SECONDS)
+                if moved or self._is_closed:
+                    break
         except IndelibleError:
             pass  # looking at times still finds everything
         finally:
