@@ -54,10 +54,11 @@ PUBLIC = {
 }
 # The verbs of both ledgers; each has them all.
 VERBS = {
-    "open", "close", "blocking", "awaited", "address", "tenant", "journal_name", "in_run", "tool", "run", "begin", "commit", "heartbeat",
-    "settle", "retry",
+    "open", "close", "blocking", "awaited", "address", "tenant", "journal_name", "in_run",
+    "tool", "run", "begin", "commit", "heartbeat", "settle", "retry",
     "cancel", "approve", "deny", "revoke_approval", "edit_approval", "get_approval", "view_approval", "approvals",
-    "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile", "stop", "go", "stopped",
+    "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile",
+    "stop", "go", "stopped",
     "get_effect", "find_by_key", "effects", "events",
     "seal", "tree_head", "receipt", "export", "continue_journal", "rotate_keys", "revoke_key",
     "erase", "prune", "hold", "lift_hold", "holds",

@@ -34,8 +34,11 @@ def version() -> int:
 
 
 @click.command()
+@click.option(
+    "--row-security", "is_secured", is_flag=True, help="PostgreSQL: each connection sees the rows of one tenant only."
+)
 @about_ledger
-def migrate() -> int:
+def migrate(is_secured: bool) -> int:
     """Bring the ledger's schema up to date.
 
     A ledger that is not there yet is made.
@@ -44,7 +47,7 @@ def migrate() -> int:
     from indelible.cli.opening import holds_ledger, without_password
     from indelible.cli.show import say_json
     from indelible.errors import Misconfigured
-    from indelible.stores import is_postgres, sqlite_path
+    from indelible.stores import is_postgres, secure_rows, sqlite_path
 
     place = where()
     is_new = False
@@ -53,7 +56,11 @@ def migrate() -> int:
         is_new = path != ":memory:" and not Path(path).exists()
         if not is_new and path != ":memory:" and holds_ledger(path) is False:
             raise Misconfigured(f"{path} is a database, but no Indelible ledger; name another with --url")
+    if is_secured and not is_postgres(place.address):
+        raise click.UsageError("--row-security is for PostgreSQL; a SQLite file has one reader, who sees all of it")
     applied = apply(place.address)
+    if is_secured:
+        secure_rows(place.address)
     address = without_password(place.address)
     if place.is_json:
         say_json({"store": address, "is_new": is_new, "applied": applied})

@@ -59,6 +59,13 @@ def migrate(url: str | None = None) -> list[str]:
     return store.applied_migrations
 
 
+def secure_rows(url: str) -> None:
+    """Has a PostgreSQL server show each connection the rows of one tenant only."""
+    from indelible.stores import postgres
+
+    postgres.secure_rows(url)
+
+
 def newest_migration(address: str) -> str:
     """Names the newest migration that this version needs in a store of this kind."""
     from indelible.stores.named_sql import load_migrations

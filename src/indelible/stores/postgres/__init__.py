@@ -1,7 +1,7 @@
 """The shared store: PostgreSQL through psycopg."""
 
 from indelible.stores.postgres.durability import durability
-from indelible.stores.postgres.schema import migrate
+from indelible.stores.postgres.schema import migrate, secure_rows
 from indelible.stores.postgres.store import PostgresStore
 
-__all__ = ["PostgresStore", "durability", "migrate"]
+__all__ = ["PostgresStore", "durability", "migrate", "secure_rows"]

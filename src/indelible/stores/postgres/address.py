@@ -29,6 +29,8 @@ class Target:
         """May that be found out by looking?"""
         self.synchronous_commit = "on"
         """Is the server's own setting."""
+        self.shows_by_tenant = False
+        """Does the server show a connection only the rows of the tenant that it says it works for?"""
         self.is_away = False
         """Did the last call give up because nobody answered?"""
 

@@ -64,6 +64,7 @@ class Session:
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
         self._prepared: set[bytes] = set()
+        self._tenant: bytes | None = None
         self.is_warned = False
         """Did a warning come during the last statement that puts its durability in doubt?"""
         self.awaited: list[str] = []
@@ -86,6 +87,8 @@ class Session:
 
     def run(self, statement: Statement, values: Values, until: float) -> pq.abc.PGresult:
         """Carries out a statement; raises `Rejected` or `Lost`, and takes no longer than `until`."""
+        if self._target.shows_by_tenant:
+            self._act_for(statement, values, until)
         is_sent = False
         try:
             self.take_in()
@@ -108,8 +111,16 @@ class Session:
                 raise Lost(self._target.without_password(str(error)).strip(), may_have_run=is_sent) from None
             raise
 
+    def _act_for(self, statement: Statement, values: Values, until: float) -> None:
+        """Says for which tenant this connection works from now on, if that is another than before."""
+        tenant = _tenant_in(statement, values)
+        if tenant is not None and tenant != self._tenant:
+            self._tenant = tenant
+            self.run(SQL["act_for"], [tenant], until)
+
     def command(self, sql: bytes, until: float) -> None:
         """Carries out SQL that has no parameters; several statements are one transaction."""
+        self._tenant = None  # what a transaction says of it goes if the transaction does
         is_sent = False
         try:
             self.take_in()
@@ -191,16 +202,28 @@ class Session:
         return socket.socket(fileno=os.dup(self._pg.socket))
 
 
+def _tenant_in(statement: Statement, values: Values) -> bytes | None:
+    """Gives the tenant that a statement is about; none crosses tenants."""
+    if "tenant" in statement.parameters:
+        return values[statement.parameters.index("tenant")]
+    if "tenants" in statement.parameters:
+        named = wire.read_array(values[statement.parameters.index("tenants")] or b"")
+        return named[0] if named else None
+    return None
+
+
 def open_session(target: Target, until: float) -> Session:
     """Connects, finds out who answers there, and settles in if the session is ours to keep."""
     session = Session(target)
     try:
         found = session.run(SQL["introduce"], (), until)
         answering, target.synchronous_commit = _read_introduction(found)
+        target.shows_by_tenant = found.get_value(0, 2) == b"\1"
         if target.may_be_pooled and answering != session.backend_pid:
             target.is_pooled = True
         if target.is_pooled:
             _refuse_unsafe_commits(target)
+            _refuse_shared_tenants(target)
             return session
         wanted = "on" if target.synchronous_commit == "off" else target.synchronous_commit
         session.run(SQL["settle_in"], [wanted.encode()], until)
@@ -222,6 +245,14 @@ def _refuse_unsafe_commits(target: Target) -> None:
         raise Misconfigured(
             f"{target.address} answers before a commit is on the disk (synchronous_commit is off), and behind a pooler "
             "that cannot be changed from here; run: ALTER ROLE … SET synchronous_commit = on"
+        )
+
+
+def _refuse_shared_tenants(target: Target) -> None:
+    if target.shows_by_tenant:
+        raise Misconfigured(
+            f"{target.address} shows rows by tenant (migrate --row-security), and behind a pooler in transaction mode "
+            "no connection keeps the tenant it works for; connect to the server itself, or pool sessions"
         )
 
 

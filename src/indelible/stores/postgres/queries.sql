@@ -616,7 +616,34 @@ SELECT pg_notify('indelible', %(payload)s::text), set_config('synchronous_commit
 
 -- name: introduce
 -- What a new connection has to know about the server: who really answers, and whether a commit is on the disk.
-SELECT pg_backend_pid()::bigint, current_setting('synchronous_commit')
+-- And whether rows are shown by tenant only.
+SELECT pg_backend_pid()::bigint, current_setting('synchronous_commit'),
+    coalesce((SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('indelible_effects')), false)
+
+-- name: act_for
+-- Says for which tenant a connection works, where rows are shown by that.
+SELECT set_config('indelible.tenant', %(tenant)s::text, false)
+
+-- name: secure_rows
+-- Lets nobody see or write a row of another tenant than the one their connection works for, the owner included.
+DO $secure$
+DECLARE
+    found text;
+BEGIN
+    FOR found IN
+        SELECT c.relname FROM pg_class c
+        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND NOT a.attisdropped
+        WHERE c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT relnamespace FROM pg_class
+            WHERE oid = to_regclass('indelible_effects')) AND c.relname LIKE 'indelible\_%'
+        ORDER BY 1
+    LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', found);
+        EXECUTE format('DROP POLICY IF EXISTS indelible_tenant ON %I', found);
+        EXECUTE format('CREATE POLICY indelible_tenant ON %I USING (tenant = current_setting(''indelible.tenant'', true))',
+            found);
+    END LOOP;
+END
+$secure$
 
 -- name: settle_in
 -- Settings of a connection of our own: a commit is durable, and kept plans use indexes, however empty a table was.
