@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from hashlib import sha256
@@ -73,6 +74,44 @@ def test_the_documented_snippets_run(gate: Gate, run: Any) -> None:
     assert ctx["suggestedNextAction"] == "await_approval_then_execute"
     assert gate.get_run(run_id=run["runId"])["run"]["currentStep"] == "sync"
     assert gate.verify_run(run_id=run["runId"])["checkpointIntegrity"]["valid"]
+
+
+def test_tasks_use_a_gate_from_threads_at_once_and_no_event_gets_lost(gate: Gate, ana: Gate, run: Any) -> None:
+    """Its calls block, as there; a loop hands them to threads."""
+
+    async def work() -> list[Any]:
+        told = (
+            asyncio.to_thread(
+                gate.record_event,
+                run_id=run["runId"],
+                event_type=EVENT_TYPES.TOOL_CALL_FINISHED,
+                actor_id="my-agent",
+                payload={"n": number},
+            )
+            for number in range(16)
+        )
+        intents = (
+            asyncio.to_thread(
+                gate.propose, destination="crm", policy="p", payload="x.csv", idempotency_key="one", run_id=None
+            )
+            for _ in range(4)
+        )
+        return [await asyncio.gather(*told), await asyncio.gather(*intents)]
+
+    told, intents = asyncio.run(work())
+    assert sorted(each["seq"] for each in told) == list(range(2, 18))
+    assert len({intent["intentId"] for intent in intents}) == 1
+    ana.approve(intent_id=intents[0]["intentId"])
+
+    async def execute() -> list[Any]:
+        asked = (asyncio.to_thread(gate.execute, intent_id=intents[0]["intentId"]) for _ in range(4))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    outcomes = asyncio.run(execute())
+    granted = [outcome for outcome in outcomes if not isinstance(outcome, GateError)]
+    assert len(granted) == 1, outcomes
+    gate.report(granted[0], result={"synced": 1})
+    assert gate.verify_run(run_id=run["runId"])["valid"]
 
 
 def test_every_type_of_event_has_its_name() -> None:
