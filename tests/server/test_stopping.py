@@ -52,7 +52,8 @@ class Running:
         self.url = f"http://127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "indelible.cli", "serve", "--url", store_url, "--port", self.url[17:]]
         command += ["--tools", str(folder / "tools.toml"), "--log-level", "info", *words]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        found = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
         self.log = folder / "log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, text=True, env=environment)

@@ -11,6 +11,7 @@ from indelible.core.ports import Store
 from indelible.notify.channels import Channel
 from indelible.running import in_own_thread
 from indelible.server.claims import RecentClaims
+from indelible.server.export_jobs import ExportJobs
 from indelible.server.feeds import Feeds
 from indelible.server.gateway import Gateway
 from indelible.server.metrics import Metrics
@@ -34,6 +35,7 @@ class Ledgers:
         self.stopping.on_begin.append(self._end_waits)
         self.metrics = Metrics()
         self.replays = ReplayCounts()
+        self.exports = ExportJobs()
         self.on_open: list[Callable[[AsyncLedger], None]] = [self.metrics.hear_from, self.replays.hear_from]
         """Is called with each ledger when it is opened."""
         self.worker: Worker | None = None
@@ -41,6 +43,11 @@ class Ledgers:
         self._words = words
         self._lock = threading.Lock()
         self._by_tenant: dict[str, AsyncLedger] = {}
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Names the tenants whose ledgers are open here."""
+        return tuple(self._by_tenant)
 
     def of(self, tenant: str) -> AsyncLedger:
         """Gives the ledger of a tenant."""
@@ -62,6 +69,7 @@ class Ledgers:
     async def close(self) -> None:
         """Finishes what is under way in each of them, and closes the store."""
         await self.gateway.close()
+        await in_own_thread(self.exports.close)
         await in_own_thread(self.replays.close)
         if self.worker is not None:
             await in_own_thread(self.worker.close)

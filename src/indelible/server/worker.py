@@ -193,9 +193,8 @@ class Worker:
 
     def _lead(self, ledger: Ledger) -> None:
         if self._upkeep is None:
-            kept = self._ledgers.store.journal
             self._upkeep = Upkeep(
-                ledger, kept.tenants, tell=_tell, retain=self._retain, look_every=_LOOK_FOR_TENANTS_EVERY
+                ledger, self._tenants, tell=_tell, retain=self._retain, look_every=_LOOK_FOR_TENANTS_EVERY
             )
         if self._outbox is None:
             upkeep = self._upkeep
@@ -203,6 +202,10 @@ class Worker:
             outbox.start()
             self._outbox = outbox
             _log.info("this server goes the rounds now")
+
+    def _tenants(self) -> set[str]:
+        """Lists all tenants; those who asked here are known even where the database does not list the others."""
+        return {*self._ledgers.store.journal.tenants(), *self._ledgers.tenants}
 
     def _stop_leading(self) -> None:
         outbox, self._outbox, self._lease = self._outbox, None, None
