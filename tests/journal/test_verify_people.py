@@ -1,0 +1,58 @@
+"""People on the record: what a server knows of them verifies, and whatever is changed of it in the database shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from indelible import Actor, Ledger, migrate
+from indelible.core.people import Passkey
+from indelible.server.identity import Credentials
+from indelible.server.people import People
+from tests.journal.tampering import Database, changes
+from tests.journal.test_verify_live import call, look, pinned_key
+
+ROOT = Actor("root")
+
+
+@pytest.fixture
+def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger whose people came, went, and tried."""
+    migrate(store_url)
+    with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
+        store = ledger._engine.store
+        people = People(store, "default")
+        ana, session = people.open_link(people.invite("ana", ("approver",), by=ROOT)[1])
+        by = Actor("ana", "person", "link")
+        made = Passkey(credential_id="Y3I", name="k", public_key="pQ", sign_count=0, created_at=datetime.now(UTC))
+        people.add_passkey(ana.id, made, by=by)
+        people.sign_in(ana.id, "Y3I", 1)
+        people.sign_out(ana.id, session.name, by=by)
+        people.tell_refused(ana.id, "link")
+        people.vouch("cy@example.com", "https://id.example", ("auditor",))
+        people.revoke(people.invite("bob", ("admin",), by=ROOT)[0].id, by=ROOT)
+        Credentials(store, "default").give("bot", ("agent",), by=ROOT)
+        for number in (1, 2):  # something in every table, and something that waits
+            ledger.seal()
+            ledger.run(call(number), lambda effect: 1)
+        yield ledger
+
+
+def test_people_verify_and_a_change_of_their_rows_is_caught(ledger: Ledger, store_url: str) -> None:
+    key = pinned_key(ledger._engine.store)
+    report = look(ledger, key, deep=True)
+    assert (report.verdict, report.flaw) == ("verified", None), report.why
+    caught = 0
+    with closing(Database(store_url)) as database:
+        for change in changes(database):
+            if change.kind not in ("person", "credential") or change.column == "body":
+                continue  # what is on them is kept with the event; nobody reads that column of theirs
+            with database.changed(change) as has_happened:
+                if has_happened:
+                    assert look(ledger, key, deep=True).verdict == "tampered", change
+                    caught += 1
+    assert caught > 10
