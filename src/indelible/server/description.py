@@ -107,11 +107,10 @@ def _completed(description: Content) -> Content:
 
 
 def _name(told: Content) -> None:
-    """Names an operation by what its function says of it: the first sentence is its summary."""
+    """Names an operation by what its function says of it: what stands before the first stop is its summary."""
     text = " ".join(str(told.get("description") or told["summary"]).split())
-    summary, _, more = text.partition(". ")
-    told["summary"] = summary.rstrip(".")
-    told["description"] = more or text
+    told["summary"] = re.split(r"[.;:] ", text, maxsplit=1)[0].rstrip(".")
+    told["description"] = text
 
 
 def _tell_who(told: Content) -> None:

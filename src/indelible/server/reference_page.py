@@ -73,7 +73,7 @@ def _link(method: str, path: str, told: Content) -> str:
     words = f"{method} {path} {told['summary']}".lower()
     return (
         f'<li data-words="{escape(words)}"><a href="#{escape(told["operationId"])}">'
-        f'<span class="method {method.lower()}">{method}</span> {escape(told["summary"])}</a></li>'
+        f'<span class="method {method.lower()}">{method}</span> {_text(told["summary"])}</a></li>'
     )
 
 
@@ -81,7 +81,7 @@ def _operation(method: str, path: str, told: Content, description: Content) -> s
     words = f"{method} {path} {told['summary']} {told['description']}".lower()
     parts = [
         f'<section class="operation" id="{escape(told["operationId"])}" data-words="{escape(words)}">',
-        f"<h3>{escape(told['summary'])}</h3>",
+        f"<h3>{_text(told['summary'])}</h3>",
         f'<p class="address"><span class="method {method.lower()}">{method}</span> <code>{escape(path)}</code></p>',
         "" if told["description"].rstrip(".") == told["summary"] else f"<p>{_text(told['description'])}</p>",
         f"<p>Asked by: {_who(told)}.</p>",
