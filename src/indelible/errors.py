@@ -11,6 +11,7 @@
     │   ├── UnknownCredential    no token, person, passkey or session has this id
     │   ├── UnknownRun           no run has this name
     │   ├── UnknownCheckpoint    the run has no such checkpoint or event
+    │   ├── UnknownExport        the server has no such export
     │   └── BadPolicy            a policy cannot be used; .problems lists what is wrong and where
     ├── Refused                  the ledger will not run this; the handler was not entered by this call
     │   ├── KeyReused            the key belongs to a call with other content
@@ -126,6 +127,10 @@ class UnknownRun(BadCall, LookupError):
 
 class UnknownCheckpoint(BadCall, LookupError):
     """The run has no such checkpoint or event."""
+
+
+class UnknownExport(BadCall, LookupError):
+    """The server has no such export."""
 
 
 class BadPolicy(BadCall):

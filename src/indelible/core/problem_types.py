@@ -83,6 +83,12 @@ _WRONG: Mapping[str, ProblemType] = {
         "This tenant has no such token or person, or the person no such passkey or session.",
         "Look for it with `GET /v1/api-keys`, `/v1/people`, `/v1/passkeys` or `/v1/sessions`.",
     ),
+    "unknown-export": ProblemType(
+        404,
+        "The server has no such export",
+        "It was removed, its time is over, or it is another server's: each keeps its own, until it stops.",
+        "Look at `GET /v1/exports`, or order it again.",
+    ),
     "unknown-run": ProblemType(
         404,
         "No run has this name",

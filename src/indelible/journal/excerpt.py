@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Literal
 
+from indelible.core.canonical import decode
 from indelible.core.events import Payload, instant
 from indelible.core.filtering import Query
 from indelible.core.filtering_matching import AgentOf, event_subject, fits
@@ -211,7 +212,8 @@ def agents_in(store: Store, tenant: str) -> AgentOf:
     @cache
     def agent_of(run_id: str) -> str | None:
         found = store.sheets(tenant, SheetFilter(kind="run", id=run_id, limit=1))
-        return read_run(found[0]).agent if found and found[0].body is not None else None
+        is_open = found and found[0].body is not None and isinstance(decode(found[0].body), dict)  # not encrypted
+        return read_run(found[0]).agent if is_open else None
 
     return agent_of
 

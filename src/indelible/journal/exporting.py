@@ -62,8 +62,7 @@ def export(
     is selected or `out` is taken.
     """
     query = query if query is not None and query.terms else None
-    if query is not None and form in _PROVING:
-        raise BadCall(f"a {form} leaves nothing out of what it covers; choose a run or a period, or export csv")
+    check_form(form, query)
     note, head = newest_head(store, tenant)
     excerpt = Excerpt(
         store, tenant, selection or Whole(), disclosure or Disclosure(), note, head, query=query, progress=progress
@@ -83,6 +82,12 @@ def export(
         withheld=tally.withheld,
         not_covered=tally.not_covered,
     )
+
+
+def check_form(form: Form, query: Query | None) -> None:
+    """Raises `BadCall` for a filter in a form that proves that nothing is left out."""
+    if query is not None and query.terms and form in _PROVING:
+        raise BadCall(f"a {form} leaves nothing out of what it covers; choose a run or a period, or export csv")
 
 
 def save_receipt(made: Receipt, out: str | Path, *, force: bool = False) -> None:

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from indelible.server.approvals import approvals
 from indelible.server.effects import add_hot_pair, effects
 from indelible.server.events import events
+from indelible.server.exports import exports
 from indelible.server.journal import journal
 from indelible.server.oidc_routes import oidc
 from indelible.server.passkeys import passkeys
@@ -27,6 +28,7 @@ def add_resources(app: FastAPI) -> None:
         policy,
         events,
         stats,
+        exports,
         journal,
         tools,
         signing_in,
