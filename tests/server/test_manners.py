@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from indelible.server import effects
 from indelible.server.description import operations
 from tests.server.places import Place, sqlite_place
 
@@ -63,6 +64,16 @@ def test_an_address_that_is_not_there_is_told_as_every_problem(place: Place) -> 
         answer = place.client.get(path, headers=place.headers("admin"))
         assert answer.status_code == 404, path
         assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_what_is_our_fault_is_said_to_be_and_tells_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tripping(*_: object) -> None:
+        raise RuntimeError("a secret of ours")
+
+    monkeypatch.setattr(effects, "effect_shown", tripping)
+    answer = place.client.post("/v1/effects", json={"tool": "charge", "run_id": "new"}, headers=place.headers("agent"))
+    assert (answer.status_code, answer.json()["type"]) == (500, "/problems/indelible-error")
+    assert "secret" not in answer.text
 
 
 @pytest.mark.parametrize(

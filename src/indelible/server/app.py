@@ -63,6 +63,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     app.add_exception_handler(IndelibleError, _told)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _not_served)
+    app.add_exception_handler(Exception, _our_fault)
     add_store_routes(app)
     add_resources(app)
     app.include_router(operation)
@@ -116,6 +117,12 @@ async def _not_served(request: Request, error: Exception) -> Response:
         "detail": f"{request.method} {request.url.path}: {error.detail}; see /docs",
     }
     return JSONResponse(problem, status, headers, media_type=PROBLEM_JSON)
+
+
+async def _our_fault(request: Request, error: Exception) -> Response:
+    """Tells that something went wrong here, in the same form, and not what; the error is raised on, into the log."""
+    problem = problem_of(IndelibleError("the server tripped over this request; its log says why"))
+    return JSONResponse(problem, 500, media_type=PROBLEM_JSON)
 
 
 def _methods_at(request: Request) -> list[str]:

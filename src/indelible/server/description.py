@@ -150,8 +150,10 @@ def _tell_answers(method: str, path: str, told: Content) -> None:
     told_of = {int(status) for status, each in told["responses"].items() if PROBLEM_JSON in each.get("content", {})}
     can = sorted(_refusals(method, told) | told_of)
     refusals = {str(one): {"$ref": f"#/components/responses/{_response_name(one)}"} for one in can}
-    told["responses"] = {**refusals, **kept}
-    told["responses"] = dict(sorted(told["responses"].items()))
+    told["responses"] = dict(sorted({**refusals, **kept}.items()))
+    for answered in kept.values():
+        if answered["description"] == "Successful Response":  # the framework's word for it
+            answered["description"] = "What was asked for."
 
 
 def _is_problem(response: Content) -> bool:
