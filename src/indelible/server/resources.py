@@ -14,6 +14,7 @@ from indelible.server.passkeys import passkeys
 from indelible.server.people_routes import people
 from indelible.server.policy import policy
 from indelible.server.signin import signin, ways
+from indelible.server.searching import search
 from indelible.server.signing_in import signing_in
 from indelible.server.stats import stats
 from indelible.server.tools import tools
@@ -29,6 +30,7 @@ def add_resources(app: FastAPI) -> None:
         events,
         stats,
         exports,
+        search,
         journal,
         tools,
         signing_in,
