@@ -43,6 +43,9 @@ def names(place: Place) -> dict[str, str]:
     person = place.post("/v1/people", {"name": "eve", "scopes": ["auditor"]}, "admin").json()["person"]
     key = place.post("/v1/api-keys", {"name": "spare", "scopes": ["auditor"]}, "admin").json()["api_key"]
     place.ledgers.of("acme")._seal()
+    export = place.post("/v1/exports", {"form": "csv"}, "auditor").json()
+    while place.get(f"/v1/exports/{export['id']}", "auditor").json()["state"] != "done":
+        pass  # it takes a moment
     return {
         "run_id": RUN,
         "effect_id": asked["effect"]["id"],
@@ -52,6 +55,7 @@ def names(place: Place) -> dict[str, str]:
         "delegation_id": delegation["id"],
         "person_id": person["id"],
         "key_id": key["id"],
+        "export_id": export["id"],
         "path": "entries/000.p/1",
         # These two name nothing of a tenant; and the last two are told to a session's own person only.
         "tool": "charge",
