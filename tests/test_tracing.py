@@ -26,7 +26,8 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)  # the program's own provider can be set only once
+    # As if the program had set it, which can be done only once.
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     yield exporter
     provider.shutdown()
 

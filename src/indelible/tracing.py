@@ -19,6 +19,14 @@ TRACE, PROPAGATE = "opentelemetry.trace", "opentelemetry.propagate"
 _NAME = "indelible"
 
 
+def is_tracing() -> bool:
+    """Has this program said where spans go? Libraries load OpenTelemetry for others who might."""
+    trace = sys.modules.get(TRACE)
+    if trace is None or not hasattr(trace, "get_tracer_provider"):  # in a thread that is just loading it
+        return False
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 def trace_headers() -> dict[str, str]:
     """Gives the headers that let what is asked elsewhere belong to the span that is open here."""
     headers: dict[str, str] = {}
@@ -71,22 +79,15 @@ class Span:
 _SILENT = Span()
 
 
-def _tracer() -> Any:
-    """Gives what makes spans, if OpenTelemetry is there; asked each time, for it may come later."""
-    make = getattr(sys.modules.get(TRACE), "get_tracer", None)
-    return None if make is None else make(_NAME)
-
-
 @contextmanager
 def spanning(name: str, kind: str = "INTERNAL", carrier: Mapping[str, str] | None = None) -> Iterator[Span]:
     """Keeps a span open around a block; `carrier` are headers that may name the span it belongs to."""
-    tracer = _tracer()
-    if tracer is None:
+    if not is_tracing():
         yield _SILENT
         return
     trace, propagate = sys.modules[TRACE], sys.modules.get(PROPAGATE)
     context = None if propagate is None or carrier is None else propagate.extract(carrier)
-    with tracer.start_as_current_span(
+    with trace.get_tracer(_NAME).start_as_current_span(
         name, context=context, kind=trace.SpanKind[kind], record_exception=False, set_status_on_exception=False
     ) as span:
         yield Span(span)
@@ -95,7 +96,7 @@ def spanning(name: str, kind: str = "INTERNAL", carrier: Mapping[str, str] | Non
 @contextmanager
 def executing(effect: Effect) -> Iterator[Span]:
     """Keeps a span open around one entry into an effect's handler."""
-    if TRACE not in sys.modules:  # on the way of every call, so it is said first
+    if not is_tracing():  # on the way of every call, so it is said first
         yield _SILENT
         return
     with spanning(f"execute_tool {effect.tool}") as span:
@@ -105,7 +106,7 @@ def executing(effect: Effect) -> Iterator[Span]:
 
 def tell_replayed(effect: Effect) -> None:
     """Leaves a span that says: this call got the recorded result, and its handler was not entered."""
-    if TRACE in sys.modules:
+    if is_tracing():
         with spanning(f"execute_tool {effect.tool}") as span:
             _tell_of(span, effect, is_replayed=True)
 

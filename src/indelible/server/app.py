@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -33,6 +34,14 @@ from indelible.server.zehrava import zehrava
 
 _log = logging.getLogger("indelible.server")
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+# The framework's own would tell paths, queries and messages of errors; `observing` tells names alone.
+_NO_OTHER_SPANS: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 _SUMMARY = "Every tool call at most once, with permission, on a record nobody can quietly change."
 
 
@@ -55,6 +64,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=operation_id,
         redirect_slashes=False,  # an address that is not there is not there
+        telemetry=_NO_OTHER_SPANS,
     )
     app.state.ledgers = ledgers
     app.state.authenticate = authenticate

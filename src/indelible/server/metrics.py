@@ -6,16 +6,21 @@ ledger is of the tenant whose token asks, or of all of them where everybody on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from indelible import __version__
 from indelible.aio import AsyncLedger
 from indelible.core.approval_sheets import read_approval
 from indelible.core.commands import Answer, Claimed, Moved, Replayed, ReplayedFailure
+from indelible.core.effects import Status
 from indelible.core.identity import Ref
 from indelible.core.notes import parse_head, parse_note
 from indelible.core.ports import Filter, Store
@@ -32,49 +37,65 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
+class Requests(Collector):
+    """Counts requests in the loop's own thread, so without a lock: this is on the way of every one of them."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self._counts: dict[tuple[str, str, int], int] = {}
+        self._times: dict[str, list[float]] = {}
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Counts one that was answered."""
+        place = (method if method in _METHODS else "other", route, status)
+        self._counts[place] = self._counts.get(place, 0) + 1
+        times = self._times.get(route)
+        if times is None:
+            times = self._times[route] = [0.0] * (len(_SECONDS) + 2)
+        times[bisect_left(_SECONDS, seconds)] += 1
+        times[-1] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Gives what was counted, for Prometheus."""
+        told = CounterMetricFamily(
+            "indelible_http_requests", "Requests answered.", labels=["method", "route", "status"]
+        )
+        limited = store_errors = 0
+        for (method, route, status), count in tuple(self._counts.items()):
+            told.add_metric([method, route, str(status)], count)
+            limited += count if status == 429 else 0
+            store_errors += count if status == 503 else 0
+        yield told
+        yield self._histogram()
+        yield GaugeMetricFamily("indelible_http_requests_under_way", "Requests not yet answered.", self.under_way)
+        yield CounterMetricFamily("indelible_rate_limited", "Requests refused for coming too often.", limited)
+        says = "Requests that the store could not answer, or that came while it was not ready."
+        yield CounterMetricFamily("indelible_store_errors", says, store_errors)
+
+    def _histogram(self) -> HistogramMetricFamily:
+        says = "Time until the answer was sent; long polls and streams take as long as they wait."
+        told = HistogramMetricFamily("indelible_http_request_seconds", says, labels=["route"])
+        bounds = [*map(str, _SECONDS), "+Inf"]
+        for route, times in tuple(self._times.items()):
+            *counts, total = tuple(times)
+            told.add_metric([route], list(zip(bounds, accumulate(counts), strict=True)), total)
+        return told
+
+
 class Metrics:
     """Counts what one process does."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry(auto_describe=True)
-        self._requests = Counter(
-            "indelible_http_requests", "Requests answered.", ["method", "route", "status"], registry=registry
-        )
-        self._seconds = Histogram(
-            "indelible_http_request_seconds",
-            "Time until the answer was sent; long polls and streams take as long as they wait.",
-            ["route"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.under_way = Gauge("indelible_http_requests_under_way", "Requests not yet answered.", registry=registry)
-        self._limited = Counter("indelible_rate_limited", "Requests refused for coming too often.", registry=registry)
-        self._store_errors = Counter(
-            "indelible_store_errors", "Requests that the store could not answer.", registry=registry
-        )
+        self.requests = Requests()
+        registry.register(self.requests)
         self._moves = Counter(
             "indelible_effects_moved", "Effects that came to a status.", ["status"], registry=registry
         )
         self._claims = Counter("indelible_claims", "Attempts given to callers.", registry=registry)
         self._replays = Counter("indelible_replays", "Calls answered with a recorded outcome.", registry=registry)
+        self._status = {status: self._moves.labels(status) for status in get_args(Status)}
         Gauge("indelible_info", "Which software this is.", ["version"], registry=registry).labels(__version__).set(1)
-        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Counts a request that was answered."""
-        place = (method, route, status)
-        known = self._known.get(place)
-        if known is None:
-            named = method if method in _METHODS else "other"
-            known = (self._requests.labels(named, route, str(status)), self._seconds.labels(route))
-            if method in _METHODS:  # others are the caller's own words, of which there is no end
-                self._known[place] = known
-        known[0].inc()
-        known[1].observe(seconds)
-        if status == 429:
-            self._limited.inc()
-        elif status == 503:
-            self._store_errors.inc()
 
     def hear_from(self, ledger: AsyncLedger) -> None:
         """Counts what comes of the commands of a ledger."""
@@ -86,9 +107,9 @@ class Metrics:
             match answer:
                 case Claimed():
                     self._claims.inc()
-                    self._moves.labels("processing").inc()
+                    self._status["processing"].inc()
                 case Moved(effect):
-                    self._moves.labels(effect.status).inc()
+                    self._status[effect.status].inc()
                 case Replayed() | ReplayedFailure():
                     self._replays.inc()
                 case _:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
-from secrets import token_hex
 from typing import Any
 
 from fastapi import Request
@@ -16,12 +16,13 @@ from indelible.core.remote import QUESTIONS
 from indelible.server.asking import Authenticate
 from indelible.server.logs import REQUESTS, TOLD, causes_of
 from indelible.server.metrics import Metrics
-from indelible.tracing import Span, spanning
+from indelible.tracing import Span, is_tracing, spanning
 
 REQUEST_ID = b"x-request-id"
 _ASKED_BY = "indelible.asked_by"
 _STORE = "/v1/store/"
 _OTHER = "other"
+_GONE = 499  # as proxies count those who left before their answer
 _QUESTIONS = frozenset(QUESTIONS) | {"apply", "introduce"}
 _GOOD_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -51,7 +52,7 @@ class Observed:
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
-        self._metrics = metrics
+        self._requests = metrics.requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on and tells what became of it; an error that nobody foresaw goes no further than here."""
@@ -61,31 +62,41 @@ class Observed:
         began = time.perf_counter()
         headers = dict(scope["headers"])
         seen = _Seen(headers, send)
-        self._metrics.under_way.inc()
+        self._requests.under_way += 1
         try:
-            carrier = {"traceparent": headers.get(b"traceparent", b"").decode("latin-1")}
-            with spanning(scope["method"], "SERVER", carrier) as span:
-                try:
-                    await self._app(scope, receive, seen.send)
-                except Exception as error:
-                    seen.error = error
-                    if not seen.status:
-                        await _say_nothing_more(seen.send)
-                _tell_span(span, scope, seen)
+            if is_tracing():
+                await self._traced(scope, receive, seen, headers)
+            else:
+                await self._answered(scope, receive, seen)
         finally:
-            self._metrics.under_way.dec()
+            self._requests.under_way -= 1
             seconds = time.perf_counter() - began
-            self._metrics.answered(scope["method"], route_of(scope), seen.status or 499, seconds)
+            self._requests.count(scope["method"], route_of(scope), seen.status or _GONE, seconds)
             _write_line(scope, seen, seconds)
+
+    async def _answered(self, scope: Scope, receive: Receive, seen: _Seen) -> None:
+        try:
+            await self._app(scope, receive, seen.send)
+        except Exception as error:
+            seen.error = error
+            if not seen.status:
+                await _say_nothing_more(seen.send)
+
+    async def _traced(self, scope: Scope, receive: Receive, seen: _Seen, headers: dict[bytes, bytes]) -> None:
+        carrier = {name: headers.get(name.encode(), b"").decode("latin-1") for name in ("traceparent", "tracestate")}
+        with spanning(scope["method"], "SERVER", carrier) as span:
+            await self._answered(scope, receive, seen)
+            _tell_span(span, scope, seen)
 
 
 class _Seen:
     """Is what is seen of one answer on its way out."""
 
     def __init__(self, headers: dict[bytes, bytes], send: Send) -> None:
-        given = headers.get(REQUEST_ID, b"")
-        self.id = given if _GOOD_ID.fullmatch(given) else token_hex(16).encode()
-        trace = _TRACE.fullmatch(headers.get(b"traceparent", b""))
+        given = headers.get(REQUEST_ID)
+        self.id = given if given is not None and _GOOD_ID.fullmatch(given) else _new_id()
+        parent = headers.get(b"traceparent")
+        trace = None if parent is None else _TRACE.fullmatch(parent)
         self.trace_id = None if trace is None else trace[1].decode()
         self.status = 0
         self.error: BaseException | None = None
@@ -96,6 +107,10 @@ class _Seen:
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
         await self._send(message)
+
+
+def _new_id() -> bytes:
+    return b"%032x" % random.getrandbits(128)  # it names a line, and is no secret
 
 
 def route_of(scope: Scope) -> str:
