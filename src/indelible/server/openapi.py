@@ -1,7 +1,7 @@
 """Writes what is made from the code and committed: `openapi.json`, and the reference of problems.
 
-    python -m indelible.server.openapi            # writes both, below the current directory
-    python -m indelible.server.openapi --check    # says whether both are fresh
+python -m indelible.server.openapi            # writes both, below the current directory
+python -m indelible.server.openapi --check    # says whether both are fresh
 """
 
 from __future__ import annotations
