@@ -32,6 +32,7 @@ PUBLIC = {
     "IndelibleError",
     "Ledger",
     "MayHaveHappened",
+    "MayRun",
     "NothingHappened",
     "Options",
     "Outcome",
@@ -55,7 +56,7 @@ PUBLIC = {
 # The verbs of both ledgers; each has them all.
 VERBS = {
     "open", "close", "blocking", "awaited", "address", "tenant", "journal_name", "in_run",
-    "tool", "run", "begin", "commit", "heartbeat", "settle", "retry",
+    "tool", "run", "ask", "begin", "commit", "heartbeat", "settle", "retry",
     "cancel", "approve", "deny", "revoke_approval", "edit_approval", "get_approval", "view_approval", "approvals",
     "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile",
     "stop", "go", "stopped",

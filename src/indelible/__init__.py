@@ -14,6 +14,7 @@ from indelible.core.commands import (
     Denied,
     InDoubt,
     InFlight,
+    MayRun,
     Replayed,
     ReplayedFailure,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "IndelibleError",
     "Ledger",
     "MayHaveHappened",
+    "MayRun",
     "NothingHappened",
     "Options",
     "Outcome",

@@ -14,7 +14,7 @@ from indelible.approving import ApprovalView
 from indelible.core import walk
 from indelible.core.approvals import Approval, ApprovalStatus
 from indelible.core.calls import OptionWords, SideEffect, ToolCall
-from indelible.core.commands import Begun
+from indelible.core.commands import Begun, MayRun
 from indelible.core.effects import Actor, Claim, Effect, Outcome, Status
 from indelible.core.events import Event
 from indelible.core.following import RunEvent, RunStory
@@ -60,6 +60,11 @@ class AsyncLedger(Desk):
     async def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
         """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""
         answer: Begun = await self._engine.drive_async(walk.begin(self._prepare(call, options), self._mint))
+        return answer
+
+    async def ask(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun | MayRun:
+        """Asks whoever has to be asked about a call, and claims nothing: `MayRun` when nobody has to be any more."""
+        answer: Begun | MayRun = await self._engine.drive_async(walk.ask(self._prepare(call, options), self._mint))
         return answer
 
     async def commit(self, claim: Claim, outcome: Outcome) -> Any:

@@ -12,7 +12,7 @@ from indelible.approving import ApprovalView
 from indelible.core import walk
 from indelible.core.approvals import Approval, ApprovalStatus
 from indelible.core.calls import OptionWords, SideEffect, ToolCall
-from indelible.core.commands import Begun
+from indelible.core.commands import Begun, MayRun
 from indelible.core.effects import Actor, Claim, Effect, Outcome, Status
 from indelible.core.events import Event
 from indelible.core.following import RunEvent, RunStory
@@ -56,6 +56,11 @@ class Ledger(Desk):
     def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
         """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""
         answer: Begun = self._engine.drive(walk.begin(self._prepare(call, options), self._mint))
+        return answer
+
+    def ask(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun | MayRun:
+        """Asks whoever has to be asked about a call, and claims nothing: `MayRun` when nobody has to be any more."""
+        answer: Begun | MayRun = self._engine.drive(walk.ask(self._prepare(call, options), self._mint))
         return answer
 
     def commit(self, claim: Claim, outcome: Outcome) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from indelible.core.approval_sheets import approval_ref, approval_sheet
 from indelible.core.approvals import Approval, Need, Person, Question
 from indelible.core.canonical import decode
+from indelible.core.changes import Step
 from indelible.core.commands import (
     ApprovalEnded,
     AwaitingApproval,
@@ -18,14 +19,16 @@ from indelible.core.commands import (
     Denied,
     InFlight,
     KeyTaken,
+    MayRun,
     Open,
     OverBudget,
     RefusedByPolicy,
     Replayed,
 )
-from indelible.core.effects import Claim
+from indelible.core.effects import STATUSES, Claim
 from indelible.core.grants import Grant, grant_ref, grant_sheet, read_grant
 from indelible.core.identity import Ref
+from indelible.core.steps import next_step
 from indelible.core.verdicts import ALLOWED, TOOL_RULE, Verdict, asked_by_tool
 from tests.core.making import (
     ADA,
@@ -48,6 +51,7 @@ from tests.core.making import (
     cast,
     charge,
     charging,
+    effect,
     finish,
     open_command,
     refuses,
@@ -755,3 +759,15 @@ def test_a_grant_never_runs_other_arguments_than_it_was_compared_with() -> None:
     assert isinstance(answer, AwaitingApproval)
     assert answer.effect.args_json == OTHER_ARGS
     assert read_grant(shelf.sheets[grant_ref("grt_1")]).uses_left == 2
+
+
+@pytest.mark.parametrize("status", [None, *STATUSES])
+@pytest.mark.parametrize("verdict", [allows(), asks(), charging(charge(amount=9))], ids=["allows", "asks", "too much"])
+def test_whoever_only_asks_is_answered_as_whoever_claims_but_takes_nothing(
+    status: str | None, verdict: Verdict
+) -> None:
+    there = None if status is None else effect(status)
+    command = open_command(verdict=verdict, token="ee" * 16)
+    step = next_step(command, there, NOON, 0)
+    asking = next_step(replace(command, only_asks=True), there, NOON, 0)
+    assert asking == (Step(MayRun(there)) if isinstance(step.answer, Claimed) else step)

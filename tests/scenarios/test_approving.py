@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 
-from indelible import Actor, AwaitingApproval, Claimed, InFlight, Ledger, NothingHappened, Retry, Succeeded
+from indelible import (
+    Actor,
+    AwaitingApproval,
+    Claimed,
+    InFlight,
+    Ledger,
+    MayRun,
+    NothingHappened,
+    Replayed,
+    Retry,
+    Succeeded,
+)
 from indelible.core.approvals import DEFAULT_EXPIRY
 from indelible.core.differences import MISSING, Difference
 from indelible.errors import (
@@ -664,3 +675,25 @@ def test_an_approval_taken_from_elsewhere_is_looked_up_and_not_believed(ledger: 
         ledger.approve(forged, digest=forged.digest, by="ada")
     assert refusal.value.code == "digest"
     assert ledger.deny(forged, by="ada", reason="no").digest == approval.digest
+
+
+def test_asking_claims_nothing_and_is_answered_by_what_is(ledger: Driver) -> None:
+    """A framework that pauses before it calls a tool asks first, and calls when it is resumed."""
+    assert ledger.ask(charge()) == MayRun(None)
+    assert ledger.effects() == []
+    question = ledger.ask(charge(), approval="required")
+    assert isinstance(question, AwaitingApproval)
+    again = ledger.ask(charge(), approval="required")
+    assert isinstance(again, AwaitingApproval)
+    assert again.approval == question.approval, "who asks again asks nobody twice"
+    approve(ledger, question)
+    allowed = ledger.ask(charge(), approval="required")
+    assert isinstance(allowed, MayRun)
+    assert allowed.effect is not None
+    assert allowed.effect.status == "ready"
+    handler = Count("paid")
+    assert ledger.run(charge(), handler, approval="required") == "paid"
+    done = ledger.ask(charge(), approval="required")
+    assert isinstance(done, Replayed)
+    assert (done.value, handler.entries) == ("paid", 1)
+    assert types_of(ledger) == ["approval_requested", "approval_received", "tool_call_started", "tool_call_finished"]

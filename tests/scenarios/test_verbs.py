@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import indelible
-from indelible import AsyncLedger, AwaitingApproval, Claimed, GrantTerms, MayHaveHappened, Succeeded
+from indelible import AsyncLedger, AwaitingApproval, Claimed, GrantTerms, MayHaveHappened, MayRun, Succeeded
 from tests.journal.exported import key_of
 from tests.scenarios.policies import saying
 from tests.scenarios.shells import Count, charge
@@ -45,6 +45,7 @@ def verbs() -> set[str]:
 
 async def calls(ledger: Any) -> None:
     assert await ledger.run(charge(), Count("ran")) == "ran"
+    assert await ledger.ask(charge(run_id="by hand")) == MayRun(None)
     begun = await ledger.begin(charge(run_id="by hand"))
     assert isinstance(begun, Claimed)
     await ledger.heartbeat(begun.claim)
@@ -98,6 +99,13 @@ async def policies(ledger: Any) -> None:
     assert await ledger.policy() == (saying("allow"), version)
 
 
+async def stopping(ledger: Any) -> None:
+    await ledger.stop(by="ana", reason="wrong accounts")
+    assert (await ledger.stopped()).reason == "wrong accounts"
+    await ledger.go(by="ana")
+    assert await ledger.stopped() is None
+
+
 async def forgetting(ledger: Any) -> None:
     hold = await ledger.hold(run_id="order-1", by="ana", reason="court")
     assert await ledger.holds() == [hold]
@@ -142,7 +150,7 @@ async def a_database_that_was_set_back(place: dict[str, Any], folder: Path) -> s
 async def every_verb(folder: Path) -> set[str]:
     place = {"url": f"sqlite:///{folder / 'one.db'}", "keys": folder / "keys"}
     ledger = Noting(AsyncLedger.open(**place))
-    for scenario in (calls, doubts, approvals, policies, forgetting):
+    for scenario in (calls, doubts, approvals, policies, stopping, forgetting):
         await scenario(ledger)
     await the_journal(ledger, folder)
     await ledger.close()

@@ -53,6 +53,8 @@ class Open:
     """Is the token of whoever asks as the driver of the call's run: then they have to be that still."""
     resource_json: bytes | None = field(default=None, repr=False)
     """Is what the call is about, if it says so: the digest is also of this."""
+    only_asks: bool = False
+    """Asks for permission alone: where the call could be claimed, nothing is written and it is told that it may run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +347,16 @@ class AllStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class MayRun:
+    """Nobody has to be asked, or somebody has said yes: whoever calls now may claim it; `effect` is it, if it is there.
+
+    It promises nothing: the claim is decided when it is asked for.
+    """
+
+    effect: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InFlight:
     """Somebody else is executing it now."""
 
@@ -474,7 +486,7 @@ class Outrun:
 
 
 Begun = Claimed | Replayed | ReplayedFailure | AwaitingApproval | InFlight | InDoubt | Denied | Canceled
-NotBegun = KeyTaken | LooksRepeated | ArgsErased | ApprovalEnded | RefusedByPolicy | OverBudget | AllStopped
+NotBegun = KeyTaken | LooksRepeated | ArgsErased | ApprovalEnded | RefusedByPolicy | OverBudget | AllStopped | MayRun
 Answer = (
     Begun
     | NotBegun

@@ -34,6 +34,7 @@ from indelible.core.commands import (
     KeyTaken,
     Late,
     LooksRepeated,
+    MayRun,
     Moved,
     NoSuchEffect,
     Open,
@@ -232,7 +233,10 @@ def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets
         lost = why_no_call(command.run_id, command.driver_token, sheets)
         if lost is not None:
             return Step(lost)
-    return opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets)
+    step = opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets)
+    if command.only_asks and isinstance(step.answer, Claimed):
+        return Step(MayRun(effect))
+    return step
 
 
 def _may_be_other(command: Open, effect: Effect) -> bool:

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol, cast
 
 from indelible.core.approvals import Approval, Question
 from indelible.core.calls import Handling, ToolCall
@@ -35,6 +35,7 @@ from indelible.core.commands import (
     KeyTaken,
     Late,
     LooksRepeated,
+    MayRun,
     Moved,
     NoSuchEffect,
     NotCounted,
@@ -283,6 +284,7 @@ def begin(
     awaited_approval: str | None = None,
     *,
     waited: bool = False,
+    only_asks: bool = False,
 ) -> Generator[Request, Any, Begun]:
     """Asks once and gives the typed answer; what cannot be answered that way is raised.
 
@@ -293,7 +295,7 @@ def begin(
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
             return _replay(recalled)
-    command = opening(prepared, mint, judged, awaited_approval)
+    command = replace(opening(prepared, mint, judged, awaited_approval), only_asks=only_asks)
     is_about_this = known is not None and known.ref == command.ref
     answer: Answer = yield Submit(command, known if is_about_this else None)
     if isinstance(answer, LooksRepeated):
@@ -353,10 +355,17 @@ def begin(
             raise {"over": RunOver}.get(code, RunLost)(f"{command.tool}: run {command.run_id} {why}", code=code)
         case Decided() | NotCounted() | Kept() | Outrun() | RunMoved():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
+        case MayRun():
+            return cast("Begun", answer)  # only `ask` gets this, and says so
         case Claimed(claim) if prepared.screen is not None:
             return Claimed(replace(claim, screen=prepared.screen))
         case _:
             return answer
+
+
+def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:
+    """Asks for permission to run a call, and claims nothing."""
+    return (yield from begin(prepared, mint, only_asks=True))
 
 
 def _replay(effect: Effect) -> Begun:

@@ -16,7 +16,9 @@ from indelible.core.commands import (
     Claimed,
     Command,
     Decided,
+    InFlight,
     Kept,
+    MayRun,
     Moved,
     Outrun,
     OverBudget,
@@ -138,6 +140,24 @@ class SheetsConformance(Suite):
             assert isinstance(apply_one(store, make.open("effect", verdict=refused)), Replayed)
             assert isinstance(apply_one(store, make.open("another", verdict=refused)), RefusedByPolicy)
             assert len(check_chain(store, make.tenant, "run-1")) == 3
+
+    def test_apply_must_claim_nothing_for_an_open_that_only_asks(self) -> None:
+        """Whoever only asks is answered by what is, whatever they knew; where they could claim, nothing is written."""
+        make = Commands(self.tenant())
+        with self.opened() as store, self.opened() as other:
+            assert apply_one(store, make.open("effect", only_asks=True)) == MayRun(None)
+            assert not store.look([make.ref("effect")]).effects[0]
+            claim = take_claim(other, make, "effect")
+            assert isinstance(apply_one(store, make.open("effect", only_asks=True)), InFlight)
+            apply_one(other, make.finish(claim))
+            assert isinstance(apply_one(store, make.open("effect", only_asks=True)), Replayed)
+            asked = apply_one(store, replace(make.ask("asked"), only_asks=True))
+            assert isinstance(asked, AwaitingApproval)
+            approved = apply_one(other, make.approve(asked.approval), asked.effect)
+            assert isinstance(approved, Decided)
+            assert apply_one(store, replace(make.ask("asked"), only_asks=True), asked.effect) == MayRun(approved.effect)
+            assert isinstance(apply_one(store, make.ask("asked"), asked.effect), Claimed)
+            check_chain(store, make.tenant, "run-1")
 
     # apply: all or nothing, durable, and the answers of what was committed
 
