@@ -1,0 +1,143 @@
+"""Puts entries on the record of a ledger: sessions as runs, each entry once, and what is missing as an event."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from indelible import IndelibleError, Ledger
+from indelible.errors import BadCall, RunOver, RunRefused, StoreError
+from indelible.integrations.spool import Abandoned
+
+GROUP = 256
+ENDED = "session_ended"
+_LOG = logging.getLogger("indelible.integrations")
+
+
+class Entry(NamedTuple):
+    """Is something to be delivered: who took it under which number, for which session, and the event as JSON."""
+
+    source: str
+    number: int
+    session: str
+    kind: str
+    line: bytes
+
+
+class Delivery:
+    """Records entries in the runs that their sessions are."""
+
+    def __init__(self, ledger: Ledger, namespace: str, agent: str) -> None:
+        self._ledger = ledger
+        self._namespace = namespace
+        self._agent = agent
+        self._begun: set[str] = set()
+
+    def record(self, session: str, group: Sequence[Entry]) -> None:
+        """Records entries of one session, all of them or none; only the last of them may end it."""
+        if session not in self._begun:
+            self._begin(session)
+        events = [self._event(entry) for entry in group]
+        try:
+            self._ledger.record_all(session, events)
+        except RunOver:  # something that came in after its session had ended
+            self.record(f"{session}.late", group)
+            return
+        except BadCall as problem:
+            if len(group) > 1:
+                for entry in group:
+                    self.record(session, [entry])
+                return
+            self._ledger.record(session, events[0]["event_type"], _bare(group[0], problem))
+        if group[-1].kind == ENDED:
+            self._end(session, json.loads(group[-1].line))
+
+    def _event(self, entry: Entry) -> dict[str, Any]:
+        content = json.loads(entry.line)
+        del content["kind"]
+        return {"event_type": f"{self._namespace}.{entry.kind}", "payload": content}
+
+    def _begin(self, session: str) -> None:
+        try:
+            run = self._ledger.start_run(session, agent=self._agent, runtime=self._namespace)
+        except RunRefused:
+            pass  # it was begun before, here or elsewhere
+        else:
+            run.release()
+        self._begun.add(session)
+
+    def _end(self, session: str, content: Mapping[str, Any]) -> None:
+        status: Literal["completed", "failed"] = "failed" if content.get("is_failure") else "completed"
+        try:
+            self._ledger.end_run(session, status, by=self._agent, reason=str(content.get("reason", "")))
+        except RunRefused as refused:
+            _LOG.info("session %s is over already: %s", session, refused)
+        self._begun.discard(session)
+
+    def on_record(self, entries: Iterable[Entry]) -> set[Entry]:
+        """Gives those that the record has already: an answer that did not come may have been a yes."""
+        found = list(entries)
+        known = {session: self._known(session) for session in {entry.session for entry in found}}
+        return {entry for entry in found if (entry.source, entry.number) in known[entry.session]}
+
+    def _known(self, session: str) -> set[tuple[str, int]]:
+        known: set[tuple[str, int]] = set()
+
+        def note(event: Any) -> None:
+            source = event.payload.get("source") if isinstance(event.payload, Mapping) else None
+            if isinstance(source, Mapping) and "number" in source:
+                known.add((source["id"], source["number"]))
+
+        for name in (session, f"{session}.late"):
+            try:
+                self._ledger.run_story(name, each=note)
+            except IndelibleError as unknown:
+                if isinstance(unknown, StoreError):
+                    raise
+        return known
+
+    def adopt(self, left: Abandoned) -> tuple[int, int]:
+        """Delivers what a process that is gone left behind, and gives how many that were and how many are missing."""
+        entries = [_entry_of(line) for line in left.items]
+        known = self.on_record(entries)
+        new = [entry for entry in entries if entry not in known]
+        while new:
+            group = next_group(new)
+            self.record(group[0].session, group)
+            del new[: len(group)]
+        last = max([left.written, *(entry.number for entry in entries)])
+        missing = max(0, left.taken - last)
+        if missing:
+            self.tell_gap(left.id, last + 1, left.taken, missing, "the process ended before they were written")
+        return len(entries) - len(known), missing
+
+    def tell_gap(self, source: str, first: int, last: int, missing: int, why: str) -> None:
+        """Records that events are missing, and which."""
+        payload = {"source": source, "first": first, "last": last, "missing": missing, "why": why}
+        self._ledger.record(f"{self._agent}.gaps", f"{self._namespace}.gap", payload)
+
+
+def next_group(entries: Iterable[Entry]) -> list[Entry]:
+    """Gives the first entries that can be recorded together: of one session, up to where it ends."""
+    group: list[Entry] = []
+    for entry in itertools.islice(entries, GROUP):
+        if group and (entry.session != group[0].session or group[-1].kind == ENDED):
+            break
+        group.append(entry)
+    return group
+
+
+def _entry_of(line: bytes) -> Entry:
+    content = json.loads(line)
+    source = content["source"]
+    return Entry(source["id"], source["number"], content["session"], content["kind"], line)
+
+
+def _bare(entry: Entry, problem: Exception) -> dict[str, Any]:
+    """Gives what can be recorded of an event that cannot be recorded whole: its hash, and why."""
+    content = json.loads(entry.line)
+    return {"source": content["source"], "left_out": hashlib.sha256(entry.line).hexdigest(), "why": str(problem)[:500]}
