@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from indelible.core.people import PEOPLE_RUN, Ticket
 from indelible.core.ports import Store
-from indelible.server import sessions
+from indelible.server import sessions, signing_in
 from indelible.server.app import create_app
 from indelible.server.hardening import Hardened
 from indelible.server.identity import Credentials, Identity
@@ -355,6 +355,47 @@ def test_a_person_edited_into_the_database_is_nobody(office: Office) -> None:
     with Database(office.store_url) as database:
         database.run("UPDATE indelible_payloads SET value = ? WHERE field = 'person'", (b'{"name":"ceo"}',))
     assert browser.post("/v1/passkeys/options").status_code == 401
+
+
+def test_nobody_fills_the_journal_with_refusals(sqlite_office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing_in, "MOST_REFUSALS", 3)
+    link = sqlite_office.people.invite("ana", SCOPES, by=ROOT)[1]
+    browser = sqlite_office.browser()
+    for _ in range(9):
+        assert browser.open(link._replace(secret="x" * 43)).status_code == 401
+    assert sqlite_office.refusals() == ["link"] * 3
+
+
+def test_servers_of_one_ledger_share_links_challenges_and_sessions(office: Office) -> None:
+    stores = [open_store(office.store_url) for _ in range(2)]
+    apps = [create_app(Ledgers(store, seal=False), Identity(store)) for store in stores]
+    servers = [Served(Hardened(app, hosts=("ledger.example",))) for app in apps]
+    headers = {"Host": "ledger.example", "Origin": "https://ledger.example"}
+    one, other = (httpx2.Client(base_url=each.url, headers=headers, trust_env=False) for each in servers)
+    try:
+        with one, other, ThreadPoolExecutor(8) as pool:
+            link = {"ticket": str(office.people.invite("ana", SCOPES, by=ROOT)[1])}
+            asked = [pool.submit(each.post, "/v1/sign-in/link", json=link) for each in (one, other) * 4]
+            (inside,) = [each.result() for each in asked if each.result().status_code == 201]
+            mine = {
+                "Cookie": inside.headers["set-cookie"].partition(";")[0],
+                "X-CSRF-Token": inside.json()["csrf_token"],
+            }
+            assert [each.get("/v1/me", headers=mine).status_code for each in (one, other)] == [200, 200]
+            key = Authenticator("https://ledger.example")
+            options = one.post("/v1/passkeys/options", json={}, headers=mine).json()["options"]
+            assert other.post("/v1/passkeys", json={"credential": key.make(options)}, headers=mine).status_code == 201
+            options = other.post("/v1/sign-in/options", json={}).json()["options"]
+            sent = {"credential": key.sign(options)}
+            assert sorted(each.post("/v1/sign-in/passkey", json=sent).status_code for each in (one, other)) == [
+                201,
+                401,
+            ]
+            assert one.post("/v1/sign-out", json={}, headers=mine).status_code == 204
+            assert other.post("/v1/passkeys/options", json={}, headers=mine).status_code == 401
+    finally:
+        for each in servers:
+            each.stop()
 
 
 # What comes from other sites

@@ -84,7 +84,7 @@ async def _entered(request: Request) -> Response:
         scopes = vouched_scopes(claims, provider.allowed)
         _, ticket = await in_own_thread(People(store, provider.tenant).vouch, name, provider.issuer, scopes)
     except (NotPermitted, NotAuthenticated):
-        await refusals.tell(store, provider.tenant, person_id(name), "oidc")
+        await refusals(request).tell(store, provider.tenant, person_id(name), "oidc")
         raise
     # Not a redirect: a browser that another site sent here would not show a strict cookie at its end.
     head = '<meta http-equiv="refresh" content="0;url=../../signin">'

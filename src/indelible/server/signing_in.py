@@ -33,7 +33,7 @@ from indelible.server.sessions import SignedIn, drop_cookie, set_cookie
 
 signing_in = resources("people")
 SIGN_IN = "sign-in"
-_MOST_REFUSALS = 60
+MOST_REFUSALS = 60
 """Is how many refusals a minute of one tenant this server tells on the record: nobody fills a journal from outside."""
 _REFUSED_WITH = (400, 401, 403, 413, 415, 422, 429, 503)
 _TOLD: dict[int | str, dict[str, Any]] = {status: PROBLEMS_TOLD[status] for status in _REFUSED_WITH}
@@ -50,14 +50,20 @@ class Refusals:
         people = People(store, tenant)
         if await in_own_thread(people.find, id_) is None:
             return
-        told = self._told.setdefault(tenant, deque(maxlen=_MOST_REFUSALS))
-        if len(told) == _MOST_REFUSALS and time.monotonic() - told[0] < 60:
+        told = self._told.setdefault(tenant, deque(maxlen=MOST_REFUSALS))
+        if len(told) == MOST_REFUSALS and time.monotonic() - told[0] < 60:
             return
         told.append(time.monotonic())
         await in_own_thread(people.tell_refused, id_, why)
 
 
-refusals = Refusals()
+def refusals(request: Request) -> Refusals:
+    """Gives who tells of refusals here."""
+    state = request.app.state
+    if not hasattr(state, "refusals"):
+        state.refusals = Refusals()
+    found: Refusals = state.refusals
+    return found
 
 
 def here(request: Request) -> Here:
@@ -83,7 +89,7 @@ async def open_link(body: LinkOpened, request: Request) -> Response:
     try:
         person, ticket = await in_own_thread(People(store, link.tenant).open_link, link)
     except NotAuthenticated:
-        await refusals.tell(store, link.tenant, link.person_id, "link")
+        await refusals(request).tell(store, link.tenant, link.person_id, "link")
         raise
     return entered(request, person, ticket)
 
@@ -105,7 +111,7 @@ async def sign_in(body: PasskeyAnswer, request: Request) -> Response:
         said = person_in(body.credential)
         return entered(request, *await in_own_thread(_checked, store, body, said, here(request)))
     except NotAnswered as refused:
-        await refusals.tell(store, body.tenant, said, refused.why)
+        await refusals(request).tell(store, body.tenant, said, refused.why)
         raise not_signed_in() from refused
 
 
