@@ -1,0 +1,163 @@
+"""Measures one handler of LangChain callbacks in this process, and prints what it found as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import statistics
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.outputs import Generation, LLMResult
+
+from benchmarks.figures import percentile
+
+WARM_UP = 200
+BLOCK = 50
+PROMPT = "what is the answer to the question that nobody has asked yet? " * 3
+SERIALIZED = {"id": ["langchain", "llms", "fake", "Fake"]}
+ANSWER = LLMResult(
+    generations=[[Generation(text="forty-two, and " * 10)]],
+    llm_output={"token_usage": {"prompt_tokens": 40, "completion_tokens": 20}},
+)
+
+
+class Contestant(Protocol):
+    """Is a handler with a sink behind it."""
+
+    handler: Any
+
+    async def begin(self) -> None: ...
+
+    async def end(self) -> None: ...
+
+    def recorded(self) -> int: ...
+
+
+class Ours:
+    """Writes to a SQLite ledger in a folder."""
+
+    def __init__(self, mode: str, folder: str) -> None:
+        from indelible import Ledger
+        from indelible.integrations.langchain_callbacks import CallbackConfig, LedgerCallbackHandler
+
+        self._ledger = Ledger.open(f"sqlite:///{folder}/ledger.db")
+        config = CallbackConfig(mode=mode, spool=Path(folder, "spool"), session_id="s", shutdown_drain_seconds=60)  # type: ignore[arg-type]
+        self.handler = LedgerCallbackHandler(self._ledger, config=config)
+
+    async def begin(self) -> None:
+        return None
+
+    async def end(self) -> None:
+        await asyncio.to_thread(self.handler.stop)
+
+    def recorded(self) -> int:
+        found = 0
+        after = -1
+        while page := self._ledger.events("s", after=after):
+            found += sum(event.read()["type"] == "langchain.model_invoked" for event in page)
+            after = page[-1].seq
+        self._ledger.close()
+        return found
+
+
+class Provedex:
+    """Sends to a sink over loopback, as it is documented."""
+
+    def __init__(self, sink: str) -> None:
+        from provedex_langchain import ProvedexCallbackHandler, ProvedexConfig
+
+        self._sink = sink
+        self._before = self._count()
+        self.handler = ProvedexCallbackHandler(config=ProvedexConfig(agent_url=sink))
+
+    async def begin(self) -> None:
+        await self.handler.start()
+
+    async def end(self) -> None:
+        await self.handler.stop()
+
+    def recorded(self) -> int:
+        return self._count() - self._before
+
+    def _count(self) -> int:
+        with urllib.request.urlopen(f"{self._sink}/count") as answer:
+            return int(json.load(answer)["count"])
+
+
+def _contestant(name: str, sink: str, folder: str) -> Contestant:
+    return Provedex(sink) if name == "provedex" else Ours(name, folder)
+
+
+def _pair(handler: Any, timed: Callable[[int], None]) -> None:
+    run_id = uuid4()
+    begun = time.perf_counter_ns()
+    handler.on_llm_start(SERIALIZED, [PROMPT], run_id=run_id)
+    between = time.perf_counter_ns()
+    handler.on_llm_end(ANSWER, run_id=run_id)
+    ended = time.perf_counter_ns()
+    timed(between - begun)
+    timed(ended - between)
+
+
+async def _producer(handler: Any, pairs: int) -> dict[str, float]:
+    """Gives what a callback costs in a burst, as provedex measures it."""
+    taken: list[int] = []
+    for _ in range(WARM_UP):
+        _pair(handler, lambda _taken: None)
+    await asyncio.sleep(0.5)
+    for _ in range(pairs):
+        _pair(handler, taken.append)
+    return {"producer": statistics.median(taken) / 1e3, "producer_p99": percentile(taken, 99) / 1e3}
+
+
+async def _ainvoke(handler: Any, invocations: int) -> float:
+    """Gives what a callback adds to a real call of a model: with and without the handler, in turns."""
+    model = FakeListChatModel(responses=["forty-two"])
+    spent = {True: 0.0, False: 0.0}
+    for block in range(2 * invocations // BLOCK):
+        is_with = block % 2 == 0
+        config: Any = {"callbacks": [handler] if is_with else []}
+        begun = time.perf_counter()
+        for _ in range(BLOCK):
+            await model.ainvoke(PROMPT, config=config)
+        spent[is_with] += time.perf_counter() - begun
+    return (spent[True] - spent[False]) / (2 * invocations) * 1e6
+
+
+async def _burst(contestant: Contestant, pairs: int) -> None:
+    for number in range(pairs):
+        _pair(contestant.handler, lambda _taken: None)
+        if number % 10 == 0:
+            await asyncio.sleep(0)  # as an agent does, which also waits for its model
+
+
+async def _measured(name: str, sink: str, folder: str, pairs: int, invocations: int, burst: int) -> dict[str, float]:
+    one = _contestant(name, sink, f"{folder}")
+    await one.begin()
+    found = await _producer(one.handler, pairs if name != "strict" else pairs // 10)
+    found["ainvoke"] = await _ainvoke(one.handler, invocations if name != "strict" else invocations // 5)
+    await one.end()
+    one.recorded()
+    if burst:
+        Path(folder, "burst").mkdir()
+        again = _contestant(name, sink, f"{folder}/burst")
+        await again.begin()
+        await _burst(again, burst if name != "strict" else burst // 10)
+        await again.end()
+        expected = burst if name != "strict" else burst // 10
+        found["burst"] = float(expected - again.recorded())
+    return found
+
+
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)
+    contestant, sink, folder, *counts = sys.argv[1:]
+    print(json.dumps(asyncio.run(_measured(contestant, sink, folder, *map(int, counts)))))
