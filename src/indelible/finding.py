@@ -173,12 +173,11 @@ class Finding:
         if since is None or run_id is not None:
             return -1
         low, high = 0, self._store.journal.tree(self._tenant).size
-        earliest = since - CLOCKS_APART
         while low < high:
             middle = (low + high) // 2
             found = self._store.journal.entries(self._tenant, middle, 1)
             moment = event_subject("", 0, "", found[0].body).moment if found else None
-            if moment is not None and moment < earliest:
+            if moment is not None and since - moment > CLOCKS_APART:
                 low = middle + 1
             else:
                 high = middle
@@ -187,13 +186,13 @@ class Finding:
     def _id_since(self, query: Query, prefix: str) -> str | None:
         """Gives the id below which everything is too old; ids begin with the time they were made."""
         since = query.since(self._now)
-        return None if since is None else id_at(prefix, since - CLOCKS_APART)
+        return None if since is None else id_at(prefix, since, -CLOCKS_APART)
 
     def _until(self, query: Query, prefix: str, before: str | None) -> str | None:
         until = query.until(self._now)
         if until is None:
             return before
-        newest = id_at(prefix, until + CLOCKS_APART)
+        newest = id_at(prefix, until, CLOCKS_APART)
         return newest if before is None else min(before, newest)
 
     def _args_of(self, approval: Approval) -> bytes | None:
@@ -207,9 +206,9 @@ def number_of(event: Event | Entry) -> int:
     return event.index if isinstance(event, Entry) else event.seq
 
 
-def id_at(prefix: str, moment: datetime) -> str:
-    """Gives the smallest id that is made at a moment."""
-    millis = int(moment.timestamp() * 1000)
+def id_at(prefix: str, moment: datetime, later: timedelta = timedelta(0)) -> str:
+    """Gives the smallest id that is made so much later than a moment; there may be no such moment in the calendar."""
+    millis = int((moment.timestamp() + later.total_seconds()) * 1000)
     return f"{prefix}{min(max(millis, 0), 0xFFFFFFFFFFFF):012x}"
 
 

@@ -107,6 +107,20 @@ def test_a_filter_by_time_of_the_journal_begins_near_it(place: Place, monkeypatc
     assert 0 not in looked
 
 
+def test_the_ends_of_the_calendar_are_moments_too(place: Place) -> None:
+    story(place)
+    place.ledgers.of("acme").blocking.seal()
+    for resource in ("effects", "runs", "approvals", "events"):
+        assert found(place, resource, "since:0001-01-01 until:9999-12-31T23:59:59.999999Z") == found(
+            place, resource, ""
+        )
+        assert found(place, resource, "since:9999-12-31T23:59:59Z") == found(place, resource, "until:0001-01-01") == []
+    for since in ("9999-12-31T23:59:59Z", "0s"):
+        assert place.get("/v1/stats", "auditor", params={"since": since, "interval": "1m"}).status_code == 200
+    for q in ("since:0001-01-01", "until:0001-01-01", "since:9999-12-31 until:9999-12-31T23:59Z"):
+        assert place.get("/v1/stats", "auditor", params={"q": q}).status_code == 200
+
+
 def test_what_cannot_be_read_is_told_with_its_place(place: Place) -> None:
     for resource in ("effects", "runs", "approvals", "events", "events/stream"):
         refused = place.get(f"/v1/{resource}", params={"q": "since:1h colour:red"})

@@ -27,9 +27,10 @@ _PAGE = 500
 @click.option("--once", is_flag=True, help="Print what is there already, and leave.")
 @about_ledger
 def tail(query: Query, once: bool) -> None:
-    """Print events of all runs as they come into the journal, until Ctrl-C.
+    """Print events of all runs as they happen.
 
-    It begins with what comes next, or at `since:` of the filter. With --json, one JSON document a line.
+    They are printed as they come into the journal, until Ctrl-C. It begins with what comes next, or at `since:` of the
+    filter. With --json, one JSON document a line.
 
     \b
     indelible tail

@@ -33,7 +33,7 @@ MOST_WHOLE = 5000
 MOST_APPROVALS = 5000
 MOST_IN_DOUBT = 1000
 MOST_BUDGETS = 1000
-_PAGE = 5000
+_PAGE = 1000
 _FEW = 500
 _IN_OUTLINES = frozenset({"tool", "side_effect", "run", "id", "status", "attempt", "approval"})
 """Are the words that need nothing of what an effect recorded."""
@@ -99,7 +99,10 @@ class Counting:
         names = {term.name for term in query.terms if isinstance(term, Word)}
         if names <= _IN_OUTLINES and not query.needs_text():
             for outline in self._outlines():
-                if self._is_in_time(outline.created_at) and fits(query, outline_subject(outline), self._period.now):
+                # Without a word, time is all there is to look at; there may be very many, so that pays.
+                if self._is_in_time(outline.created_at) and (
+                    not names or fits(query, outline_subject(outline), self._period.now)
+                ):
                     yield outline
             return
         for effect in self._whole():
@@ -131,8 +134,8 @@ class Counting:
 
     def _bounds(self, prefix: str) -> tuple[str, str]:
         """Gives the ids between which everything of the period lies, also when two clocks differ a little."""
-        since, until = self._period.since - CLOCKS_APART, self._period.until + CLOCKS_APART
-        return id_at(prefix, since), id_at(prefix, until)
+        period = self._period
+        return id_at(prefix, period.since, -CLOCKS_APART), id_at(prefix, period.until, CLOCKS_APART)
 
     def _is_last(self, page: Sequence[object], full: int) -> bool:
         if len(page) < full:
@@ -175,7 +178,7 @@ class Counting:
 
     def _approvals(self) -> Iterator[Approval]:
         """Gives the approvals of the period that are asked for, and those from before that still wait."""
-        for sheet in self._sheets("approval", id_at("apr_", self._period.since - CLOCKS_APART), most=MOST_APPROVALS):
+        for sheet in self._sheets("approval", self._bounds("apr_")[0], most=MOST_APPROVALS):
             approval = approval_on(sheet)
             if approval is not None and self._is_in_time(approval.asked_at) and self._is_asked_for(approval):
                 yield approval
