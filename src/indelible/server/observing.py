@@ -26,7 +26,7 @@ _GONE = 499  # as proxies count those who left before their answer
 _QUESTIONS = frozenset(QUESTIONS) | {"apply", "introduce"}
 _GOOD_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_CREDENTIAL = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
+_CREDENTIAL = re.compile(rb"[A-Za-z0-9_]{1,64}")
 _log = logging.getLogger(REQUESTS)
 
 
@@ -35,16 +35,18 @@ def noting(authenticate: Authenticate) -> Authenticate:
 
     async def noted(request: Request) -> Caller:
         caller = await authenticate(request)
-        request.scope[_ASKED_BY] = (caller.tenant, _credential_in(request))
+        request.scope[_ASKED_BY] = caller.tenant
         return caller
 
     return noted
 
 
-def _credential_in(request: Request) -> str | None:
-    """Gives the public half of the token that was just accepted; never its secret."""
-    parts = request.headers.get("authorization", "").rpartition(" ")[2].split(".")
-    return parts[2] if len(parts) == 4 and _CREDENTIAL.fullmatch(parts[2]) else None
+def _credential_in(scope: Scope) -> str | None:
+    """Gives the public half of the token that was accepted; never its secret, and nothing of one that was not."""
+    if _ASKED_BY not in scope:
+        return None
+    parts = dict(scope["headers"]).get(b"authorization", b"").rpartition(b" ")[2].split(b".")
+    return parts[2].decode() if len(parts) == 4 and _CREDENTIAL.fullmatch(parts[2]) else None
 
 
 class Observed:
@@ -140,14 +142,13 @@ def _write_line(scope: Scope, seen: _Seen, seconds: float) -> None:
     level = logging.ERROR if seen.error is not None or seen.status >= 500 else logging.INFO
     if not _log.isEnabledFor(level):
         return
-    tenant, credential = scope.get(_ASKED_BY, (None, None))
     facts: dict[str, Any] = {
         "method": scope["method"] if scope["method"].isalpha() else _OTHER,
         "route": route_of(scope),
         "status": seen.status or None,
         "ms": round(seconds * 1000, 2),
-        "tenant": tenant,
-        "credential": credential,
+        "tenant": scope.get(_ASKED_BY),
+        "credential": _credential_in(scope),
         "request_id": seen.id.decode(),
         "trace_id": seen.trace_id,
     }
