@@ -16,6 +16,7 @@ from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
 from indelible.server.limits import Limits, counting
 from indelible.server.lingering import Lingering
+from indelible.server.observing import Observed, noting
 from indelible.server.running import bound
 from indelible.server.stopping import StoppingServer
 from indelible.stores import migrate, open_store
@@ -44,12 +45,12 @@ class Exposed:
         self.tokens = {
             name: str(Credentials(self.store, "acme").give(name, scopes, by=ROOT)[1]) for name, scopes in SCOPES.items()
         }
-        self.app = create_app(self.ledgers, counting(Identity(self.store)))
+        self.app = create_app(self.ledgers, noting(counting(Identity(self.store))))
         self._socket = bound("127.0.0.1", 0)
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         config = uvicorn.Config(
-            Hardened(self.app, limits=limits),
+            Observed(Hardened(self.app, limits=limits), self.ledgers.metrics),
             log_level="warning",
             lifespan="on",
             ws="none",

@@ -163,7 +163,7 @@ def _driver() -> Any:
 
 
 def test_nobody_erases_from_afar_what_is_on_hold_or_still_needed(exposed: Exposed, monkeypatch: Any) -> None:
-    with Ledger.open(store=open_store(exposed.store.address), tenant="acme", seal=False) as own:
+    with Ledger.open(exposed.store.address, tenant="acme", seal=False) as own:
         own.run(ToolCall(run_id="held", tool="t", args={"n": 1}), lambda effect: 1)
         hold = own.hold(run_id="held", by=ROOT, reason="court")
         waiting = own.begin(ToolCall(run_id="needed", tool="t", args={"n": 1}))

@@ -160,7 +160,8 @@ def test_whoever_guesses_tokens_is_slowed_down_and_nobody_else(counted: Exposed)
     assert counted.ask("GET", "/v1/me").status_code == 200
     guesses = [
         counted.ask("GET", "/v1/me", None, headers={"Authorization": f"Bearer {counted.tokens['agent'][:-1]}{letter}"})
-        for letter in "abcdefghijklmnop"
+        for letter in "abcdefghijklmnopq"
+        if letter != counted.tokens["agent"][-1]
     ]
     assert {each.status_code for each in guesses} <= {401, 429}
     assert sum(each.status_code == 429 for each in guesses) >= 5

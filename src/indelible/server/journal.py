@@ -98,7 +98,8 @@ async def show_tile(path: str, asked: Asking = asking(*ANYBODY)) -> Response:
     content = None if place is None else await in_own_thread(_tile, asked, *place)
     if content is None:
         raise HTTPException(404, "no signed head covers such a tile")
-    return Response(content, headers=_FOR_EVER, media_type="application/octet-stream")
+    headers = {**_FOR_EVER, "Content-Disposition": "attachment"}
+    return Response(content, headers=headers, media_type="application/octet-stream")
 
 
 def _place(path: str) -> tuple[int | None, int, int] | None:
