@@ -16,7 +16,10 @@ from indelible.testing.adapters.scene import Scene
 
 Act = Literal["begin", "resume", "tamper"]
 # One file of this folder each, which only those load who have the framework.
-ADAPTERS = {"langchain": "indelible.testing.adapters.langchain"}
+ADAPTERS = {
+    "langchain": "indelible.testing.adapters.langchain",
+    "openai-agents": "indelible.testing.adapters.openai_agents",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

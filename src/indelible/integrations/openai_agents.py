@@ -1,0 +1,207 @@
+"""OpenAI Agents: function tools behind the ledger, with the SDK's own interruptions while a person decides.
+
+    gate = LedgerTools(ledger, run="order-123")
+    agent = Agent(name="billing", tools=gate.tools([charge]))
+    result = await Runner.run(agent, "charge what is due")
+    if result.interruptions:                            # keep the state; resume whenever, wherever
+        kept = result.to_state().to_string()
+    …
+    state = await RunState.from_string(agent, kept)
+    if not await gate.answer(state):                    # what people decided at the ledger; nobody is left to be asked
+        result = await Runner.run(agent, state)
+
+A state that says "approved" approves nothing: what runs is what the ledger lets run, however often it is resumed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from agents import FunctionTool, RunContextWrapper, RunState, Tool
+from agents.items import ToolApprovalItem
+from agents.tool import with_function_tool_failure_error_handler
+from agents.tool_context import ToolContext
+from pydantic import BaseModel, TypeAdapter
+
+from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
+from indelible.errors import (
+    BadCall,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    IndelibleError,
+    PolicyRefused,
+    StillRunning,
+)
+from indelible.integrations.terms import Named, Terms
+
+RunOf = Callable[[RunContextWrapper[Any]], str]
+_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class LedgerTools:
+    """Lets each tool call of an agent run at most once and with permission, whoever resumes its state, and wherever.
+
+    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all. Calls belong
+    to the run that `run` names: the SDK has no id of its own that outlives a state.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        *,
+        run: str | RunOf,
+        terms: Mapping[str, Mapping[str, Any]] | None = None,
+        **usual: Any,
+    ) -> None:
+        self._ledger = ledger.awaited
+        self._run = run
+        self._terms = Terms(terms, usual)
+        self._schemas: dict[str, str] = {}
+
+    def tools(self, tools: Iterable[Tool]) -> list[Tool]:
+        """Gives the tools behind the ledger; those that run elsewhere, at the model's provider, cannot be."""
+        return [self._behind(tool) for tool in tools]
+
+    def _behind(self, tool: Tool) -> Tool:
+        if not isinstance(tool, FunctionTool):
+            raise BadCall(f"{tool.name}: runs outside of this program, so no ledger can stand before it; leave it out")
+        if tool.needs_approval is not False:
+            raise BadCall(f"{tool.name}: say approval='required' to the ledger instead of needs_approval to the tool")
+        self._schemas[tool.name] = _schema_of(tool)
+        # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
+        plain = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
+
+        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+            return await self._invoked(plain, context, arguments)
+
+        async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+            call = self._call(context, tool.name, arguments, call_id)
+            return isinstance(await self._ledger.ask(call, **self._terms.options(tool.name)), AwaitingApproval)
+
+        return dataclasses.replace(tool, on_invoke_tool=_Entrance(invoke, tool), needs_approval=asks)
+
+    async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
+        entry = _Entry(tool, context)
+        call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
+        words = {"wait": False, **self._terms.options(tool.name)}
+        while True:
+            try:
+                return entry.given(await self._ledger.run(call, entry.enter, **words))
+            except StillRunning:
+                if words.pop("wait", None) is None:
+                    raise
+            except EffectFailed as failed:
+                raise ToolFailed(_said(failed)) from failed
+            except _SAID_TO_THE_MODEL as refused:
+                return str(refused)
+
+    def _call(self, context: RunContextWrapper[Any], tool: str, arguments: Mapping[str, Any], call_id: str) -> ToolCall:
+        run_id = self._run if isinstance(self._run, str) else self._run(context)
+        named = Named(tool=tool, args=arguments, run_id=run_id, call_id=call_id, schema=self._schemas[tool])
+        return self._terms.call(named)
+
+    async def answer(self, state: RunState[Any, Any]) -> list[ToolApprovalItem]:
+        """Answers the interruptions of a state as people decided at the ledger; gives those that still wait."""
+        waiting = []
+        context = state._context or RunContextWrapper(context=None)
+        for item in state.get_interruptions():
+            arguments = _object_in(str(item.tool_name), item.arguments or "{}")
+            call = self._call(context, str(item.tool_name), arguments, str(item.call_id))
+            match await self._ledger.ask(call, **self._terms.options(call.tool)):
+                case AwaitingApproval():
+                    waiting.append(item)
+                case Denied(reason):
+                    state.reject(item, rejection_message=f"{call.tool} was denied: {reason}")
+                case _:
+                    state.approve(item)
+        return waiting
+
+
+def ledger_tools(tools: Iterable[Tool], ledger: Ledger | AsyncLedger, **words: Any) -> list[Tool]:
+    """Gives tools behind the ledger; `words` are those of `LedgerTools`."""
+    return LedgerTools(ledger, **words).tools(tools)
+
+
+class ToolFailed(Exception):
+    """Is what a tool raised when it ran; it is not run again."""
+
+
+class _Entrance:
+    """Is a tool's entrance. What the tool raised is told to the model its own way; what the ledger refuses stops it."""
+
+    def __init__(self, invoke: Callable[[ToolContext[Any], str], Awaitable[Any]], tool: FunctionTool) -> None:
+        self._invoke = invoke
+        self._tool = tool
+
+    def __agents_bind_function_tool__(self, tool: FunctionTool) -> _Entrance:
+        """Gives the entrance of a copy of the tool, as the SDK asks for."""
+        return _Entrance(self._invoke, tool)
+
+    async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
+        refusals: list[IndelibleError] = []
+
+        async def entered(context: ToolContext[Any], arguments: str) -> Any:
+            try:
+                return await self._invoke(context, arguments)
+            except IndelibleError as refusal:
+                refusals.append(refusal)
+
+        telling: Any = with_function_tool_failure_error_handler(entered, lambda *_: None)
+        output = await telling.__agents_bind_function_tool__(self._tool)(context, arguments)
+        if refusals:
+            raise refusals[0]
+        return output
+
+
+class _Entry:
+    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+
+    def __init__(self, tool: FunctionTool, context: ToolContext[Any]) -> None:
+        self._tool = tool
+        self._context = context
+        self._live: list[Any] = []
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Enters the tool with the recorded arguments."""
+        output = await self._tool.on_invoke_tool(self._context, json.dumps(effect.args))
+        self._live.append(output)
+        return _kept(output)
+
+    def given(self, recorded: Any) -> Any:
+        """Gives the output, now or as it was recorded."""
+        return self._live[0] if self._live else recorded
+
+
+def _kept(output: Any) -> Any:
+    """Gives an output as JSON; what JSON cannot say, the SDK would have told the model as a text as well."""
+    try:
+        return _ANYTHING.dump_python(output, mode="json")
+    except ValueError:
+        return output.model_dump(mode="json") if isinstance(output, BaseModel) else str(output)
+
+
+def _object_in(tool: str, arguments: str) -> dict[str, Any]:
+    try:
+        found = json.loads(arguments or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadCall(f"{tool}: its arguments are no JSON object")
+    return found
+
+
+def _said(failed: EffectFailed) -> str:
+    return str(getattr(failed.effect.outcome, "error", failed))
+
+
+def _schema_of(tool: FunctionTool) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    content = json.dumps([tool.name, tool.description, tool.params_json_schema], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()

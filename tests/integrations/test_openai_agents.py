@@ -1,0 +1,143 @@
+"""OpenAI Agents behind the ledger: once, with permission, whatever a saved state says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from agents import Agent, Runner, RunState, Tool, WebSearchTool, function_tool, set_tracing_disabled
+from agents.exceptions import UserError
+from agents.testing import ScriptedModel, assistant_message, function_call
+
+from indelible import AsyncLedger
+from indelible.errors import BadCall
+from indelible.integrations.openai_agents import LedgerTools, ledger_tools
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _untraced() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+@pytest.fixture
+async def ledger(sqlite_url: str) -> AsyncIterator[AsyncLedger]:
+    async with AsyncLedger.open(sqlite_url) as opened:
+        yield opened
+
+
+class Till:
+    """Has one tool, and counts."""
+
+    def __init__(self, raises: Exception | None = None, hangs: bool = False) -> None:
+        self.charged: list[int] = []
+        self.raises, self.hangs = raises, hangs
+
+    async def charge(self, amount: int) -> dict[str, int]:
+        """Charges."""
+        self.charged.append(amount)
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.raises is not None:
+            raise self.raises
+        return {"charged": amount}
+
+
+def agent_with(tools: list[Tool], *turns: Any) -> Agent[Any]:
+    return Agent(name="billing", model=ScriptedModel([*turns, [assistant_message("done")]]), tools=tools)
+
+
+def calling(amount: int = 5, call_id: str = "c1") -> list[Any]:
+    return [function_call("charge", {"amount": amount}, call_id=call_id)]
+
+
+def outputs(result: Any) -> list[Any]:
+    return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+
+
+async def test_a_call_runs_once_and_the_model_gets_what_it_gave_again(ledger: AsyncLedger) -> None:
+    till = Till()
+    for _ in range(2):
+        tools = ledger_tools([function_tool(till.charge)], ledger, run="order-1")
+        result = await Runner.run(agent_with(tools, calling()), "go")
+        assert outputs(result) == [{"charged": 5}]
+    assert till.charged == [5]
+
+
+async def test_a_new_id_is_a_new_call_and_an_old_one_with_other_arguments_is_none(ledger: AsyncLedger) -> None:
+    till = Till()
+    tools = ledger_tools([function_tool(till.charge)], ledger, run="order-1")
+    await Runner.run(agent_with(tools, calling(call_id="c1"), calling(call_id="c2")), "go")
+    with pytest.raises(UserError, match="other arguments"):
+        await Runner.run(agent_with(tools, calling(6, call_id="c1")), "go")
+    assert till.charged == [5, 5]
+
+
+async def test_a_tool_that_raises_is_told_its_own_way_and_not_run_again(ledger: AsyncLedger) -> None:
+    till = Till(raises=ValueError("no funds"))
+    told = function_tool(till.charge, failure_error_function=lambda context, error: f"it said: {error}")
+    for _ in range(2):
+        result = await Runner.run(agent_with(ledger_tools([told], ledger, run="order-1"), calling()), "go")
+        assert outputs(result) == ["it said: no funds"]
+    assert till.charged == [5]
+    (effect,) = await ledger.effects()
+    assert effect.status == "failed"
+
+
+async def test_a_state_that_says_approved_approves_nothing(ledger: AsyncLedger) -> None:
+    till = Till()
+    gate = LedgerTools(ledger, run="order-1", approval="required")
+    agent = agent_with(gate.tools([function_tool(till.charge)]), calling())
+    paused = await Runner.run(agent, "go")
+    state = paused.to_state()
+    (item,) = state.get_interruptions()
+    assert [one.call_id for one in await gate.answer(state)] == ["c1"]
+    state.approve(item)
+    with pytest.raises(UserError, match="waits for a person"):
+        await Runner.run(agent, state)
+    assert till.charged == []
+
+
+async def test_a_denial_is_told_to_the_model(ledger: AsyncLedger) -> None:
+    till = Till()
+    gate = LedgerTools(ledger, run="order-1", approval="required")
+    agent = agent_with(gate.tools([function_tool(till.charge)]), calling())
+    kept = (await Runner.run(agent, "go")).to_state().to_string()
+    (approval,) = await ledger.approvals(status="pending")
+    await ledger.deny(approval.id, by="ana", reason="too much")
+    state: RunState[Any, Any] = await RunState.from_string(agent, kept)
+    assert await gate.answer(state) == []
+    result = await Runner.run(agent, state)
+    assert "too much" in outputs(result)[0]
+    assert till.charged == []
+
+
+async def test_a_timeout_leaves_it_in_doubt(ledger: AsyncLedger) -> None:
+    till = Till(hangs=True)
+    slow = function_tool(till.charge, timeout=0.2)
+    await Runner.run(agent_with(ledger_tools([slow], ledger, run="order-1"), calling()), "go")
+    (effect,) = await ledger.effects()
+    assert effect.status == "in_doubt"
+    with pytest.raises(UserError, match="may have happened"):
+        await Runner.run(agent_with(ledger_tools([slow], ledger, run="order-1"), calling()), "go")
+    assert till.charged == [5]
+
+
+def test_tools_that_run_elsewhere_or_ask_by_themselves_are_refused(sqlite_url: str) -> None:
+    async def refused(tool: Any) -> None:
+        async with AsyncLedger.open(sqlite_url) as ledger:
+            with pytest.raises(BadCall, match=r"leave it out|approval='required'"):
+                ledger_tools([tool], ledger, run="order-1")
+
+    asyncio.run(refused(WebSearchTool()))
+    asyncio.run(refused(function_tool(Till().charge, needs_approval=True)))
