@@ -134,7 +134,7 @@ def test_every_type_says_what_it_means_and_what_to_do(name: str, told: ProblemTy
 
 
 def test_what_http_refuses_has_a_type_of_its_status() -> None:
-    for status in (400, 401, 403, 404, 405, 412, 413, 415, 421):
+    for status in (400, 401, 403, 404, 405, 409, 412, 413, 415, 421):
         assert status in PROBLEM_TYPES[type_of_status(status)].statuses
     assert type_of_status(418) == "bad-call"
     assert type_of_status(501) == "indelible-error"

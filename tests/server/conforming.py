@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
 import os
 import sys
 import tempfile
@@ -24,6 +25,7 @@ import schemathesis
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, events, from_schema
 
+from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS
 from tests.postgres import PostgresServer
 from tests.server.places import WHO, Place
 
@@ -64,6 +66,8 @@ class Conformity:
             self.statuses[told.response.status_code if told.response else 0] += 1
             if told.response is None:
                 self.failures[f"{recorder.label}: no answer"] = case_id
+            elif (wrong := wrong_with_problem(told.response)) is not None:
+                self.failures[f"{recorder.label}: {wrong}"] = case_id
         if recorder.interactions:
             self.operations.add(recorder.label)
         for checks in recorder.checks.values():
@@ -72,6 +76,16 @@ class Conformity:
                     failure = check.failure_info.failure
                     name = f"{recorder.label}: {check.name}: {failure.title}: {failure.message}"[:600]
                     self.failures.setdefault(name, check.failure_info.code_sample)
+
+
+def wrong_with_problem(response: Any) -> str | None:
+    """Says what is wrong with a problem beside its form: its type is none, or does not come with this status."""
+    if response.headers.get("content-type", [""])[0] != "application/problem+json" or not response.content:
+        return None
+    problem = json.loads(response.content)
+    told = PROBLEM_TYPES.get(problem["type"].removeprefix(PROBLEMS))
+    is_told = told is not None and response.status_code == problem["status"] and problem["status"] in told.statuses
+    return None if is_told else f"{problem['type']} is not told with {response.status_code}"
 
 
 NOT_SENT = {"wait", "Idempotency-Key"}

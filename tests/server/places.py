@@ -10,6 +10,7 @@ import httpx2
 from jsonschema import Draft202012Validator
 
 from indelible import Actor
+from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS
 from indelible.server.app import create_app
 from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
@@ -105,6 +106,7 @@ class Described:
         assert kind in found["content"], f"{method} {path}: {kind} is not described"
         schema = found["content"][kind].get("schema")
         if schema and kind.endswith("json"):
+            check_problem(answer)
             whole = {**schema, "components": self.openapi["components"]}
             Draft202012Validator(whole).validate(answer.json())
 
@@ -118,6 +120,16 @@ class Described:
                 if one == method and "{" in template and re.fullmatch(pattern, path):
                     return dict(told["responses"])
         return None
+
+
+def check_problem(answer: Any) -> None:
+    """Fails on a problem of a type that is not in the table, or that does not come with this status."""
+    if answer.headers.get("content-type") == "application/problem+json":
+        problem = answer.json()
+        told = PROBLEM_TYPES.get(problem["type"].removeprefix(PROBLEMS))
+        assert told is not None, f"{problem['type']}: say in core/problem_types.py what it means"
+        assert answer.status_code == problem["status"]
+        assert answer.status_code in told.statuses, f"{problem['type']} is told with {answer.status_code}"
 
 
 _DESCRIBED: list[Described] = []

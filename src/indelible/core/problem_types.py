@@ -359,8 +359,9 @@ _OURS: Mapping[str, ProblemType] = {
     "misconfigured": ProblemType(
         503,
         "The store's address or one of its settings cannot be used",
-        "The server is set up wrongly.",
+        "The server is set up wrongly. With 421, a client came to a server of another ledger or of another protocol.",
         "Whoever runs the server: `indelible doctor`.",
+        also=(421,),
     ),
 }
 
@@ -413,6 +414,7 @@ _OF_STATUS = {
     403: "not-permitted",
     404: "not-found",
     405: "method-not-allowed",
+    409: "refused",
     412: "precondition-failed",
     413: "too-large",
     415: "unsupported-media-type",

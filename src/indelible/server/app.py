@@ -11,12 +11,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from indelible import __version__
 from indelible.core.carried import CARRIED, carried_by
 from indelible.core.ports import Store
-from indelible.core.problem_types import PROBLEMS, type_of_status
+from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS, type_of_status
 from indelible.core.problems import problem_of
 from indelible.errors import IndelibleError, StoreError
 from indelible.server.asking import Authenticate
@@ -73,6 +74,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     app.add_exception_handler(IndelibleError, _told)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _not_served)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _our_fault)
     add_store_routes(app)
     add_resources(app)
@@ -100,6 +102,11 @@ async def _told(request: Request, error: Exception) -> Response:
     return JSONResponse(problem, problem["status"], headers, media_type=PROBLEM_JSON)
 
 
+async def _gone(request: Request, error: Exception) -> Response:
+    """Answers nobody: whoever asked hung up in the middle of it, and that is no fault of ours."""
+    return Response(status_code=400)
+
+
 async def _not_valid(request: Request, error: Exception) -> Response:
     """Names each member that is wrong, and not what was in it: that may be a secret."""
     assert isinstance(error, RequestValidationError)
@@ -120,9 +127,10 @@ async def _not_served(request: Request, error: Exception) -> Response:
     status, headers = error.status_code, dict(error.headers or {})
     if status == 405:
         headers["Allow"] = ", ".join(_methods_at(request))
+    name = type_of_status(status)
     problem = {
-        "type": PROBLEMS + type_of_status(status),
-        "title": str(error.detail),
+        "type": PROBLEMS + name,
+        "title": PROBLEM_TYPES[name].title,
         "status": status,
         "detail": f"{request.method} {request.url.path}: {error.detail}; see /docs",
     }
