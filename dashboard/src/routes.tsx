@@ -6,6 +6,15 @@ import { HOME } from './api/client'
 import { Inbox } from './pages/inbox/Inbox'
 import { TABS, type Tab } from './pages/inbox/tabs'
 import { Journal } from './pages/journal/Journal'
+import { Effect } from './pages/effect/Effect'
+import { Effects } from './pages/effects/Effects'
+import { effectsSearch } from './pages/effects/search'
+import { Events } from './pages/events/Events'
+import { eventsSearch } from './pages/events/search'
+import { Run } from './pages/run/Run'
+import { runSearch } from './pages/run/search'
+import { Runs } from './pages/runs/Runs'
+import { runsSearch } from './pages/runs/search'
 import { Empty } from './parts/Empty'
 import { Trouble } from './parts/Trouble'
 import { Shell } from './shell/Shell'
@@ -13,7 +22,7 @@ import { Shell } from './shell/Shell'
 const root = createRootRoute({
   component: Shell,
   errorComponent: ({ error, reset }) => <Trouble error={error} onRetry={reset} />,
-  notFoundComponent: () => <Empty title="There is no such page">It may have moved; the list on the left has all there are.</Empty>,
+  notFoundComponent: () => <Empty isPage title="There is no such page">It may have moved; the list on the left has all there are.</Empty>,
 })
 
 const home = createRoute({
@@ -38,9 +47,15 @@ export const inbox = createRoute({
 
 const journal = createRoute({ getParentRoute: () => root, path: '/journal', component: Journal })
 
+const runs = createRoute({ getParentRoute: () => root, path: '/runs', component: Runs, validateSearch: runsSearch })
+const run = createRoute({ getParentRoute: () => root, path: '/runs/$runId', component: Run, validateSearch: runSearch })
+const effects = createRoute({ getParentRoute: () => root, path: '/effects', component: Effects, validateSearch: effectsSearch })
+const effect = createRoute({ getParentRoute: () => root, path: '/effects/$effectId', component: Effect })
+const events = createRoute({ getParentRoute: () => root, path: '/events', component: Events, validateSearch: eventsSearch })
+
 export function makeRouter(_questions: QueryClient) {
   return createRouter({
-    routeTree: root.addChildren([home, inbox, journal]),
+    routeTree: root.addChildren([home, inbox, journal, runs, run, effects, effect, events]),
     basepath: HOME.pathname,
     defaultPreload: false,
     scrollRestoration: true,

@@ -1,7 +1,7 @@
 /** Follows the journal as it grows, and lets the page ask again for what changed: nobody has to reload. */
 
 import type { QueryClient } from '@tanstack/react-query'
-import { useEffect, useSyncExternalStore } from 'react'
+import { useEffect, useRef, useSyncExternalStore } from 'react'
 import { api, HOME, told } from './client'
 
 export type Live = 'live' | 'paused' | 'lost'
@@ -39,13 +39,29 @@ export function setLive(on: boolean): void {
 const BREATH = 400
 const LOOK_AGAIN = 3000
 
-/** Which questions an event makes stale. */
-export function staleAfter(eventType: string): string[][] {
-  const stale = [['runs'], ['events'], ['journal']]
-  if (/approv|denied|vote|grant|delegat|expired|escalat|edited/.test(eventType)) stale.push(['approvals'])
-  if (/tool_call|effect|settled|doubt/.test(eventType)) stale.push(['effects'], ['approvals'])
-  if (/policy/.test(eventType)) stale.push(['policy'])
+/** Is one event as the stream tells it, as far as the page looks at it. */
+export type News = { readonly type: string; readonly run_id: string; readonly effect_id: string | null }
+
+/** Which questions an event makes stale: those about its run and its effect, and lists that may hold them. */
+export function staleAfter({ type, run_id, effect_id }: News): string[][] {
+  const stale = [['runs', run_id], ['stories', run_id], ['journal']]
+  if (effect_id !== null) stale.push(['effects', effect_id])
+  if (/approv|denied|vote|grant|delegat|expired|escalat|edited/.test(type) || /tool_call|effect|settled|doubt/.test(type)) stale.push(['approvals'])
+  if (/policy/.test(type)) stale.push(['policy'])
   return stale
+}
+
+const ears = new Set<(news: News) => void>()
+
+/** Tells a part of the page of each event as it comes. */
+export function useHeard(listener: (news: News) => void): void {
+  const latest = useRef(listener)
+  latest.current = listener
+  useEffect(() => {
+    const ear = (news: News) => latest.current(news)
+    ears.add(ear)
+    return () => void ears.delete(ear)
+  }, [])
 }
 
 /** Keeps the page fresh as long as it is shown. */
@@ -67,8 +83,9 @@ function follow(questions: QueryClient): () => void {
   }
   const heard = (message: MessageEvent<string>) => {
     last = Number(message.lastEventId)
-    const event = JSON.parse(message.data) as { type: string }
-    for (const key of staleAfter(event.type)) stale.set(key.join('/'), key)
+    const news = JSON.parse(message.data) as News
+    for (const ear of ears) ear(news)
+    for (const key of staleAfter(news)) stale.set(JSON.stringify(key), key)
     waiting ??= setTimeout(ask, BREATH)
   }
   const begin = async () => {

@@ -3478,6 +3478,8 @@ export interface operations {
                 tool?: string | null;
                 run_id?: string | null;
                 side_effect?: ("none" | "read" | "write" | "external_mutation" | "payment" | "notification" | "delegation") | null;
+                /** @description A filter, as in `tool:stripe.* status:failed,denied args.amount:>1000 since:24h -tool:crm.get`. A page may hold fewer than `limit`, even none, while `next` says where to go on. */
+                q?: string;
                 /** @description Only what is older than this one: `next` of the page before. */
                 before?: string | null;
                 limit?: number;
@@ -3967,6 +3969,8 @@ export interface operations {
                 status?: ("pending" | "approved" | "denied" | "expired" | "canceled" | "stale" | "consumed") | null;
                 tool?: string | null;
                 run_id?: string | null;
+                /** @description A filter, as in `tool:stripe.* status:failed,denied args.amount:>1000 since:24h -tool:crm.get`. A page may hold fewer than `limit`, even none, while `next` says where to go on. */
+                q?: string;
                 /** @description Only what is older than this one: `next` of the page before. */
                 before?: string | null;
                 limit?: number;
@@ -4509,6 +4513,8 @@ export interface operations {
             query?: {
                 /** @description The run; left away, all events that are in the journal. */
                 run_id?: string | null;
+                /** @description A filter, as in `tool:stripe.* status:failed,denied args.amount:>1000 since:24h -tool:crm.get`. A page may hold fewer than `limit`, even none, while `next` says where to go on. */
+                q?: string;
                 /** @description Only events after this number of the run, or of the journal. */
                 after?: number;
                 limit?: number;
@@ -4544,6 +4550,8 @@ export interface operations {
             query?: {
                 /** @description The run; left away, all events that are in the journal. */
                 run_id?: string | null;
+                /** @description A filter, as in `tool:stripe.* status:failed,denied args.amount:>1000 since:24h -tool:crm.get`. A page may hold fewer than `limit`, even none, while `next` says where to go on. */
+                q?: string;
                 /** @description Only events after this number of the run, or of the journal. */
                 after?: number;
             };
@@ -4598,6 +4606,7 @@ export interface operations {
             400: components["responses"]["Problem400"];
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
             429: components["responses"]["Problem429"];
             503: components["responses"]["Problem503"];
         };
@@ -4623,6 +4632,7 @@ export interface operations {
             400: components["responses"]["Problem400"];
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
             429: components["responses"]["Problem429"];
             503: components["responses"]["Problem503"];
         };
@@ -5033,6 +5043,8 @@ export interface operations {
             query?: {
                 status?: ("active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled") | null;
                 agent?: string | null;
+                /** @description A filter, as in `tool:stripe.* status:failed,denied args.amount:>1000 since:24h -tool:crm.get`. A page may hold fewer than `limit`, even none, while `next` says where to go on. */
+                q?: string;
                 before?: string | null;
                 limit?: number;
             };

@@ -1,5 +1,6 @@
 import { Check, Copy as CopyIcon } from 'lucide-react'
 import { useState } from 'react'
+import { Text } from './Text'
 
 /** Copies a text, and says that it did. */
 export function Copy({ text, label }: { text: string; label: string }) {
@@ -20,8 +21,8 @@ export function Copy({ text, label }: { text: string; label: string }) {
 export function Id({ children, length = 14 }: { children: string; length?: number }) {
   const short = children.length > length + 1 ? `${children.slice(0, length)}…` : children
   return (
-    <span className="inline-flex items-center gap-0.5 font-mono text-[0.92em]" title={children}>
-      {short}
+    <span className="inline-flex max-w-full items-center gap-0.5 font-mono text-[0.92em]" title={children}>
+      <span className="min-w-0 break-all"><Text>{short}</Text></span>
       <Copy text={children} label={`Copy ${children}`} />
     </span>
   )

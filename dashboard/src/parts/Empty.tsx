@@ -1,10 +1,11 @@
 import type { ReactNode } from 'react'
 
 /** Says why there is nothing here, and how to get something. */
-export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+export function Empty({ title, children, isPage = false }: { title: string; children?: ReactNode; isPage?: boolean }) {
+  const Title = isPage ? 'h1' : 'p'
   return (
     <div className="mx-auto max-w-xl space-y-3 px-6 py-16 text-center text-muted">
-      <p className="text-lg font-medium text-ink">{title}</p>
+      <Title className="text-lg font-medium text-ink">{title}</Title>
       {children}
     </div>
   )

@@ -15,11 +15,12 @@ export function Fact({ name, children }: { name: string; children: ReactNode }) 
 }
 
 /** Is a part of a page, with its heading. */
-export function Section({ title, children, aside }: { title: string; children: ReactNode; aside?: ReactNode }) {
+export function Section({ title, children, aside, level = 3 }: { title: string; children: ReactNode; aside?: ReactNode; level?: 2 | 3 }) {
+  const Heading = `h${level}` as const
   return (
     <section className="space-y-2">
       <div className="flex items-baseline justify-between gap-4">
-        <h3 className="text-sm font-semibold">{title}</h3>
+        <Heading className="text-sm font-semibold">{title}</Heading>
         {aside}
       </div>
       {children}

@@ -41,6 +41,12 @@ export function span(seconds: number): string {
   return said.join(' ')
 }
 
+/** Says how long something took, from milliseconds on. */
+export function length(milliseconds: number): string {
+  if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`
+  return milliseconds < 60_000 ? `${(milliseconds / 1000).toFixed(milliseconds < 10_000 ? 1 : 0)} s` : span(milliseconds / 1000)
+}
+
 /** Says when something was or will be, seen from now. */
 export function fromNow(instant: string, at: number): string {
   const seconds = (Date.parse(instant) - at) / 1000

@@ -9,7 +9,7 @@ export function TopBar({ onAsk, onHelp }: { onAsk: () => void; onHelp: () => voi
       <button type="button" onClick={onAsk} className="flex min-w-40 flex-1 items-center gap-2 rounded-md border border-line px-2 py-1 text-left text-muted hover:bg-raised md:max-w-md">
         <Search size={15} aria-hidden /> Find or go to … <kbd className="ml-auto text-xs">Ctrl K</kbd>
       </button>
-      <div className="ml-auto flex items-center gap-2">
+      <div className="ml-auto flex flex-wrap items-center justify-end gap-x-2 gap-y-1">
         <Zone />
         <LiveButton />
         <Integrity />

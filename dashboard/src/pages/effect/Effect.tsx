@@ -1,0 +1,95 @@
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { Link, useParams } from '@tanstack/react-router'
+import type { Effect as Shown } from '../../api/asks'
+import { Problem } from '../../api/client'
+import { effect as askEffect, eventsAbout } from '../../api/effects'
+import { Id } from '../../parts/Copy'
+import { Empty } from '../../parts/Empty'
+import { Fact, Facts, Section } from '../../parts/Fact'
+import { Json } from '../../parts/Json'
+import { Status } from '../../parts/Status'
+import { Text } from '../../parts/Text'
+import { Trouble } from '../../parts/Trouble'
+import { When } from '../../parts/When'
+import { Actions } from './Actions'
+import { AttemptList } from './AttemptList'
+import { attemptsIn, milestoneOf } from './attempts'
+import { Key } from './Key'
+import { Lifecycle } from './Lifecycle'
+
+/** Shows one tool call and its fate: what was asked, what came of it, how often it was tried, and what makes it the same. */
+export function Effect() {
+  const { effectId } = useParams({ from: '/effects/$effectId' })
+  const { data: effect, error, refetch } = useQuery(askEffect(effectId))
+  const about = useInfiniteQuery({ ...eventsAbout(effect?.run_id ?? '', effectId), enabled: effect !== undefined })
+  const milestones = (about.data?.pages.flatMap((page) => page.events) ?? []).map(milestoneOf)
+  if (error instanceof Problem && error.status === 404) return <Empty isPage title="No effect has this id">It may be of another tenant, or not on this server: <Link to="/effects">all effects</Link>.</Empty>
+  if (error) return <Trouble error={error} onRetry={() => void refetch()} />
+  if (!effect) return <p className="p-6 text-muted">Looking …</p>
+  return (
+    <article className="mx-auto max-w-5xl space-y-6 p-5">
+      <Heading of={effect} />
+      <Lifecycle of={effect} milestones={milestones} />
+      <Outcome of={effect} />
+      <Section level={2} title="Arguments">
+        {effect.erased.includes('args') ? <p className="text-sm text-muted">They were erased. The record still proves that they were there.</p> : <Json value={effect.args} label="Arguments" />}
+      </Section>
+      {about.error ? <Trouble error={about.error} /> : <AttemptList of={attemptsIn(milestones)} runId={effect.run_id} />}
+      <Key of={effect} />
+      <Replays of={effect} />
+    </article>
+  )
+}
+
+function Heading({ of }: { of: Shown }) {
+  return (
+    <header className="space-y-2">
+      <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
+        <h1 className="text-xl font-semibold break-all"><Text>{of.tool}</Text></h1>
+        <Status is={of.status} />
+        <span className="rounded-full bg-sunken px-2 py-0.5 text-xs">{of.side_effect.replaceAll('_', ' ')}</span>
+        <Actions of={of} />
+      </div>
+      <Facts>
+        <Fact name="Effect"><Id length={40}>{of.id}</Id></Fact>
+        <Fact name="Run"><Link to="/runs/$runId" params={{ runId: of.run_id }}><Text>{of.run_id}</Text></Link></Fact>
+        {of.approval_id && <Fact name="Approval"><Link to="/inbox" search={{ tab: 'all', approval: of.approval_id }}><code>{of.approval_id}</code></Link></Fact>}
+        <Fact name="After a crash">{of.on_crash === 'retry' ? 'it is tried again: its tool says that this is safe' : 'it is held until somebody has looked'}</Fact>
+        <Fact name="Opened"><When at={of.created_at} />, last moved <When at={of.updated_at} /></Fact>
+        {of.lease_until && of.status === 'processing' && <Fact name="Lease"><When at={of.lease_until} />: without a word from its worker until then, it is in doubt</Fact>}
+      </Facts>
+    </header>
+  )
+}
+
+/** Shows what came of it, or why it stands where it stands. */
+function Outcome({ of }: { of: Shown }) {
+  if (of.erased.includes('detail')) return <Section level={2} title="What came of it"><p className="text-sm text-muted">It was erased.</p></Section>
+  if (of.outcome?.status === 'succeeded') return <Section level={2} title="Result"><Json value={of.outcome.value} label="Result" /></Section>
+  if (of.outcome?.status === 'failed') {
+    return (
+      <Section level={2} title="Error">
+        <p className="rounded-lg bg-bad-ground p-3 text-sm break-words whitespace-pre-wrap text-bad"><strong><Text>{of.outcome.error_type ?? 'Error'}</Text></strong>: <Text>{of.outcome.error ?? 'nobody said what'}</Text></p>
+      </Section>
+    )
+  }
+  if (of.reason === null || of.reason === undefined) return null
+  return (
+    <Section level={2} title={of.status === 'in_doubt' ? 'Why it is in doubt' : 'Reason'}>
+      {typeof of.reason === 'string' ? <p className="rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap"><Text>{of.reason}</Text></p> : <Json value={of.reason} label="Reason" />}
+    </Section>
+  )
+}
+
+function Replays({ of }: { of: Shown }) {
+  const isSettled = of.outcome !== null
+  return (
+    <Section level={2} title="Who got the recorded answer">
+      <p className="text-sm text-muted">
+        {isSettled
+          ? 'Whoever asks for this call again, in any process, gets the answer above, and nothing happens outside. To read it is no event, so the record does not list who did.'
+          : 'There is no answer yet. As soon as there is one, whoever asks for this call again gets it, and nothing happens outside.'}
+      </p>
+    </Section>
+  )
+}

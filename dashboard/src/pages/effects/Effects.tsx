@@ -1,0 +1,96 @@
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import { useCallback } from 'react'
+import type { Effect } from '../../api/asks'
+import { effectsPage, type EffectStatus } from '../../api/effects'
+import { useEndless } from '../../api/endless'
+import { Chips } from '../../parts/Chips'
+import { Empty, Snippet } from '../../parts/Empty'
+import { flawOf } from '../../parts/filter'
+import { FilterBox } from '../../parts/FilterBox'
+import { Status } from '../../parts/Status'
+import { Table, WHOLE_LINE, type Column } from '../../parts/Table'
+import { Text } from '../../parts/Text'
+import { Trouble } from '../../parts/Trouble'
+import { When } from '../../parts/When'
+import { counted } from '../runs/Runs'
+import { EFFECT_STATUSES } from './search'
+
+/** Effects come with their arguments, so a page of them is smaller. */
+const PAGE = 100
+
+/** Shows all effects, newest first, or those that a filter asks for, and follows them. */
+export function Effects() {
+  const { status, q = '' } = useSearch({ from: '/effects' })
+  const go = useNavigate({ from: '/effects' })
+  const list = useEffects(status, q)
+  const choose = (name: EffectStatus) => void go({ search: { ...(q && { q }), ...(name !== status && { status: name }) }, replace: true })
+  const filter = useCallback((text: string) => void go({ search: (before) => ({ ...(before.status && { status: before.status }), ...(text.trim() && { q: text }) }), replace: true }), [go])
+  const more = list.hasNextPage && !list.isFetchingNextPage ? () => void list.fetchNextPage() : undefined
+  return (
+    <div className="flex h-full min-h-0 flex-col">
+      <div className="space-y-2 border-b border-line px-3 py-2">
+        <div className="flex flex-wrap items-start gap-3">
+          <h1 className="py-1 font-semibold">Effects</h1>
+          <FilterBox q={q} onChange={filter} error={list.error} example="tool:stripe.* args.amount:>1000 since:24h" />
+        </div>
+        <div className="flex flex-wrap items-center gap-3">
+          <Chips label="Status" of={EFFECT_STATUSES} chosen={status ? [status] : []} onChoose={choose} />
+          <p role="status" className="ml-auto text-sm text-muted">{counted(list.things.length, list.hasNextPage)}</p>
+        </div>
+      </div>
+      {list.error && !flawOf(list.error, q) && <Trouble error={list.error} onRetry={() => void list.refetch()} />}
+      {list.isSuccess && list.things.length === 0 && !list.hasNextPage ? <Nothing isFiltered={q !== '' || status !== undefined} /> : <Table label="Effects" things={list.things} columns={COLUMNS} more={more} />}
+    </div>
+  )
+}
+
+function useEffects(status: EffectStatus | undefined, q: string) {
+  return useEndless<Effect>({
+    name: ['effects', status, q],
+    page: async (before) => {
+      const page = await effectsPage({ status, q, before: before || undefined, limit: PAGE })
+      return { things: page.effects, next: page.next }
+    },
+    about: ({ effect_id: id, run_id: run }) =>
+      id === null ? null : {
+        id,
+        // The list is ordered by id: the first one that is not after this one is this one, if it fits.
+        ask: async () => (await effectsPage({ status, q, run, before: `${id}~`, limit: 1 })).effects.find((one) => one.id === id) ?? null,
+      },
+  })
+}
+
+const COLUMNS: readonly Column<Effect>[] = [
+  { name: 'status', width: '10rem', cell: (effect) => <Status is={effect.status} /> },
+  { name: 'tool', width: 'minmax(8rem, 2fr)', cell: (effect) => <Link to="/effects/$effectId" params={{ effectId: effect.id }} className={`font-medium ${WHOLE_LINE}`}><Text>{effect.tool}</Text></Link> },
+  { name: 'arguments', width: 'minmax(8rem, 3fr)', isMinor: true, cell: (effect) => <span className="font-mono text-xs text-muted"><Text>{glance(effect)}</Text></span> },
+  { name: 'side effect', width: 'minmax(5rem, 1fr)', isMinor: true, cell: (effect) => effect.side_effect.replaceAll('_', ' ') },
+  { name: 'run', width: 'minmax(6rem, 1.5fr)', cell: (effect) => <Text>{effect.run_id}</Text> },
+  { name: 'attempts', width: '5rem', isMinor: true, cell: (effect) => effect.attempt },
+  { name: 'updated', width: '7.5rem', cell: (effect) => <span className="text-muted"><When at={effect.updated_at} /></span> },
+]
+
+/** Gives the beginning of an effect's arguments; the whole is on its page. */
+function glance(effect: Effect): string {
+  if (effect.erased.includes('args')) return 'erased'
+  const [first, ...rest] = Object.entries((effect.args ?? {}) as Record<string, unknown>)
+  if (!first) return '{}'
+  const words = [first, ...rest.slice(0, 3)].map(([name, value]) => `${name}: ${short(value)}`)
+  return words.join(', ') + (rest.length > 3 ? ', …' : '')
+}
+
+function short(value: unknown): string {
+  if (typeof value === 'string') return value.length > 40 ? `${value.slice(0, 40)}…` : value
+  if (Array.isArray(value)) return `[${value.length}]`
+  return typeof value === 'object' && value !== null ? '{…}' : String(value)
+}
+
+function Nothing({ isFiltered }: { isFiltered: boolean }) {
+  if (isFiltered) return <Empty title="No effect is like that">Take something out of the filter.</Empty>
+  return (
+    <Empty title="No tool was called yet">
+      <p>An effect is the one record of a tool call and its fate:</p>
+      <Snippet>{'@ledger.tool(side_effect="payment", key=["order_id"])\ndef refund(order_id: str, amount: int): ...'}</Snippet>
+    </Empty>
+  )
+}

@@ -1,0 +1,40 @@
+// @vitest-environment node
+import { expect, it } from 'vitest'
+import { idle, Scale } from './scale'
+
+it('is straight where nothing is idle', () => {
+  const scale = new Scale([0, 500, 1000], true)
+  expect([-5, 0, 250, 500, 1000, 2000].map((at) => scale.place(at))).toEqual([0, 0, 0.25, 0.5, 1, 1])
+  expect(scale.folds).toEqual([])
+})
+
+it('folds a long silence, and leaves the work its room', () => {
+  const hour = 3_600_000
+  const scale = new Scale([0, 1000, 1000 + hour, 2000 + hour], true)
+  expect(scale.folds).toHaveLength(1)
+  expect(scale.place(1000)).toBeCloseTo(0.47)
+  expect(scale.place(1000 + hour)).toBeCloseTo(0.53)
+  expect(scale.place(1000 + hour / 2)).toBeCloseTo(0.5)
+  expect(new Scale([0, 1000, 1000 + hour], false).place(1000)).toBeLessThan(0.001)
+})
+
+it('finds silences at every scale, however many', () => {
+  expect(idle([10, 20, 5000, 7_200_000, 7_200_000])).toEqual([false, false, true, true, true])
+  expect(idle([1000, 1000, 1000, 2500])).toEqual([false, false, false, false])
+  expect(idle([60_000])).toEqual([false]) // there is nothing to make room for
+})
+
+it('never goes backwards and fills the whole width', () => {
+  const moments = Array.from({ length: 300 }, (_, at) => ((at * 7919) % 1000) ** 3)
+  for (const isFolding of [true, false]) {
+    const scale = new Scale(moments, isFolding)
+    const places = [...moments].sort((one, other) => one - other).map((moment) => scale.place(moment))
+    expect(places.every((place, index) => index === 0 || place >= places[index - 1]!)).toBe(true)
+    expect([places[0], places.at(-1)]).toEqual([0, 1])
+  }
+})
+
+it('has a place for everything when all happened at once, or nothing did', () => {
+  expect(new Scale([7, 7], true).place(7)).toBe(0)
+  expect(new Scale([], true).place(7)).toBe(0)
+})

@@ -1,0 +1,72 @@
+/** Where a moment stands on a line of time from which the idle stretches are folded away. */
+
+/** A stretch in which nothing happened is folded when it is at least so long, in milliseconds. */
+export const SHORTEST = 2000
+/** Is how much of the width one fold takes, and all of them at most. */
+const FOLD = 0.06
+const FOLDS = 0.4
+
+export type Fold = { readonly from: number; readonly to: number; readonly left: number; readonly right: number }
+
+type Piece = { readonly from: number; readonly to: number; readonly left: number; readonly right: number; readonly isFolded: boolean }
+
+export class Scale {
+  readonly folds: readonly Fold[]
+  readonly #pieces: readonly Piece[]
+
+  /** Lays out the time between the first and the last of these moments. */
+  constructor(moments: readonly number[], isFolding: boolean) {
+    const sorted = [...new Set(moments)].sort((one, other) => one - other)
+    this.#pieces = laidOut(sorted, isFolding)
+    this.folds = this.#pieces.filter((piece) => piece.isFolded)
+  }
+
+  /** Gives the place of a moment, from 0 to 1. */
+  place(moment: number): number {
+    const last = this.#pieces.at(-1)
+    if (!last) return 0
+    if (moment >= last.to) return 1
+    const piece = this.#pieces[this.#find(moment)]!
+    if (moment <= piece.from) return piece.left
+    return piece.left + ((moment - piece.from) / (piece.to - piece.from)) * (piece.right - piece.left)
+  }
+
+  #find(moment: number): number {
+    let [low, high] = [0, this.#pieces.length - 1]
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2)
+      if (this.#pieces[middle]!.from <= moment) low = middle
+      else high = middle - 1
+    }
+    return low
+  }
+}
+
+/** Says which gaps are idle time: longer than everything that is shorter, taken together. So it holds at every scale. */
+export function idle(gaps: readonly number[]): boolean[] {
+  const isIdle = gaps.map(() => false)
+  let busy = 0
+  for (const index of gaps.map((_, at) => at).sort((one, other) => gaps[one]! - gaps[other]!)) {
+    const gap = gaps[index]!
+    if (gap >= SHORTEST && gap > busy && gaps.length > 1) isIdle[index] = true
+    else busy += gap
+  }
+  return isIdle
+}
+
+function laidOut(moments: readonly number[], isFolding: boolean): Piece[] {
+  const gaps = moments.slice(1).map((moment, index) => moment - moments[index]!)
+  const isIdle = isFolding ? idle(gaps) : gaps.map(() => false)
+  const count = isIdle.filter(Boolean).length
+  const busy = gaps.reduce((sum, gap, index) => sum + (isIdle[index] ? 0 : gap), 0)
+  const fold = count === 0 ? 0 : busy === 0 ? 1 / count : Math.min(FOLD, FOLDS / count)
+  const room = 1 - fold * count
+  const pieces: Piece[] = []
+  let left = 0
+  gaps.forEach((gap, index) => {
+    const width = isIdle[index] ? fold : (gap / busy) * room
+    pieces.push({ from: moments[index]!, to: moments[index + 1]!, left, right: left + width, isFolded: isIdle[index]! })
+    left += width
+  })
+  return pieces
+}

@@ -1,0 +1,109 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import { useCallback, useEffect, useState } from 'react'
+import { useEndless } from '../../api/endless'
+import { runsPage, storyOfLine, type Run, type RunStatus } from '../../api/runs'
+import { Chips } from '../../parts/Chips'
+import { Empty, Snippet } from '../../parts/Empty'
+import { flawOf } from '../../parts/filter'
+import { FilterBox } from '../../parts/FilterBox'
+import { Table, WHOLE_LINE, type Column } from '../../parts/Table'
+import { Status } from '../../parts/Status'
+import { Text } from '../../parts/Text'
+import { Trouble } from '../../parts/Trouble'
+import { When } from '../../parts/When'
+import { RUN_STATUSES } from './search'
+
+const PAGE = 200
+
+/** Shows all runs, or those that a filter asks for, and follows them. */
+export function Runs() {
+  const { status, q = '' } = useSearch({ from: '/runs' })
+  const go = useNavigate({ from: '/runs' })
+  const list = useRuns(status, q)
+  const choose = (name: RunStatus) => void go({ search: { ...(q && { q }), ...(name !== status && { status: name }) }, replace: true })
+  const filter = useCallback((text: string) => void go({ search: (before) => ({ ...(before.status && { status: before.status }), ...(text.trim() && { q: text }) }), replace: true }), [go])
+  const more = list.hasNextPage && !list.isFetchingNextPage ? () => void list.fetchNextPage() : undefined
+  return (
+    <div className="flex h-full min-h-0 flex-col">
+      <div className="space-y-2 border-b border-line px-3 py-2">
+        <div className="flex flex-wrap items-start gap-3">
+          <h1 className="py-1 font-semibold">Runs</h1>
+          <FilterBox q={q} onChange={filter} error={list.error} example='agent:billing since:24h "order 12"' />
+        </div>
+        <div className="flex flex-wrap items-center gap-3">
+          <Chips label="Status" of={RUN_STATUSES} chosen={status ? [status] : []} onChoose={choose} />
+          <p role="status" className="ml-auto text-sm text-muted">{counted(list.things.length, list.hasNextPage)}</p>
+        </div>
+      </div>
+      {list.error && !flawOf(list.error, q) && <Trouble error={list.error} onRetry={() => void list.refetch()} />}
+      {list.isSuccess && list.things.length === 0 && !list.hasNextPage ? <Nothing isFiltered={q !== '' || status !== undefined} /> : <Table label="Runs" things={list.things} columns={COLUMNS} more={more} />}
+    </div>
+  )
+}
+
+function useRuns(status: RunStatus | undefined, q: string) {
+  return useEndless<Run>({
+    name: ['runs', status, q],
+    page: async (before) => {
+      const page = await runsPage({ status, q, before: before || undefined, limit: PAGE })
+      return { things: page.runs, next: page.next }
+    },
+    about: ({ run_id: id }) => ({
+      id,
+      ask: async () => (await runsPage({ status, q: `${q} run:${JSON.stringify(id)}`.trim(), limit: 1 })).runs.find((run) => run.id === id) ?? null,
+    }),
+  })
+}
+
+export function counted(count: number, hasMore: boolean): string {
+  if (count === 0) return hasMore ? 'looking …' : ''
+  return `${count.toLocaleString('en')}${hasMore ? ' so far' : ''}`
+}
+
+const COLUMNS: readonly Column<Run>[] = [
+  { name: 'status', width: '10rem', cell: (run) => <Status is={run.status} /> },
+  { name: 'run', width: 'minmax(8rem, 2fr)', cell: (run) => <Link to="/runs/$runId" params={{ runId: run.id }} className={`font-medium ${WHOLE_LINE}`}><Text>{run.id}</Text></Link> },
+  { name: 'agent', width: 'minmax(5rem, 1fr)', cell: (run) => <Text>{run.agent}</Text> },
+  { name: 'intent', width: 'minmax(8rem, 3fr)', isMinor: true, cell: (run) => <span className="text-muted"><Text>{run.intent}</Text></span> },
+  { name: 'step', width: 'minmax(4rem, 1fr)', isMinor: true, cell: (run) => <Step of={run} /> },
+  { name: 'effects', width: '7rem', isMinor: true, cell: (run) => <Effects of={run} /> },
+  { name: 'updated', width: '7.5rem', cell: (run) => <span className="text-muted"><When at={run.updated_at} /></span> },
+]
+
+/** Is how long a line has to stay on screen until the server reads its run's events. */
+const REST = 300
+/** Runs with more events are not read through for a line of a list. */
+const MOST_EVENTS = 5000
+
+/** Gives what a run's events tell, as soon as somebody rests on its line. */
+function useStory(run: Run) {
+  const [isResting, setResting] = useState(false)
+  useEffect(() => {
+    const rest = setTimeout(() => setResting(true), REST)
+    return () => clearTimeout(rest)
+  }, [])
+  return useQuery({ ...storyOfLine(run.id), enabled: isResting && (run.seq ?? 0) < MOST_EVENTS && !run.id.includes('/') }).data
+}
+
+function Step({ of }: { of: Run }) {
+  const story = useStory(of)
+  return <>{story?.current_step && <Text>{story.current_step}</Text>}</>
+}
+
+function Effects({ of }: { of: Run }) {
+  const story = useStory(of)
+  if (!story) return null
+  const doubts = story.effects.filter((line) => line.status === 'in_doubt').length
+  return <>{story.effects.length.toLocaleString('en')}{doubts > 0 && <span className="text-warn"> · {doubts} in doubt</span>}</>
+}
+
+function Nothing({ isFiltered }: { isFiltered: boolean }) {
+  if (isFiltered) return <Empty title="No run is like that">Take something out of the filter.</Empty>
+  return (
+    <Empty title="There are no runs yet">
+      <p>A run is one piece of an agent's work. Start one, and everything it does is listed here:</p>
+      <Snippet>{'with ledger.start_run("order-123", agent="billing", intent="refund order 123"):\n    refund(order_id="123", amount=5)'}</Snippet>
+    </Empty>
+  )
+}
