@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +15,8 @@ PAIR = {"rules": [{"name": "two", "match": {"tool": "pay"}, "then": "ask", "appr
 
 
 @pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Iterator[Place]:
-    made = Place(store_url, keys=tmp_path / "keys")
-    yield made
-    made.close()
+def place(each_place: Place) -> Place:
+    return each_place
 
 
 def after_a_look(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> None:
@@ -70,7 +66,7 @@ def test_two_administrators_who_saw_the_same_policy_do_not_both_replace_it(
 
 
 def test_whoever_takes_back_what_has_changed_is_told(place: Place) -> None:
-    asked = place.begin(tool="pay", approval="required").json()["approval"]
+    asked = place.begin(tool="wire", approval="required").json()["approval"]
     path = f"/v1/approvals/{asked['id']}"
     place.post(f"{path}/decisions", {"decision": "approve", "digest": asked["digest"]}, "ana")
     assert place.post(f"{path}/revoke", {"reason": "no"}, "ana", headers={"If-Match": '"1"'}).status_code == 412

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +10,8 @@ from tests.server.places import Place
 
 
 @pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Iterator[Place]:
-    made = Place(store_url, keys=tmp_path / "keys")
-    yield made
-    made.close()
+def place(each_place: Place) -> Place:
+    return each_place
 
 
 def hits(place: Place, q: str, who: str = "ana", **words: Any) -> list[tuple[str, str]]:

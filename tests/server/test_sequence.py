@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,10 +14,8 @@ RUN = "an order/of ours ü"
 
 
 @pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Iterator[Place]:
-    made = Place(store_url, keys=tmp_path / "keys")
-    yield made
-    made.close()
+def place(each_place: Place) -> Place:
+    return each_place
 
 
 def told(place: Place, answer: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ POLICY = {
 
 
 @pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Iterator[Place]:
-    made = Place(store_url, keys=tmp_path / "keys")
-    yield made
-    made.close()
+def place(each_place: Place) -> Place:
+    return each_place
 
 
 def stats(place: Place, metric: str, who: str = "auditor", **words: Any) -> dict[str, Any]:
@@ -76,18 +73,19 @@ def test_the_figures_of_the_overview(place: Place) -> None:
 
 
 def test_what_waits_from_before_the_period_is_told_too(place: Place) -> None:
-    place.begin(run_id="b", tool="wire", approval="required")
-    assert told(place, "approvals", "group", "count", since="0s") == [("pending", 1)]
+    place.begin(run_id="c", tool="wire", approval="required")
+    assert told(place, "approvals", "group", "count", since="0s", q="run:c") == [("pending", 1)]
     assert told(place, "effects", "group", since="0s") == []
 
 
 def test_when_not_everything_was_looked_at_that_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(6):
-        place.begin(run_id="a", args={"n": n})
+        place.begin(run_id="d", args={"n": n})
     monkeypatch.setattr("indelible.server.counting._PAGE", 2)
     monkeypatch.setattr("indelible.server.counting.MOST_OUTLINES", 4)
     found = stats(place, "effects")
-    assert (found["looked_at"], found["is_complete"], found["figures"][0]["count"]) == (4, False, 4)
+    assert (found["looked_at"], found["is_complete"]) == (4, False)
+    assert sum(figure["count"] for figure in found["figures"]) == 4
 
 
 def test_counts_of_replays_outlive_the_server_and_add_up(store_url: str, tmp_path: Path) -> None:
