@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.server.office import Office
 from tests.server.places import ROOT
-from tests.server.test_people import Office
 
 
 @pytest.fixture

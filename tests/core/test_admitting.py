@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.admissible import LONGEST_LEASE, MOST_TOLD
+from indelible.core.admissible import LONGEST_LEASE, MOST_MEMBERS, MOST_TOLD, check_arguments, members_in
 from indelible.core.admitting import Caller, admitted, scopes_for
 from indelible.core.canonical import encode
 from indelible.core.commands import (
@@ -180,6 +180,15 @@ def test_an_agent_keeps_the_right_to_drive_and_no_other_sheet() -> None:
     for kind in ("policy", "grant", "budget", "approval", "delegation", "credential", "limit", "mark", "delivery"):
         with pytest.raises(NotPermitted):
             let_in(driving(kind=kind))
+
+
+@pytest.mark.parametrize("kind", ["credential", "person", "challenge", "seen"])
+def test_nobody_writes_past_the_rules_whom_the_server_knows(kind: str) -> None:
+    told = exported(event_type="person_invited", sheet=Sheet(kind=kind, id="x", status="active", body=b"{}"))
+    for command in (driving(kind=kind), told):
+        with pytest.raises(NotPermitted, match="/v1/people"):
+            let_in(command, caller(scopes=frozenset({"admin"})))
+    assert let_in(told, caller(scopes=frozenset({"admin"}), actor=None)).sheet == told.sheet, "but who is part of us"
 
 
 def test_an_agent_records_that_a_packet_was_exported_and_no_other_fact() -> None:
@@ -481,3 +490,24 @@ def test_a_vote_is_by_the_credential_and_not_by_whom_it_says() -> None:
     bob = Actor("bob", "person", "api_key")
     assert let_in(vote, caller("approver", actor=bob)).stamp.actor == bob
     assert let_in(vote, caller("admin", actor=AGENT)).stamp.actor == AGENT, "and an agent stays one"
+
+
+def test_arguments_from_afar_have_so_many_bytes_and_values_and_no_more() -> None:
+    check_arguments(b'{"a":1}', 7)
+    with pytest.raises(TooLarge, match="args: 8 bytes, and at most 7"):
+        check_arguments(b'{"a":12}', 7)
+    many = b'{"a":[' + b",".join([b"1"] * (MOST_MEMBERS - 1)) + b"]}"
+    check_arguments(many, None)
+    with pytest.raises(TooLarge, match=f"args: hold {MOST_MEMBERS + 1} values"):
+        check_arguments(many.replace(b"[", b"[1,", 1), None)
+    check_arguments(b'{"a":"' + b"," * (MOST_MEMBERS + 9) + b'"}', None)  # commas of a text are no values
+
+
+def test_values_are_counted_outside_of_texts() -> None:
+    assert members_in(b'{"a":1,"b":[2,3]}') == 4
+    assert members_in(b"[" + b"[]," * MOST_MEMBERS + b'"x,y\\",["]') == 2 * MOST_MEMBERS + 1
+
+
+def test_what_nests_too_deeply_is_too_large_and_not_merely_wrong() -> None:
+    with pytest.raises(TooLarge):
+        let_in(open_command(args_json=b'{"a":' + b"[" * 70 + b"]" * 70 + b"}"))

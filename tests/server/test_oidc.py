@@ -14,9 +14,9 @@ from indelible.core.people import person_id
 from indelible.core.vouching import read_allowed
 from indelible.errors import Misconfigured
 from indelible.server.oidc import Provider
+from tests.server.office import Browser, Office
 from tests.server.places import ROOT
 from tests.server.provider import CLIENT, SECRET, FakeProvider
-from tests.server.test_people import Browser, Office
 
 
 class Desk(Office):

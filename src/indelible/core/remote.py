@@ -83,12 +83,12 @@ QUESTIONS: dict[str, Question] = {
 
 # What rules an agent is under is not the agent's to read: the server judges its calls.
 _NOT_FOR_AGENTS = frozenset({"policy", "grant", "budget", "delegation", "delivery"})
-# By whom the server knows whom is read where that is shown without what is kept of secrets.
-_FOR_NOBODY = frozenset({"credential", "person", "challenge", "seen"})
+# How the server knows whom is shown, and changed, by resources of its own: never as it is kept.
+FOR_NOBODY = frozenset({"credential", "person", "challenge", "seen"})
 
 
 def may_read_sheets(scopes: frozenset[Scope], kind: str) -> bool:
     """May somebody with these scopes see what is on sheets of this kind?"""
-    if kind in _FOR_NOBODY:
+    if kind in FOR_NOBODY:
         return False
     return kind not in _NOT_FOR_AGENTS or bool(scopes & {"approver", "auditor", "admin"})
