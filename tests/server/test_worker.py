@@ -160,6 +160,23 @@ def test_an_effect_whose_worker_never_reported_is_called_in_doubt_and_old_replie
         assert troubles == []
 
 
+def test_payloads_are_erased_when_they_are_older_than_they_are_kept(store_url: str, tmp_path: Path) -> None:
+    migrate(store_url)
+    with Ledger.open(store_url, tenant="acme", keys=tmp_path / "keys", seal=False) as ledger:
+        charge(ledger, 1)
+        kept = Upkeep(ledger, lambda: ["acme"], tell=_fail, retain=timedelta(days=1))
+        kept.go(time.monotonic())
+        assert not ledger.effects()[0].is_detail_erased
+        gone = Upkeep(ledger, lambda: ["acme"], tell=_fail, retain=timedelta(microseconds=1))
+        gone.go(time.monotonic())
+        assert ledger.effects()[0].is_detail_erased
+        assert "payload_erased" in {event.type for event in ledger.events("r")}
+
+
+def _fail(trouble: object, problem: object) -> None:
+    raise AssertionError((trouble, problem))
+
+
 @contextmanager
 def processes(url: str, channels: Path, count: int) -> Iterator[dict[str, subprocess.Popen[str]]]:
     """Real servers, by their addresses."""
