@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_told_with_its_place(place: Place) -> None:
 
 def test_a_stream_sends_what_its_filter_asks_for_and_whoever_comes_back_goes_on_behind_the_rest(place: Place) -> None:
     story(place)
-    params = {"run_id": "order-1", "q": "type:tool_call_finished"}
+    params = {"q": "run:order-1 type:tool_call_finished"}
     sent: list[str] = []
     frame: dict[str, str] = {}
     with place.client.stream("GET", "/v1/events/stream", params=params, headers=place.headers("auditor")) as answer:

@@ -58,6 +58,7 @@ async def stream_events(
     """Send events as they happen; whoever comes back with `Last-Event-ID` misses none and gets none twice."""
     query = asked_for(q, "events")
     await _check_run(asked, run_id)
+    run_id = run_id or query.only("run")  # as the list does, so that both count alike
     begin = after if last_event_id is None else _number(last_event_id)
     begin = max(begin, await in_own_thread(finding_of(asked).before_since, query, run_id))
     ledgers = asked.ledgers
