@@ -153,7 +153,7 @@ def _tell_answers(method: str, path: str, told: Content) -> None:
     told["responses"] = dict(sorted({**refusals, **kept}.items()))
     for answered in kept.values():
         if answered["description"] == "Successful Response":  # the framework's word for it
-            answered["description"] = "What was asked for."
+            answered["description"] = "What was asked for." if "content" in answered else "It is done."
 
 
 def _is_problem(response: Content) -> bool:

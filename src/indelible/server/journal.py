@@ -31,6 +31,7 @@ from indelible.server.journal_shapes import (
     HeadShown,
     InclusionShown,
     KeyList,
+    VerificationShown,
 )
 from indelible.server.routing import ANYBODY, PROBLEMS_TOLD, answer, resources
 from indelible.server.shapes import EventPage, entry_shown
@@ -193,7 +194,7 @@ def _take_key(keys: dict[str, dict[str, Any]], event_type: str, facts: dict[str,
 _ONE_AT_A_TIME = threading.Lock()  # verifying takes a processor for as long as it lasts
 
 
-@journal.post("/v1/journal/verify", response_model=dict[str, Any])
+@journal.post("/v1/journal/verify", response_model=VerificationShown)
 async def verify_journal(body: Demanded, asked: Asking = asking("auditor")) -> Response:
     """Run the verifier over the live journal. It tells what it checked, against what, and what it cannot rule out."""
     if body.quorum is not None and body.quorum > len(body.witnesses):

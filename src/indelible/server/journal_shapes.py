@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from indelible.core.verifying.findings import Ground, Kind, Verdict
 from indelible.server.shapes import Sent
 
 
@@ -67,6 +68,67 @@ class KeyList(BaseModel):
 
     origin: str
     keys: list[KeyShown]
+
+
+class FlawShown(BaseModel):
+    """Is the first thing that does not hold, and where it is."""
+
+    what: str
+    index: int | None
+    run: str | None
+    seq: int | None
+    expected: str | None
+    found: str | None
+
+
+class VerifiedHead(BaseModel):
+    """Is the head that everything was checked against; null where none could be read."""
+
+    origin: str | None
+    size: int | None
+    root: str | None
+    signed_by: str | None
+
+
+class PayloadsCounted(BaseModel):
+    """Counts values: those that are there, and why the others are not."""
+
+    present: int
+    erased: int
+    withheld: int
+    missing: int
+
+
+class Counted(BaseModel):
+    """Counts what was checked."""
+
+    events: int
+    runs: int
+    unsealed: int
+    older_heads: int
+    signatures: int
+    approvals: int
+    vote_signatures: int
+    payloads: PayloadsCounted | None
+
+
+class VerificationShown(BaseModel):
+    """Is what the verifier found: `attacks` says of each whether it is ruled out, by the `grounds` that were given."""
+
+    verdict: Verdict
+    why: str
+    source: str
+    kind: Kind | None
+    first_bad: FlawShown | None
+    head: VerifiedHead
+    newest_event_at: str | None
+    witnesses: dict[str, int]
+    counts: Counted
+    grounds: list[Ground]
+    attacks: dict[str, Literal["ruled out", "not ruled out"]]
+    rotations: list[str]
+    continuations: list[str]
+    remarks: list[str]
 
 
 class Demanded(Sent):

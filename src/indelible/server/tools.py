@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Response
 from pydantic import BaseModel, Field
 
 from indelible.errors import ApprovalPending, EffectFailed
-from indelible.server.approval_shapes import approval_shown
+from indelible.server.approval_shapes import ApprovalShown, approval_shown
 from indelible.server.asking import Asking, asking
 from indelible.server.gateway import CallAsked
 from indelible.server.gateway_tools import GatewayTool
@@ -44,6 +44,13 @@ class Called(BaseModel):
     error: str | None = None
 
 
+class CallPending(BaseModel):
+    """Is a call that waits for people."""
+
+    status: Literal["requires_approval"]
+    approval: ApprovalShown
+
+
 @tools.get("/v1/tools")
 async def list_tools(asked: Asking = asking(*ANYBODY)) -> ToolPage:
     """List the tools that the server runs, with what they take."""
@@ -61,7 +68,7 @@ def _shown(tool: GatewayTool) -> ToolShown:
     )
 
 
-_PENDING: dict[int | str, dict[str, Any]] = {202: {"description": "Somebody has to decide."}}
+_PENDING: dict[int | str, dict[str, Any]] = {202: {"model": CallPending, "description": "Somebody has to decide."}}
 
 
 @tools.post("/v1/tools/{tool:path}/calls", response_model=Called, responses=_PENDING)
