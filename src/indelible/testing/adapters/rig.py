@@ -19,6 +19,7 @@ Act = Literal["begin", "resume", "tamper"]
 ADAPTERS = {
     "langchain": "indelible.testing.adapters.langchain",
     "openai-agents": "indelible.testing.adapters.openai_agents",
+    "pydantic-ai": "indelible.testing.adapters.pydantic_ai",
 }
 
 

@@ -1,0 +1,231 @@
+"""Pydantic AI: a capability that puts every tool call and every model turn of an agent behind the ledger.
+
+    behind = [LedgerCapability(ledger)]
+    agent = Agent(model, tools=[charge], output_type=[str, DeferredToolRequests], capabilities=behind)
+    result = await agent.run("charge what is due", conversation_id="order-123")
+    if isinstance(result.output, DeferredToolRequests):       # paused: keep the messages, resume whenever, wherever
+        kept = result.all_messages_json()
+    …
+    result = await agent.run(message_history=…, deferred_tool_results=requests.build_results(approve_all=True))
+
+Saying "approved" to the agent lets it look again, and no more: what runs is what people let run at the ledger, with
+exactly the arguments they saw. Calls belong to the conversation, whose id stays the same when an agent is resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai import ModelRetry, RunContext
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolRetryError
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolCallPart, ToolReturn
+from pydantic_ai.tools import ToolDefinition
+
+from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    EffectInDoubt,
+    IndelibleError,
+    PolicyRefused,
+    StillRunning,
+)
+from indelible.integrations.terms import Named, Terms
+
+RunOf = Callable[[RunContext[Any]], str]
+MODEL_TURN = "model.turn"
+# Asking a model again does no harm, and an answer that somebody else is waiting for may take minutes.
+_TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
+_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+_DEFERRED = (ApprovalRequired, CallDeferred)
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+_RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
+
+
+class LedgerCapability(AbstractCapability[Any]):
+    """Lets each tool call of an agent run at most once and with permission, and asks its model once per turn.
+
+    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
+    belong to the run that `run` names, by default the conversation.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        *,
+        run: str | RunOf | None = None,
+        terms: Mapping[str, Mapping[str, Any]] | None = None,
+        model_turns: bool = True,
+        **usual: Any,
+    ) -> None:
+        self._ledger = ledger.awaited
+        self._run = run
+        self._terms = Terms(terms, usual)
+        self._keeps_turns = model_turns
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Stands innermost: nothing changes the arguments after the ledger has seen them."""
+        return CapabilityOrdering(position="innermost")
+
+    async def wrap_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
+    ) -> Any:
+        """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
+        entry = _Entry(args, handler)
+        asked = self._call(ctx, call, tool_def, entry.args)
+        words = {"wait": False, **self._terms.options(asked.tool)}
+        while True:
+            try:
+                return entry.given(await self._ledger.run(asked, entry.enter, **words))
+            except NothingHappened as nothing:
+                raise entry.deferred or nothing from None
+            except ApprovalPending as pending:
+                raise ApprovalRequired(_question(pending)) from None
+            except EffectInDoubt as doubt:
+                # Whatever is answered: the ledger knows whether it was settled.
+                raise ApprovalRequired({"type": "indelible.in_doubt", "why": str(doubt)}) from None
+            except StillRunning:
+                if words.pop("wait", None) is None:
+                    raise
+            except EffectFailed as failed:
+                raise _again(failed) from failed
+            except _SAID_TO_THE_MODEL as refused:
+                return str(refused)
+
+    def _call(
+        self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
+    ) -> ToolCall:
+        named = Named(
+            tool=call.tool_name,
+            args=args,
+            run_id=self._run_of(ctx),
+            call_id=call.tool_call_id,
+            schema=_schema_of(tool),
+        )
+        return self._terms.call(named)
+
+    def _run_of(self, ctx: RunContext[Any]) -> str:
+        if self._run is not None:
+            return self._run if isinstance(self._run, str) else self._run(ctx)
+        if ctx.conversation_id is None:
+            raise BadCall("an agent's calls belong to its conversation: run it with conversation_id=…, or say run=…")
+        return ctx.conversation_id
+
+    async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
+        """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
+        if not self._keeps_turns:
+            response: ModelResponse = await handler(request_context)
+            return response
+        turn = _Turn(request_context, handler)
+        args = {"asks": turn.asks, "step": len(request_context.messages)}
+        call = ToolCall(tool=MODEL_TURN, args=args, run_id=self._run_of(ctx))
+        try:
+            return turn.given(await self._ledger.run(call, turn.enter, **_TURN))
+        except NothingHappened as nothing:
+            raise turn.error or nothing from None
+
+
+class _Entry:
+    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+
+    def __init__(self, validated: Any, handler: Any) -> None:
+        self._validated = validated
+        self._handler = handler
+        self._live: list[Any] = []
+        self.args: dict[str, Any] = _ANYTHING.dump_python(validated, mode="json")
+        self.deferred: Exception | None = None
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Enters the tool with the arguments that are recorded, which are those that were validated."""
+        if effect.args != self.args:
+            raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
+        try:
+            result = await self._handler(self._validated)
+        except _DEFERRED as deferred:  # the tool itself asks for somebody or something: it is entered again then
+            self.deferred = deferred
+            raise NothingHappened("the tool defers the call") from deferred
+        self._live.append(result)
+        if isinstance(result, ToolReturn):
+            return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
+        return {"gave": _ANYTHING.dump_python(result, mode="json"), "is_return": False}
+
+    def given(self, recorded: Mapping[str, Any]) -> Any:
+        """Gives what the tool gave, now or as it was recorded."""
+        if self._live:
+            return self._live[0]
+        return _RETURN.validate_python(recorded["gave"]) if recorded["is_return"] else recorded["gave"]
+
+
+class _Turn:
+    """Is one turn of a model: the same messages in the same conversation are the same turn."""
+
+    def __init__(self, request: Any, handler: Any) -> None:
+        self._request = request
+        self._handler = handler
+        self._live: ModelResponse | None = None
+        self.asks = _digest_of(request.messages)
+        self.error: Exception | None = None
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Asks the model."""
+        try:
+            self._live = await self._handler(self._request)
+        except IndelibleError:
+            raise
+        except Exception as error:
+            self.error = error
+            raise NothingHappened(f"the model gave no answer: {type(error).__qualname__}") from error
+        return {"answer": json.loads(ModelMessagesTypeAdapter.dump_json([self._live])), "asked": self.asks}
+
+    def given(self, recorded: Mapping[str, Any]) -> ModelResponse:
+        """Gives what the model answered, now or when it was asked."""
+        if self._live is not None:
+            return self._live
+        (response,) = ModelMessagesTypeAdapter.validate_json(json.dumps(recorded["answer"]))
+        assert isinstance(response, ModelResponse), "what was recorded is a model's answer"
+        return response
+
+
+def _question(pending: ApprovalPending) -> dict[str, Any]:
+    approval = pending.approval
+    return {
+        "type": "indelible.approval",
+        "approval": approval.id,
+        "digest": approval.digest,
+        "expires_at": approval.expires_at.isoformat(),
+        "show": f"indelible approvals show {approval.id}",
+    }
+
+
+def _again(failed: EffectFailed) -> Exception:
+    """Gives what a tool raised when it ran: what it asked of the model then, it asks again."""
+    if failed.error_type in (ModelRetry.__name__, ToolRetryError.__name__):
+        return ModelRetry(str(getattr(failed.effect.outcome, "error", failed)))
+    return failed
+
+
+def _digest_of(messages: Any) -> str:
+    """Gives a hash of what the model is asked: what was said, without when and by which process."""
+    told = json.loads(ModelMessagesTypeAdapter.dump_json(list(messages)))
+    said = [[one["kind"], one.get("instructions"), [_lasting(part) for part in one["parts"]]] for one in told]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _lasting(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name != "timestamp"}
+
+
+def _schema_of(tool: ToolDefinition) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    content = json.dumps([tool.name, tool.description, tool.parameters_json_schema], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()

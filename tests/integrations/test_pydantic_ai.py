@@ -1,0 +1,171 @@
+"""Pydantic AI behind the ledger: once, with permission, and a model that is asked once per turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent, ApprovalRequired, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, Tool
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturn,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import ToolApproved
+
+from indelible import AsyncLedger
+from indelible.errors import KeyReused
+from indelible.integrations.pydantic_ai import LedgerCapability
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def ledger(sqlite_url: str) -> AsyncIterator[AsyncLedger]:
+    async with AsyncLedger.open(sqlite_url) as opened:
+        yield opened
+
+
+class Money(BaseModel):
+    amount: int
+
+
+class Scripted:
+    """Is a model that calls `charge` once, then says that it is done; it counts how often it is asked."""
+
+    def __init__(self, *turns: list[Any]) -> None:
+        self.asked = 0
+        self.turns = turns or ([ToolCallPart("charge", {"money": {"amount": 5}}, tool_call_id="c1")],)
+
+    def __call__(self, messages: list[ModelMessage], about: AgentInfo) -> ModelResponse:
+        self.asked += 1
+        turn = sum(isinstance(message, ModelResponse) for message in messages)
+        return ModelResponse(parts=self.turns[turn] if turn < len(self.turns) else [TextPart("done")])
+
+
+class Till:
+    """Has one tool, and counts."""
+
+    def __init__(self, gives: Any = None) -> None:
+        self.charged: list[int] = []
+        self.gives = gives
+
+    def charge(self, money: Money) -> Any:
+        """Charges."""
+        self.charged.append(money.amount)
+        if isinstance(self.gives, Exception):
+            raise self.gives
+        return self.gives or {"charged": money.amount}
+
+
+def agent_of(ledger: AsyncLedger, till: Till, model: Scripted | None = None, **words: Any) -> Agent[None, Any]:
+    return Agent(
+        FunctionModel(model or Scripted()),
+        tools=[Tool(till.charge)],
+        output_type=[str, DeferredToolRequests],
+        capabilities=[LedgerCapability(ledger, **words)],
+    )
+
+
+def returned(messages: list[ModelMessage]) -> list[Any]:
+    parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
+    return [part.content for part in parts if isinstance(part, ToolReturnPart)]
+
+
+async def test_an_agent_that_is_run_again_asks_its_model_and_its_tool_nothing_twice(ledger: AsyncLedger) -> None:
+    till, model = Till(), Scripted()
+    for _ in range(2):
+        result = await agent_of(ledger, till, model).run("go", conversation_id="order-1")
+        assert returned(result.all_messages()) == [{"charged": 5}]
+        assert result.output == "done"
+    assert till.charged == [5]
+    assert model.asked == 2, "one answer per turn, and the same turns were asked for before"
+
+
+async def test_a_return_with_its_parts_comes_back_as_one(ledger: AsyncLedger) -> None:
+    till = Till(ToolReturn("ok", content="see receipt", metadata={"receipt": 7}))
+    for _ in range(2):
+        result = await agent_of(ledger, till).run("go", conversation_id="order-1")
+        (part,) = [
+            part
+            for message in result.all_messages()
+            if isinstance(message, ModelRequest)
+            for part in message.parts
+            if isinstance(part, ToolReturnPart)
+        ]
+        assert (part.content, part.metadata) == ("ok", {"receipt": 7})
+    assert till.charged == [5]
+
+
+async def test_what_a_tool_asks_of_the_model_it_asks_again_without_running(ledger: AsyncLedger) -> None:
+    till = Till(ModelRetry("another amount, please"))
+    model = Scripted([ToolCallPart("charge", {"money": {"amount": 5}}, tool_call_id="c1")])
+    for _ in range(2):
+        result = await agent_of(ledger, till, model).run("go", conversation_id="order-1")
+        assert "another amount, please" in str(result.all_messages())
+    assert till.charged == [5]
+
+
+async def test_saying_approved_to_the_agent_approves_nothing(ledger: AsyncLedger) -> None:
+    till = Till()
+    agent = agent_of(ledger, till, approval="required")
+    paused = await agent.run("go", conversation_id="order-1")
+    assert isinstance(paused.output, DeferredToolRequests)
+    (approval,) = await ledger.approvals(status="pending")
+    assert paused.output.metadata["c1"]["approval"] == approval.id
+    again = await agent.run(
+        message_history=paused.all_messages(), deferred_tool_results=paused.output.build_results(approve_all=True)
+    )
+    assert isinstance(again.output, DeferredToolRequests)
+    assert till.charged == []
+    await ledger.approve(approval.id, digest=approval.digest, by="ana")
+    with pytest.raises(KeyReused):
+        await agent.run(
+            message_history=paused.all_messages(),
+            deferred_tool_results=DeferredToolResults(
+                approvals={"c1": ToolApproved(override_args={"money": {"amount": 5000}})}
+            ),
+        )
+    done = await agent.run(
+        message_history=paused.all_messages(), deferred_tool_results=paused.output.build_results(approve_all=True)
+    )
+    assert done.output == "done"
+    assert till.charged == [5]
+
+
+async def test_a_tool_that_defers_by_itself_is_entered_when_it_is_answered(ledger: AsyncLedger) -> None:
+    entered: list[bool] = []
+
+    def charge(ctx: RunContext[None], money: Money) -> str:
+        entered.append(ctx.tool_call_approved)
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return "charged"
+
+    agent = Agent(
+        FunctionModel(Scripted()),
+        tools=[Tool(charge)],
+        output_type=[str, DeferredToolRequests],
+        capabilities=[LedgerCapability(ledger)],
+    )
+    paused = await agent.run("go", conversation_id="order-1")
+    assert isinstance(paused.output, DeferredToolRequests)
+    result = await agent.run(
+        message_history=paused.all_messages(), deferred_tool_results=paused.output.build_results(approve_all=True)
+    )
+    assert result.output == "done"
+    assert entered == [False, True]
+    (effect,) = [one for one in await ledger.effects() if one.tool == "charge"]
+    assert (effect.status, effect.attempt) == ("succeeded", 2)
