@@ -188,7 +188,8 @@ def test_a_problem_explains_itself_to_people_and_to_programs(place: Place) -> No
 
 
 def test_the_reference_of_problems_is_what_the_code_says() -> None:
-    assert Path("docs/reference/problems.md").read_text("utf-8") == problems_page()
+    written = Path(__file__).parents[2] / "docs/reference/problems.md"
+    assert written.read_text("utf-8") == problems_page(), "run: python -m indelible.server.openapi"
 
 
 def test_what_is_stale_is_named(
