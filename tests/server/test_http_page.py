@@ -21,6 +21,7 @@ EXPECTED = [
     [r'"status":"succeeded","attempt":1\}\n200$'],
     [r'"tool_call_started"(.*\n)+.*"tool_call_finished"(.*\n)+.*"approval_requested"', r"^id: 5$"],
     [r'^"verdict":"verified"$'],
+    [r'"tool":"stripe.refund"\n"tool":"stripe.charge"', r'"group":"stripe.charge","count":1', r"(?i)verified"],
     [],
 ]
 
