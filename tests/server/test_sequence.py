@@ -39,7 +39,11 @@ def test_what_becomes_of_effects(place: Place) -> None:
     assert (replayed.status_code, "ledger-seq" in replayed.headers) == (200, False)
     assert told(place, place.post(f"{path}/retry", {"reason": "again"})) == "tool_call_released"
     again = place.begin(run_id=RUN, args={"n": 1})
-    assert (again.status_code, "ledger-seq" in again.headers) == (201, False)
+    assert told(place, again) == "tool_call_started"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("indelible.server.sequence.MOST_LOOKED_AT", 1)
+        token = {"run_id": RUN, "args": {"n": 1}, "token": again.json()["token"]}
+        assert "ledger-seq" not in place.begin(**token).headers
     given_up = {"token": again.json()["token"], "attempt": 2, "status": "in_doubt", "reason": "lost"}
     assert told(place, place.post(f"{path}/release", given_up)) == "tool_call_in_doubt"
     looked = {"outcome": {"status": "succeeded", "value": 1}, "evidence": "looked"}
@@ -52,6 +56,7 @@ def test_what_people_decide(place: Place) -> None:
     assert told(place, asked) == "approval_requested"
     path = f"/v1/approvals/{asked.json()['approval']['id']}"
     vote = {"decision": "approve", "digest": asked.json()["approval"]["digest"]}
+    assert told(place, place.post(f"{path}/views", None, "ana")) == "approval_viewed"
     assert told(place, place.post(f"{path}/decisions", vote, "ana")) == "approval_received"
     assert told(place, place.post(f"{path}/revoke", {"reason": "no"}, "ana")) == "approval_revoked"
     edit = {"args": {"amount": 1}, "digest": vote["digest"], "reason": "less"}

@@ -72,7 +72,8 @@ async def show_approval(approval_id: Id, asked: Asking = asking(*ANYBODY)) -> Re
 async def view_approval(approval_id: Id, asked: Asking = asking("approver")) -> Response:
     """Show it, and put on the record that the caller was shown it."""
     view = await asked.ledger.view_approval(await _find(asked, approval_id), by=asked.actor)
-    return answer(view_shown(view), 200, {"ETag": etag(view.approval.version)})
+    headers = await sequence.of_newest(asked, view.effect, view.approval.args_seq)
+    return answer(view_shown(view), 200, {"ETag": etag(view.approval.version), **headers})
 
 
 @approvals.post("/v1/approvals/{approval_id}/decisions", response_model=ApprovalOnly, status_code=201)

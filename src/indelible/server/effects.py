@@ -87,9 +87,9 @@ async def commit(effect_id: Id, body: Commit, asked: Asking = asking("agent")) -
 
 async def _seq_of_claim(asked: Asking, effect: Effect) -> sequence.Headers:
     """Names the event by which an attempt began: that of the effect, or of the approval that it used up."""
-    if effect.approval_id is None:
-        return sequence.of_effect(effect)
-    return await sequence.of_sheet(asked, "approval", effect.approval_id)
+    if effect.approval_id is not None:
+        return await sequence.of_sheet(asked, "approval", effect.approval_id)
+    return sequence.of_effect(effect) or await sequence.of_newest(asked, effect, effect.opened_seq)
 
 
 def _claim_shown(claim: Claim) -> dict[str, Any]:

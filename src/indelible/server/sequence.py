@@ -15,6 +15,7 @@ from indelible.running import in_own_thread
 from indelible.server.asking import Asking
 
 HEADER = "Ledger-Seq"
+MOST_LOOKED_AT = 1000
 Headers = dict[str, str]
 
 
@@ -24,10 +25,7 @@ def of_event(run_id: str | None, seq: int | None) -> Headers:
 
 
 def of_effect(effect: Effect) -> Headers:
-    """Names the event by which an effect moved last, as far as the effect tells.
-
-    The one by which a later attempt began is told by no column: reading for it would cost every retry a search.
-    """
+    """Names the event by which an effect moved last, as far as the effect tells."""
     if effect.detail_seq is not None:
         return of_event(effect.run_id, effect.detail_seq)
     return of_event(effect.run_id, effect.opened_seq) if effect.version == 1 else {}
@@ -41,6 +39,17 @@ def of_run(run: Run) -> Headers:
 def of_checkpoint(checkpoint: Checkpoint) -> Headers:
     """Names the event that seals a checkpoint."""
     return of_event(checkpoint.run_id, checkpoint.seq)
+
+
+async def of_newest(asked: Asking, effect: Effect, after: int) -> Headers:
+    """Names the newest event about an effect, of those after a number: what no column tells is looked for.
+
+    Nothing is named where the run has gone on by more than a look takes.
+    """
+    store = asked.ledger._engine.store
+    found = await in_own_thread(store.events, asked.caller.tenant, effect.run_id, after, MOST_LOOKED_AT)
+    about = [event.seq for event in found if event.effect_id == effect.id]
+    return of_event(effect.run_id, about[-1]) if about and len(found) < MOST_LOOKED_AT else {}
 
 
 async def of_sheet(asked: Asking, kind: str, name: str) -> Headers:
