@@ -135,7 +135,9 @@ class Engine:
                 return None
             case Probe(effect, reconcile):
                 return _report(lambda: _finish_coroutine(reconcile(effect)))
-            case Judge(prepared, waited):
+            case Judge(prepared, waited, afresh):
+                if afresh:
+                    self.judging.forget()
                 return self.judging.judge(prepared, waited=waited)
             case Recall(ref):
                 return self.store.look([ref]).effects[0]
@@ -232,7 +234,9 @@ class Engine:
                 return await asyncio.sleep(duration.total_seconds())
             case Probe(effect, reconcile):
                 return await _report_async(_in_own_time(reconcile, effect))
-            case Judge(prepared, waited):
+            case Judge(prepared, waited, afresh):
+                if afresh:
+                    self.judging.forget()
                 if self.judging.may_block(prepared, waited=waited):
                     return await in_own_thread(lambda: self.judging.judge(prepared, waited=waited))
                 return self.judging.judge(prepared, waited=waited)

@@ -116,7 +116,8 @@ class Judging:
             return self._judged(prepared, waited)
         refused = self._limits.verdict_on(prepared)
         judged = self._judged(prepared, waited) if refused is None else Judged(refused)
-        return replace(judged, origins=self._limits.origins_of(prepared))
+        knows = self._limits.are_known_of(prepared.call.run_id)
+        return replace(judged, origins=self._limits.origins_of(prepared), knows_limits=knows)
 
     def judge_besides(self, prepared: Prepared, said: Verdict) -> Judged:
         """Gives the verdict on a call that another process has judged by its own rules: nobody's condition is lost."""

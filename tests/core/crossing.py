@@ -8,7 +8,7 @@ import random
 from datetime import timedelta
 from typing import Any, get_args
 
-from indelible.core.commands import Adopt, AllStopped, Answer, Command, MayRun
+from indelible.core.commands import Adopt, AllStopped, Answer, Command, LimitsUnseen, MayRun
 from indelible.core.ports import Store
 from indelible.core.runs import CheckpointRule, Fork, Happening
 from indelible.core.stops import Stop
@@ -111,7 +111,7 @@ def everything() -> tuple[list[Command], list[Answer]]:
     """Gives all of them."""
     told = [*(overheard(seed) for seed in SEEDS), of_runs()]
     stopped = AllStopped(Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts"), effect())
-    answers = [stopped, MayRun(effect()), *(each for _, answers in told for each in answers)]
+    answers = [stopped, LimitsUnseen(effect()), MayRun(effect()), *(each for _, answers in told for each in answers)]
     return [each for commands, _ in told for each in commands], answers
 
 

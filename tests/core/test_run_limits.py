@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
+from indelible.core import walk
+from indelible.core.batch import decide
 from indelible.core.calls import ToolCall
+from indelible.core.commands import LimitsUnseen, Replayed
 from indelible.core.identity import identify
-from indelible.core.run_limits import ALLOWED_TOOLS_RULE, DRY_RUN_RULE, limit_on, origin_of
-from indelible.core.runs import Fork, Run
-from indelible.core.walk import Origin
-from tests.core.making import NOON, REF, effect
+from indelible.core.run_limits import DRY_RUN_RULE, limit_on, origin_of
+from indelible.core.runs import Fork, Run, limit_ref
+from indelible.core.sheets import Sheet
+from indelible.core.steps import next_step
+from indelible.core.verdicts import ALLOWED_TOOLS_RULE
+from indelible.core.walk import Judged, Origin
+from indelible.errors import PolicyRefused
+from tests.core.making import BY, NOON, REF, allows, effect, open_command, prepared
+from tests.core.test_walk import CountingMint
 
 
 def run(**words: Any) -> Run:
@@ -66,3 +74,42 @@ def test_an_origin_has_what_was_opened_there_by_then() -> None:
     assert not origin.has(effect("succeeded", opened_seq=4))
     assert not origin.has(effect("succeeded", opened_seq=3, run_id="other"))
     assert not origin.has(None)
+
+
+# Who did not know that a run limits its calls
+
+RUN_ID = "run-1"
+LIMITED = {limit_ref(RUN_ID): Sheet(kind="limit", id=RUN_ID, status="active", body=b"{}")}
+
+
+@pytest.mark.parametrize("known", [None, effect("ready"), effect("requires_approval")])
+def test_a_call_that_was_judged_without_the_limits_of_its_run_enters_nothing(known: Any) -> None:
+    step = next_step(open_command(), known, NOON, 0, LIMITED)
+    assert (step.answer, step.changes) == (LimitsUnseen(known), ())
+    for command, sheets in ((open_command(knows_limits=True), LIMITED), (open_command(), {})):
+        assert not isinstance(next_step(command, known, NOON, 0, sheets).answer, LimitsUnseen)
+    done = effect("succeeded")
+    assert next_step(open_command(), done, NOON, 1, LIMITED).answer == Replayed(done), "what was done is told"
+
+
+def test_a_batch_names_the_runs_that_must_have_no_limits() -> None:
+    assert decide([open_command()], {}, {}, NOON, BY).unlimited == {RUN_ID}
+    assert decide([open_command(knows_limits=True)], {}, {}, NOON, BY).unlimited == set()
+    assert decide([open_command()], {}, {}, NOON, BY, LIMITED).unlimited == set(), "it enters nothing"
+
+
+def test_such_a_call_is_judged_afresh_once_and_then_refused() -> None:
+    walking = walk.begin(prepared(), CountingMint())
+    first = next(walking)
+    assert isinstance(first, walk.Judge)
+    assert not first.afresh
+    submitted = walking.send(Judged(allows()))
+    assert isinstance(submitted, walk.Submit)
+    again = walking.send(LimitsUnseen(None))
+    assert isinstance(again, walk.Judge)
+    assert again.afresh
+    submitted = walking.send(Judged(allows(), knows_limits=True))
+    assert isinstance(submitted, walk.Submit)
+    assert submitted.command.knows_limits
+    with pytest.raises(PolicyRefused, match="erased, or is not what was recorded"):
+        walking.send(LimitsUnseen(None))

@@ -24,7 +24,7 @@ from indelible.errors import (
 )
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child, ask
-from tests.scenarios.hands import inside, resumed, started, told
+from tests.scenarios.hands import begun, inside, resumed, started, told
 from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, charge, eventually
 
 SHORT = timedelta(seconds=1)
@@ -377,3 +377,28 @@ def call_from_elsewhere(kind: str, url: str, tenant: str) -> str:
 def test_another_process_is_bound_by_what_the_run_may_use(ledger: Driver, shell: Shell) -> None:
     started(ledger, allowed_tools=["fetch"])
     assert ask(call_from_elsewhere, shell.kind, shell.url, shell.tenant) == "allowed tools of the run, 0 entries"
+
+
+def test_a_process_that_has_just_looked_is_bound_by_limits_that_were_set_since(shell: Shell) -> None:
+    """What it knows of rules is half a second old at most, and that is old enough; the claim itself knows better."""
+    starting, other = shell.open(), shell.open()
+    assert other.run(charge(run_id="elsewhere"), lambda effect: "done") == "done"
+    started(starting, allowed_tools=["fetch"])
+    count = Count()
+    with pytest.raises(PolicyRefused, match="may use fetch"):
+        other.run(charge(run_id="r1"), count)
+    assert count.entries == 0
+    assert other.run(charge(run_id="r1", tool="fetch"), count) is not None
+
+
+def test_so_it_is_with_a_fork_that_touches_nothing(shell: Shell) -> None:
+    starting, other = shell.open(), shell.open()
+    started(starting)
+    paid = starting.run(charge(run_id="r1"), lambda effect: "paid", side_effect="payment")
+    assert other.run(charge(run_id="elsewhere"), lambda effect: "done") == "done"
+    begun(starting, "fork_run", "r1", new_id="f1")
+    count = Count()
+    assert other.run(charge(run_id="f1"), count, side_effect="payment") == paid, "it replays from the record"
+    with pytest.raises(PolicyRefused, match="nothing outside is touched here"):
+        other.run(charge(run_id="f1", args={"n": 7}), count, side_effect="payment")
+    assert count.entries == 0

@@ -208,7 +208,6 @@ def test_a_fork_begins_with_what_the_other_run_did(place: RunsPlace, begun: Any,
     place.ledger.run(call, lambda effect: {"sent": 1}, side_effect="notification")
     forked = post(f"/runs/{run_id}/fork", {"dry_run": True}, 201)
     assert forked["run"]["fork"] == {"run_id": run_id, "at": 2, "is_dry": True}
-    place.ledger._engine.judging.forget()  # another process learns of a run's limits within half a second
     replayed = place.ledger.run(
         ToolCall(tool="mail", args={"to": "ana"}, run_id=forked["run"]["id"]),
         lambda effect: pytest.fail("a dry run touches nothing"),

@@ -45,6 +45,8 @@ class Batch:
     payloads: list[Payload] = field(default_factory=list)
     stop_version: int | None = None
     """Is the version of the tenant's stop that its claims were decided on; None when it holds none."""
+    unlimited: set[str] = field(default_factory=set)
+    """Names runs that limit no calls as far as those know who judged its claims; the write sees that it is so."""
     erased: list[tuple[str, int, str]] = field(default_factory=list)
     """Names payloads that go in this transaction, by run, number of the event, and field."""
 
@@ -88,6 +90,8 @@ def decide(
                 _note_sheets(batch, latest, change)
         if isinstance(command, Open) and step.changes:
             batch.stop_version = stop_version(sheets)
+            if not command.knows_limits:
+                batch.unlimited.add(command.run_id)
         batch.answers.append(step.answer)
     return batch
 

@@ -51,6 +51,8 @@ class Open:
     """Names standing grants that may cover the call, with the digest of what they pin in its arguments."""
     driver_token: str | None = field(default=None, repr=False)
     """Is the token of whoever asks as the driver of the call's run: then they have to be that still."""
+    knows_limits: bool = False
+    """Was it judged by what its run allows? Else it enters no run that limits its calls."""
     resource_json: bytes | None = field(default=None, repr=False)
     """Is what the call is about, if it says so: the digest is also of this."""
     only_asks: bool = False
@@ -353,7 +355,14 @@ class MayRun:
     It promises nothing: the claim is decided when it is asked for.
     """
 
-    effect: Effect | None = None
+    effect: Effect | None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsUnseen:
+    """The run limits its calls, and whoever judged this one did not know that yet: judge it again."""
+
+    effect: Effect | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +495,17 @@ class Outrun:
 
 
 Begun = Claimed | Replayed | ReplayedFailure | AwaitingApproval | InFlight | InDoubt | Denied | Canceled
-NotBegun = KeyTaken | LooksRepeated | ArgsErased | ApprovalEnded | RefusedByPolicy | OverBudget | AllStopped | MayRun
+NotBegun = (
+    KeyTaken
+    | LooksRepeated
+    | ArgsErased
+    | ApprovalEnded
+    | RefusedByPolicy
+    | OverBudget
+    | AllStopped
+    | LimitsUnseen
+    | MayRun
+)
 Answer = (
     Begun
     | NotBegun

@@ -8,17 +8,10 @@ from fnmatch import fnmatchcase
 from indelible.core.calls import HARMLESS, SideEffect, ToolCall
 from indelible.core.identity import identify
 from indelible.core.runs import Run
-from indelible.core.verdicts import Verdict
+from indelible.core.verdicts import ALLOWED_TOOLS_RULE, Verdict
 from indelible.core.walk import Origin
 
-ALLOWED_TOOLS_RULE = "allowed tools of the run"
 DRY_RUN_RULE = "dry run of a fork"
-UNREAD_LIMITS = Verdict(
-    decision="refuse",
-    rule=ALLOWED_TOOLS_RULE,
-    why="what the run may do was erased, or is not what was recorded; start another run",
-)
-"""Is the refusal of every call of a run that had limits which nobody can read."""
 COMPENSATION = ".compensate"
 """Ends the name of the tool that makes another one's work good."""
 

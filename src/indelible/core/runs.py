@@ -216,6 +216,11 @@ def side_effect_key(action: str, target: str, payload_hash: str) -> str:
 # On sheets
 
 
+def limit_ref(run_id: str) -> SheetRef:
+    """Locates what says that a run limits its calls: there from its start on, or never."""
+    return SheetRef("limit", run_id)
+
+
 def run_ref(run_id: str) -> SheetRef:
     """Locates a run."""
     return SheetRef("run", run_id)

@@ -33,6 +33,7 @@ from indelible.core.commands import (
     Kept,
     KeyTaken,
     Late,
+    LimitsUnseen,
     LooksRepeated,
     MayRun,
     Moved,
@@ -54,7 +55,7 @@ from indelible.core.driving import about_run, sheets_of_run, why_no_call
 from indelible.core.effects import Claim, Effect, hash_of
 from indelible.core.grants import delegation_ref, grant_ref
 from indelible.core.run_commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
-from indelible.core.runs import driver_ref
+from indelible.core.runs import driver_ref, limit_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
 from indelible.core.stops import stop_in
 
@@ -225,10 +226,12 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
 
 
 def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
-    """Opens or claims the effect, unless all are stopped, or whoever asks has lost the run they ask for."""
+    """Opens or claims the effect, unless all are stopped, or whoever asks does not know the run or has lost it."""
     stop = stop_in(sheets)
     if stop is not None:
         return Step(AllStopped(stop, effect))
+    if not command.knows_limits and sheets.get(limit_ref(command.run_id)) is not None:
+        return Step(LimitsUnseen(effect))
     if command.driver_token is not None:
         lost = why_no_call(command.run_id, command.driver_token, sheets)
         if lost is not None:

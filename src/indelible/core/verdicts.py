@@ -71,6 +71,13 @@ class Verdict:
             )
 
 
+ALLOWED_TOOLS_RULE = "allowed tools of the run"
+UNREAD_LIMITS = Verdict(
+    decision="refuse",
+    rule=ALLOWED_TOOLS_RULE,
+    why="what the run may do was erased, or is not what was recorded; start another run",
+)
+"""Is the refusal of every call of a run that had limits which nobody can read."""
 ALLOWED = Verdict(decision="allow")
 
 

@@ -34,6 +34,7 @@ from indelible.core.commands import (
     Kept,
     KeyTaken,
     Late,
+    LimitsUnseen,
     LooksRepeated,
     MayRun,
     Moved,
@@ -55,7 +56,7 @@ from indelible.core.effects import ERASED_TEXT, SYSTEM, Actor, Claim, Effect, Fa
 from indelible.core.identity import Identity, Ref, repeat_of, resource_json
 from indelible.core.redaction import Screen
 from indelible.core.run_commands import RunMoved, RunNotMoved
-from indelible.core.verdicts import Charge, Verdict, asked_as_repeat, capped
+from indelible.core.verdicts import UNREAD_LIMITS, Charge, Verdict, asked_as_repeat, capped
 from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalExpired,
@@ -149,6 +150,8 @@ class Judge:
 
     prepared: Prepared
     waited: bool = False
+    afresh: bool = False
+    """Forget what was known of rules before: it was not enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,8 @@ class Judged:
     """Says whom to ask where no rule does: when a call looks like one before."""
     caps: tuple[Charge, ...] = ()
     """Are what a question takes of how many may be open."""
+    knows_limits: bool = False
+    """Is it known what the call's run allows?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +278,7 @@ def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: st
         awaited_approval=awaited_approval,
         grants=judged.grants,
         driver_token=prepared.driver_token,
+        knows_limits=judged.knows_limits,
         resource_json=resource_json(call),
     )
 
@@ -285,12 +291,13 @@ def begin(
     *,
     waited: bool = False,
     only_asks: bool = False,
+    afresh: bool = False,
 ) -> Generator[Request, Any, Begun]:
     """Asks once and gives the typed answer; what cannot be answered that way is raised.
 
     The policy is asked each time: what it said before somebody was asked need not hold when they have answered.
     """
-    judged: Judged = yield Judge(prepared, waited)
+    judged: Judged = yield Judge(prepared, waited, afresh)
     for origin in judged.origins:
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
@@ -304,6 +311,11 @@ def begin(
         # A repeat under a new call id gets a place of its own, and a person is asked before it may run there.
         asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
         answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
+    if isinstance(answer, LimitsUnseen):
+        if afresh:
+            raise _refused_by(command, UNREAD_LIMITS, answer.effect)
+        words = {"waited": waited, "only_asks": only_asks, "afresh": True}
+        return (yield from begin(prepared, mint, known, awaited_approval, **words))
     match answer:
         case KeyTaken(effect):
             raise KeyReused(
@@ -320,12 +332,7 @@ def begin(
         case Replayed() if answer.effect.is_detail_erased:
             raise detail_erased(answer.effect)
         case RefusedByPolicy(verdict, effect):
-            raise PolicyRefused(
-                f"{command.tool}: refused by the rule {verdict.rule!r}{_because(verdict.why)}; see: indelible policy "
-                "explain",
-                verdict=verdict,
-                effect=effect,
-            )
+            raise _refused_by(command, verdict, effect)
         case OverBudget(exceeded, effect) if exceeded.charge.is_of_questions:
             raise TooManyPending(
                 f"{command.tool}: {exceeded.used} questions are open here and {exceeded.charge.limit} may be "
@@ -366,6 +373,14 @@ def begin(
 def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:
     """Asks for permission to run a call, and claims nothing."""
     return (yield from begin(prepared, mint, only_asks=True))
+
+
+def _refused_by(command: Open, verdict: Verdict, effect: Effect | None) -> PolicyRefused:
+    return PolicyRefused(
+        f"{command.tool}: refused by the rule {verdict.rule!r}{_because(verdict.why)}; see: indelible policy explain",
+        verdict=verdict,
+        effect=effect,
+    )
 
 
 def _replay(effect: Effect) -> Begun:

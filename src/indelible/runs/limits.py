@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from indelible.core.ports import Store
-from indelible.core.run_limits import UNREAD_LIMITS, limit_on, origin_of
+from indelible.core.run_limits import limit_on, origin_of
 from indelible.core.runs import Run, read_run
 from indelible.core.sheets import SheetFilter
-from indelible.core.verdicts import Verdict
+from indelible.core.verdicts import UNREAD_LIMITS, Verdict
 from indelible.core.walk import Origin, Prepared
 
 _MOST_REMEMBERED = 10_000
@@ -34,6 +34,10 @@ class RunLimits:
         if run is not None:
             return limit_on(run, prepared.call.tool, prepared.handling.side_effect)
         return UNREAD_LIMITS if prepared.call.run_id in self._unread else None
+
+    def are_known_of(self, run_id: str) -> bool:
+        """Is it known what this run allows? Its limits do not change from its start on."""
+        return self._run(run_id) is not None or run_id in self._unread
 
     def origins_of(self, prepared: Prepared) -> tuple[Origin, ...]:
         """Gives where the call may stand already: in the run its own was forked from, and in that one's, and so on."""

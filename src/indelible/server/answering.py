@@ -20,6 +20,7 @@ from indelible.core.commands import (
     Command,
     Finish,
     Kept,
+    LimitsUnseen,
     Open,
     Outrun,
     Record,
@@ -146,7 +147,12 @@ class Answering:
         ready = [await self._let_in(command) for command in commands]
         known = await self._known_of(ready)
         try:
-            return await self._carry_out(ready, known)
+            answers = await self._carry_out(ready, known)
+            if len(ready) == 1 and isinstance(answers[0], LimitsUnseen):
+                self._engine.judging.forget()
+                if getattr(commands[0], "knows_limits", False):  # it was we who did not
+                    answers = await self._carry_out([await self._let_in(commands[0])], known)
+            return answers
         finally:
             if any(_changes_rules(command) for command in ready):  # now it is there, whoever looked before
                 self._engine.judging.forget()
@@ -216,7 +222,9 @@ class Answering:
             judged = await in_own_thread(self._judgement, prepared, command.verdict)
         else:
             judged = self._judgement(prepared, command.verdict)
-        return replace(command, verdict=judged.verdict, grants=judged.grants)
+        # Both have to know: who asks replays from the record of the run that this one was forked from.
+        knows = command.knows_limits and judged.knows_limits
+        return replace(command, verdict=judged.verdict, grants=judged.grants, knows_limits=knows)
 
     def _judgement(self, prepared: Prepared, said: Verdict) -> Judged:
         """Gives the verdict on a call; whom it says that it is for, no credential attests, so that allows nothing."""

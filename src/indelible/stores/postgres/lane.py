@@ -254,8 +254,7 @@ class Lane:
         committed = self._find_sent(work, session, locked, until)
         if committed is not None:
             return committed.answers
-        stops = [STOP_REF] if work.has_claims else []
-        seen = look(session, work.commands, self.test_time(), until, [*work.sheets, *stops])
+        seen = look(session, work.commands, self.test_time(), until, [*work.sheets, *work.brakes])
         self._note_stop(work.tenant, seen.sheets)
         work.sheets = sheets_for(work.commands, seen.effects)
         if not locked.covers(seen, work.sheets):

@@ -30,9 +30,12 @@ ROW(s, (SELECT ROW(p.value, p.salt, e.body) FROM indelible_payloads p
     WHERE p.tenant = s.tenant AND p.run_id = s.run_id AND p.seq = s.seq AND p.field = s.kind))
 
 -- name: is_going
--- Is the tenant's stop as it was when claims were decided? Put in where {is_going} stands; writes without claims do not ask.
+-- Is the tenant's stop as it was when claims were decided, and do their runs limit no calls where nobody knew of limits?
+-- Put in where {is_going} stands; writes without claims do not ask.
 (%(stop_version)s::bigint IS NULL OR %(stop_version)s = coalesce((
     SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'stop' AND id = 'effects'), 0))
+AND (%(unlimited)s::text[] IS NULL OR NOT EXISTS (
+    SELECT FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'limit' AND id = ANY(%(unlimited)s::text[])))
 
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.

@@ -146,13 +146,21 @@ def _event_values(batch: Batch) -> Named:
     }
 
 
+def _brakes(batch: Batch) -> Named:
+    """Gives what claims rest on beside their effects: the tenant's stop, and runs that limit no calls."""
+    return {
+        "stop_version": None if batch.stop_version is None else wire.bigint(batch.stop_version),
+        "unlimited": wire.words(sorted(batch.unlimited)) if batch.unlimited else None,
+    }
+
+
 def open_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -> Named:
     """Gives the parameters of `open_one` for a batch that opens one effect."""
     ((_, effect),) = batch.opened.items()
     args, key = batch.payloads
     lease = _lease(effect, now)
     return _event_values(batch) | {
-        "stop_version": None if batch.stop_version is None else wire.bigint(batch.stop_version),
+        **_brakes(batch),
         "tenant": tenant.encode(),
         "scope": effect.scope.encode(),
         "key": key.value,
@@ -182,7 +190,7 @@ def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
     payload = batch.payloads[0]
     lease = _lease(effect, now)
     return _event_values(batch) | {
-        "stop_version": None if batch.stop_version is None else wire.bigint(batch.stop_version),
+        **_brakes(batch),
         "tenant": tenant.encode(),
         "scope": effect.scope.encode(),
         "key": bytes.fromhex(effect.key),
@@ -217,7 +225,7 @@ def _columns(records: list[Any], row: Callable[[Any], tuple[Any, ...]], width: i
 def batch_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -> Named:
     """Gives the parameters of `write_batch`: one array per column, rows in the order in which locks are taken."""
     values: Named = {"tenant": tenant.encode(), "now": clock}
-    values["stop_version"] = None if batch.stop_version is None else wire.bigint(batch.stop_version)
+    values |= _brakes(batch)
     _put_opened(values, [batch.opened[ref] for ref in sorted(batch.opened)], now)
     _put_moved(values, [batch.moved[ref] for ref in sorted(batch.moved)], now)
     _put_heads(values, batch)

@@ -21,9 +21,10 @@ from indelible.core.effects import Effect
 from indelible.core.events import Head, Provenance
 from indelible.core.identity import Ref
 from indelible.core.run_commands import RunNotMoved, Tell
-from indelible.core.runs import driver_ref, run_ref
+from indelible.core.runs import driver_ref, limit_ref, run_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
 from indelible.core.steps import needed_sheets, sheets_led_by_run
+from indelible.core.stops import STOP_REF
 from indelible.stores.assumptions import sheets_for
 from indelible.stores.postgres.trouble import Patience
 
@@ -159,9 +160,11 @@ class Work:
         return any(isinstance(command, Record) and command.erased for command in self.commands)
 
     @property
-    def has_claims(self) -> bool:
-        """May one of them enter a handler, unless all effects are stopped?"""
-        return any(isinstance(command, Open) for command in self.commands)
+    def brakes(self) -> list[SheetRef]:
+        """Names what keeps claims from entering a handler, if it is there: the stop, and limits that nobody knew of."""
+        claims = [command for command in self.commands if isinstance(command, Open)]
+        limits = sorted({limit_ref(command.run_id) for command in claims if not command.knows_limits})
+        return [STOP_REF, *limits] if claims else []
 
     def needs_lock(self, batch: Batch, sheets: Sheets) -> bool:
         """Does a batch rest on what its guards do not cover?

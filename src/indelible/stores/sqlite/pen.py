@@ -14,7 +14,6 @@ from indelible.core.identity import Ref
 from indelible.core.ports import Clock
 from indelible.core.sheets import SheetRef
 from indelible.core.steps import needed_sheets, sheets_led_by_run
-from indelible.core.stops import STOP_REF
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import execute_rows, select_rows
@@ -50,7 +49,8 @@ class Pen:
         """Decides commands on these states and writes what follows; raises `Refused` when a state was another."""
         runs = {effect.run_id for effect in effects.values() if effect is not None}
         runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
-        sheets = read_sheets(self._connection, tenant, [*sheets_for(commands, effects), *self._stops(tenant, commands)])
+        needed = [*sheets_for(commands, effects), *self._brakes(tenant, commands)]
+        sheets = read_sheets(self._connection, tenant, needed)
         batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
         if is_guess and not is_guarded(batch, effects):
             raise Refused
@@ -58,11 +58,11 @@ class Pen:
             self._write(tenant, batch)
         return batch
 
-    def _stops(self, tenant: str, commands: Sequence[Command]) -> list[SheetRef]:
-        """Names the stop, which every claim is decided on, if there is one."""
-        if not any(isinstance(command, Open) for command in commands):
-            return []
-        return [STOP_REF] if self._connection.execute(SQL["has_stop"], (tenant,)).get else []
+    def _brakes(self, tenant: str, commands: Sequence[Command]) -> set[SheetRef]:
+        """Names the stop and the limits of runs, which every claim is decided on, if there are any."""
+        asked = {"" if command.knows_limits else command.run_id for command in commands if isinstance(command, Open)}
+        found = (self._connection.execute(SQL["brakes"], (tenant, run_id)) for run_id in asked)
+        return {SheetRef(kind, id_) for each in found for kind, id_ in each}
 
     def remember(self, tenant: str, batch: Batch) -> None:
         """Notes the heads that a committed batch left."""

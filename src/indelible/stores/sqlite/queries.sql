@@ -75,9 +75,11 @@ LEFT JOIN indelible_payloads p ON p.tenant = s.tenant AND p.run_id = s.run_id AN
 LEFT JOIN indelible_events e ON e.tenant = s.tenant AND e.run_id = s.run_id AND e.seq = s.seq
 WHERE (s.tenant, s.kind, s.id) IN (VALUES /* rows */ (?, ?, ?))
 
--- name: has_stop
--- Was anything of the tenant ever stopped? Asked before every claim, so it asks for no more.
-SELECT 1 FROM indelible_sheets WHERE tenant = ? AND kind = 'stop' AND id = 'effects'
+-- name: brakes
+-- Was anything of the tenant ever stopped, and does the run limit its calls? Asked before every claim, so it asks no more.
+SELECT kind, id FROM indelible_sheets WHERE tenant = ?1 AND kind = 'stop' AND id = 'effects'
+UNION ALL
+SELECT kind, id FROM indelible_sheets WHERE tenant = ?1 AND kind = 'limit' AND id = ?2
 
 -- name: insert_sheets
 -- New sheets; their places must be free.
