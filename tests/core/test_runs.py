@@ -24,6 +24,7 @@ from indelible.core.runs import (
     checkpoint_sheet,
     driver_ref,
     driver_sheet,
+    hidden_driver,
     left_of_run,
     mark_ref,
     read_checkpoint,
@@ -83,6 +84,11 @@ def test_a_driver_comes_back_from_its_sheet() -> None:
         assert read_driver(driver_sheet(one)) == one
     assert driver_sheet(driver).ref == driver_ref("r")
     assert not driver_sheet(driver).is_recorded
+    for one in (driver, driver.released()):
+        hidden = read_driver(hidden_driver(driver_sheet(one)))
+        assert hidden.token_hash != one.token_hash, "what others see is not enough to drive by"
+        assert hidden.seen_by(one.token_hash) == one, "and enough to know one's own"
+        assert hidden.seen_by("ab" * 32) == hidden
 
 
 def test_the_right_to_drive_ends_at_its_moment() -> None:

@@ -14,6 +14,7 @@ from indelible.core.batch import decide
 from indelible.core.budgets import Exceeded
 from indelible.core.commands import AllStopped, Claimed, Moved, OverBudget, Replayed
 from indelible.core.effects import Actor
+from indelible.core.policy import Asked, policy_of
 from indelible.core.steps import next_step
 from indelible.core.stops import STOP_REF, Stop, read_stop, stop_after, stop_in, stop_sheet, stop_version
 from indelible.core.verdicts import Charge, capped
@@ -103,6 +104,18 @@ def test_only_a_question_takes_of_how_many_may_be_open() -> None:
     asked = capped(asks(charges=(charge(),)), (CAP,))
     assert asked.charges == (charge(), CAP)
     assert capped(asked, (CAP,)) == asked, "once"
+
+
+def test_a_policy_says_how_many_questions_may_be_open_of_a_run_and_of_the_tenant() -> None:
+    policy = policy_of({"open_approvals": {"run": 3, "tenant": 50}})
+    words: Any = {"tenant": "acme", "tool": "pay", "agent": "a", "principal": None, "run_id": "r", "environment": ""}
+    asked = Asked(side_effect="payment", args={}, schema="", **words)
+    of_run, of_tenant = policy.caps_on(asked)
+    assert (of_run.limit, of_tenant.limit, of_run.amount) == (3, 50, 1)
+    assert of_run.is_of_questions
+    assert of_tenant.is_of_questions
+    assert of_run.budget != policy.caps_on(replace(asked, run_id="r2"))[0].budget
+    assert of_tenant == policy.caps_on(replace(asked, run_id="r2"))[1]
 
 
 def test_a_question_too_many_is_no_budget_that_was_spent() -> None:
