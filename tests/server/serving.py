@@ -19,7 +19,7 @@ from indelible.server.ledgers import Ledgers
 from indelible.server.running import bound
 from indelible.stores import open_store
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Served:

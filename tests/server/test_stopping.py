@@ -57,7 +57,12 @@ class Running:
         self.log = folder / "log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, text=True, env=environment)
-        wait_until_it_answers(self.url, self.process)
+        try:
+            wait_until_it_answers(self.url, self.process)
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
 
     def ask(self, method: str, path: str, token: str, **words: Any) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {token}"}
@@ -68,19 +73,19 @@ class Running:
 
 
 @pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Iterator[tuple[Running, str]]:
-    migrate(store_url)
-    store = open_store(store_url)
+def place(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Running, str]]:
+    migrate(sqlite_url)
+    store = open_store(sqlite_url)
     token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
     store.close()
-    running = Running(store_url, tmp_path, "--drain", "2")
+    running = Running(sqlite_url, tmp_path, "--drain", "2")
     yield running, token
     running.process.kill()
     running.process.wait()
 
 
 def test_what_is_under_way_is_finished_and_who_waits_is_answered(
-    place: tuple[Running, str], store_url: str, tmp_path: Path
+    place: tuple[Running, str], sqlite_url: str, tmp_path: Path
 ) -> None:
     server, token = place
     is_over, lock, told = threading.Event(), threading.Lock(), []
@@ -136,7 +141,7 @@ def test_what_is_under_way_is_finished_and_who_waits_is_answered(
     log = server.log.read_text()
     assert "Traceback" not in log
     assert "status=500" not in log
-    with Ledger.open(store_url, tenant="acme") as ledger:
+    with Ledger.open(sqlite_url, tenant="acme") as ledger:
         for call, value in told:
             assert ledger.run(call, lambda effect: "entered again") == value
 

@@ -60,7 +60,10 @@ def charge(ledger: Ledger, number: int, **words: object) -> None:
     ledger.run(ToolCall(tool="charge", args={"n": number}, run_id="r"), lambda effect: number, **words)  # type: ignore[arg-type]
 
 
-def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(store_url: str, tmp_path: Path) -> None:
+def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.server.worker._LOOK_FOR_TENANTS_EVERY", 0.1)
     migrate(store_url)
     with ExitStack() as stack:
         first = stack.enter_context(server(store_url, tmp_path / "keys"))
