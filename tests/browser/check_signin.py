@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.server.office import Office
+from tests.server.office import House, Office
 from tests.server.places import ROOT
 
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    made = Office(f"sqlite:///{tmp_path / 'ledger.db'}")
-    yield made
-    made.close()
+    house = House(f"sqlite:///{tmp_path / 'ledger.db'}")
+    yield Office(house, "default")
+    house.close()
 
 
 @pytest.fixture

@@ -44,6 +44,11 @@ def test_what_makes_no_sense_is_refused_with_the_next_step(ledger_url: str, cli:
     assert "people list" in cli("people", "revoke", "nobody", code=2).err
 
 
+def test_people_and_tokens_are_made_where_the_database_is(cli: Cli) -> None:
+    for words in (("people", "list"), ("apikeys", "list"), ("people", "invite", "ana", "--scope", "admin")):
+        assert "/v1/people" in cli(*words, "--url", "https://ledger.example", code=2).err
+
+
 def test_a_provider_is_named_whole_or_not_at_all(ledger_url: str, cli: Cli) -> None:
     assert "--oidc-issuer" in cli("serve", "--oidc-client-id", "x", code=2).err
     issuer = ("--oidc-issuer", "https://id.example")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 
@@ -21,8 +22,8 @@ from tests.server.serving import Served
 SCOPES: tuple[Any, ...] = ("approver",)
 
 
-class Office:
-    """A server on a store; people come to it with browsers."""
+class House:
+    """A server on a store, for the offices of any number of tenants."""
 
     def __init__(self, url: str) -> None:
         migrate(url)
@@ -31,30 +32,40 @@ class Office:
         self.app = create_app(Ledgers(open_store(url), seal=False), Identity(self.store))
         self.served = Served(Hardened(self.app))
         self.url = self.served.url.replace("127.0.0.1", "localhost")
-        self.people = People(self.store, "default")
-        self._opened: list[httpx2.Client] = []
+        self.opened: list[httpx2.Client] = []
+
+    def close(self) -> None:
+        for each in self.opened:
+            each.close()
+        self.served.stop()
+        self.store.close()
+
+
+class Office:
+    """What one tenant has there: its people, and the browsers they come with."""
+
+    def __init__(self, house: House, tenant: str | None = None) -> None:
+        self.house = house
+        self.tenant = tenant or uuid4().hex
+        self.url, self.app, self.store = house.url, house.app, house.store
+        self.people = People(self.store, self.tenant)
 
     def browser(self, **words: Any) -> Browser:
         made = Browser(self, **words)
-        self._opened.append(made.client)
+        self.house.opened.append(made.client)
         return made
 
-    def token(self, name: str, *scopes: Any) -> dict[str, str]:
-        return {"Authorization": f"Bearer {Credentials(self.store, 'default').give(name, scopes, by=ROOT)[1]}"}
+    def token(self, name: str, *scopes: Any, **words: Any) -> dict[str, str]:
+        token = Credentials(self.store, self.tenant).give(name, scopes, by=ROOT, **words)[1]
+        return {"Authorization": f"Bearer {token}"}
 
     def told(self) -> list[tuple[str, str, str | None]]:
         """Lists what is on the record of people: what, by whom, and why somebody was refused."""
-        events = [event.read() for event in self.store.events("default", PEOPLE_RUN, -1, 1000)]
+        events = [event.read() for event in self.store.events(self.tenant, PEOPLE_RUN, -1, 1000)]
         return [(event["type"], event["actor"]["via"], event["facts"].get("why")) for event in events]
 
     def refusals(self) -> list[str | None]:
         return [why for kind, _, why in self.told() if kind == "sign_in_refused"]
-
-    def close(self) -> None:
-        for each in self._opened:
-            each.close()
-        self.served.stop()
-        self.store.close()
 
 
 class Browser:
@@ -62,6 +73,7 @@ class Browser:
 
     def __init__(self, office: Office, origin: str | None = None) -> None:
         self.origin = origin or office.url
+        self.tenant = office.tenant
         self.client = httpx2.Client(base_url=office.url, trust_env=False)
         self.csrf = ""
 
@@ -86,14 +98,14 @@ class Browser:
         return self.post("/v1/passkeys", {"name": "laptop", "credential": key.make(options, **bent)})
 
     def asked(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.post("/v1/sign-in/options").json()["options"]
+        found: dict[str, Any] = self.post("/v1/sign-in/options", {"tenant": self.tenant}).json()["options"]
         return found
 
     def sign_in(self, key: Authenticator, **bent: Any) -> httpx2.Response:
         return self.send(key.sign(self.asked(), **bent))
 
     def send(self, credential: dict[str, Any]) -> httpx2.Response:
-        return self.enter(self.post("/v1/sign-in/passkey", {"credential": credential}))
+        return self.enter(self.post("/v1/sign-in/passkey", {"tenant": self.tenant, "credential": credential}))
 
 
 def invited(office: Office, name: str = "ana", scopes: tuple[Any, ...] = SCOPES) -> tuple[Browser, Authenticator]:

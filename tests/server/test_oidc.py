@@ -14,7 +14,7 @@ from indelible.core.people import person_id
 from indelible.core.vouching import read_allowed
 from indelible.errors import Misconfigured
 from indelible.server.oidc import Provider
-from tests.server.office import Browser, Office
+from tests.server.office import Browser, House, Office
 from tests.server.places import ROOT
 from tests.server.provider import CLIENT, SECRET, FakeProvider
 
@@ -22,8 +22,8 @@ from tests.server.provider import CLIENT, SECRET, FakeProvider
 class Desk(Office):
     """An office whose people also come by a provider."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, house: House) -> None:
+        super().__init__(house, "default")
         self.provider = FakeProvider()
         self.configure()
 
@@ -33,13 +33,13 @@ class Desk(Office):
         self.app.state.provider = Provider(self.provider.url, CLIENT, **{**usual, **words})
 
     def close(self) -> None:
-        super().close()
+        self.house.close()
         self.provider.served.stop()
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    made = Desk(f"sqlite:///{tmp_path_factory.mktemp('oidc') / 'ledger.db'}")
+    made = Desk(House(f"sqlite:///{tmp_path_factory.mktemp('oidc') / 'ledger.db'}"))
     yield made
     made.close()
 

@@ -14,11 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from indelible.server import sessions, signing_in
 from indelible.server.app import create_app
 from indelible.server.hardening import Hardened
-from indelible.server.identity import Credentials, Identity
+from indelible.server.identity import Identity
 from indelible.server.ledgers import Ledgers
-from indelible.stores import open_store
+from indelible.server.people import People
+from indelible.stores import migrate, open_store
 from tests.server.authenticator import Authenticator
-from tests.server.office import SCOPES, Office, invited
+from tests.server.office import SCOPES, House, Office, invited
 from tests.server.places import ROOT
 from tests.server.serving import Served
 from tests.stores.database import Database
@@ -26,16 +27,21 @@ from tests.stores.database import Database
 
 @pytest.fixture
 def office(store_url: str) -> Iterator[Office]:
-    made = Office(store_url)
+    house = House(store_url)
+    yield Office(house, "default")
+    house.close()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(f"sqlite:///{tmp_path_factory.mktemp('house') / 'ledger.db'}")
     yield made
     made.close()
 
 
 @pytest.fixture
-def sqlite_office(sqlite_url: str) -> Iterator[Office]:
-    made = Office(sqlite_url)
-    yield made
-    made.close()
+def sqlite_office(house: House) -> Office:
+    return Office(house)
 
 
 def test_from_a_link_to_a_passkey_and_back_in_again(office: Office) -> None:
@@ -72,11 +78,12 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(sqlite_office: Office) 
     assert secret not in answer.text
 
 
-def test_with_tls_the_cookie_is_for_this_host_and_for_tls_alone(sqlite_office: Office) -> None:
-    app = Hardened(sqlite_office.app, hosts=("ledger.example",))
-    served = Served(app)
+def test_with_tls_the_cookie_is_for_this_host_and_for_tls_alone(sqlite_url: str) -> None:
+    migrate(sqlite_url)
+    store = open_store(sqlite_url)
+    served = Served(Hardened(create_app(Ledgers(store, seal=False), Identity(store)), hosts=("ledger.example",)))
     try:
-        link = sqlite_office.people.invite("ana", SCOPES, by=ROOT)[1]
+        link = People(store, "default").invite("ana", SCOPES, by=ROOT)[1]
         headers = {"Host": "ledger.example", "Origin": "https://ledger.example"}
         answer = httpx2.post(
             f"{served.url}/v1/sign-in/link", json={"ticket": str(link)}, headers=headers, trust_env=False
@@ -265,7 +272,7 @@ def test_a_session_ends_when_nobody_does_anything(sqlite_office: Office, monkeyp
 def test_a_person_edited_into_the_database_is_nobody(office: Office) -> None:
     """Only what an event commits to is a person: whoever can write the table signs nobody in."""
     browser, _ = invited(office)
-    with Database(office.store_url) as database:
+    with Database(office.house.store_url) as database:
         database.run("UPDATE indelible_payloads SET value = ? WHERE field = 'person'", (b'{"name":"ceo"}',))
     assert browser.post("/v1/passkeys/options").status_code == 401
 
@@ -280,7 +287,7 @@ def test_nobody_fills_the_journal_with_refusals(sqlite_office: Office, monkeypat
 
 
 def test_servers_of_one_ledger_share_links_challenges_and_sessions(office: Office) -> None:
-    stores = [open_store(office.store_url) for _ in range(2)]
+    stores = [open_store(office.house.store_url) for _ in range(2)]
     apps = [create_app(Ledgers(store, seal=False), Identity(store)) for store in stores]
     servers = [Served(Hardened(app, hosts=("ledger.example",))) for app in apps]
     headers = {"Host": "ledger.example", "Origin": "https://ledger.example"}
@@ -318,8 +325,7 @@ def test_servers_of_one_ledger_share_links_challenges_and_sessions(office: Offic
 
 def test_who_asks_does_not_approve_through_a_session_either(sqlite_office: Office) -> None:
     browser, _ = invited(sqlite_office)
-    token = Credentials(sqlite_office.store, "default").give("bot", ("agent",), by=ROOT, principal="ana")[1]
-    agent = {"Authorization": f"Bearer {token}"}
+    agent = sqlite_office.token("bot", "agent", principal="ana")
     call = {"tool": "pay", "args": {"amount": 5}, "approval": "required"}
     asked = httpx2.post(f"{sqlite_office.url}/v1/effects", json=call, headers=agent, trust_env=False).json()["approval"]
     vote = {"decision": "approve", "digest": asked["digest"]}

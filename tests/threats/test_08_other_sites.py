@@ -10,15 +10,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server.office import SCOPES, Office, invited
+from tests.server.office import SCOPES, House, Office, invited
 from tests.server.places import ROOT
 
 
-@pytest.fixture
-def office(sqlite_url: str) -> Iterator[Office]:
-    made = Office(sqlite_url)
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(f"sqlite:///{tmp_path_factory.mktemp('house') / 'ledger.db'}")
     yield made
     made.close()
+
+
+@pytest.fixture
+def office(house: House) -> Office:
+    return Office(house)
 
 
 def test_a_page_of_another_origin_changes_nothing(office: Office) -> None:

@@ -80,6 +80,15 @@ def open_existing(place: Where, *, wakeups: bool = False, policy: Path | None = 
     return Ledger.open(place.address, tenant=place.tenant, wakeups=wakeups, policy=policy)
 
 
+def open_here(place: Where) -> Ledger:
+    """Opens a ledger at its database: whom a server lets in is not written through a server's store."""
+    if is_remote(place.address):
+        raise click.UsageError(
+            f"{place.address}: give --url of the database, or ask the server at /v1/people and /v1/api-keys"
+        )
+    return open_existing(place)
+
+
 def check_is_ledger(address: str) -> None:
     """Raises `Misconfigured` unless a SQLite address names a ledger that is there."""
     path = sqlite_path(address)
