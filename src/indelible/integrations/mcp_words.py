@@ -83,7 +83,7 @@ def call_id_in(meta: Mapping[str, Any]) -> str | None:
     for name in _CALL_IDS:
         found = meta.get(name)
         if isinstance(found, str) and found:
-            return f"{name}={found}"
+            return found
     return None
 
 

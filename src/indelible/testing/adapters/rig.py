@@ -20,6 +20,7 @@ ADAPTERS = {
     "langchain": "indelible.testing.adapters.langchain",
     "openai-agents": "indelible.testing.adapters.openai_agents",
     "pydantic-ai": "indelible.testing.adapters.pydantic_ai",
+    "mcp": "indelible.testing.adapters.mcp",
 }
 
 
