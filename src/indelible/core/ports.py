@@ -113,7 +113,8 @@ class Store(Protocol):
         """Decides and writes commands of one tenant as one durable transaction, and answers each.
 
         MUST decide every command with `core.batch.decide`, on a state that nobody changed before the commit: of its
-        effect, of its run's head, and of the sheets that `core.steps.needed_sheets` names once the effect is known.
+        effect, of its run's head, and of the sheets that `core.steps.needed_sheets` names once the effect is known; for
+        an `Open` also of the tenant's stop, and of the limits of its run if it does not know them.
         MUST write all of it or nothing. MUST NOT return before it is durable. MUST give, after a commit whose outcome
         got lost, the answers of what was really committed. The `lease_until` of a claim it gives MAY differ from the
         stored one by the time a statement takes, for leases are counted by the store's own clock. Afterwards it rings

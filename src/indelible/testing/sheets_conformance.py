@@ -18,6 +18,7 @@ from indelible.core.commands import (
     Decided,
     InFlight,
     Kept,
+    LimitsUnseen,
     MayRun,
     Moved,
     Outrun,
@@ -29,6 +30,8 @@ from indelible.core.commands import (
 from indelible.core.effects import Claim
 from indelible.core.forgetting import Prunable
 from indelible.core.ports import Store
+from indelible.core.run_commands import RunMoved, StartRun
+from indelible.core.runs import Run
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verdicts import Verdict
 from indelible.testing.clock import FakeClock
@@ -158,6 +161,23 @@ class SheetsConformance(Suite):
             assert apply_one(store, replace(make.ask("asked"), only_asks=True), asked.effect) == MayRun(approved.effect)
             assert isinstance(apply_one(store, make.ask("asked"), asked.effect), Claimed)
             check_chain(store, make.tenant, "run-1")
+
+    def test_apply_must_enter_no_run_with_limits_for_an_open_that_was_judged_without_them(self) -> None:
+        """Also if whoever asks saw the run, and wrote to it, before it had any."""
+        make = Commands(self.tenant())
+        with self.opened() as store, self.opened() as other:
+            first = take_claim(store, make, "first")
+            stamp = make.stamp()
+            run = Run(id="run-1", agent="a", allowed_tools=("tool",), created_at=stamp.at, updated_at=stamp.at)
+            start = StartRun(tenant=make.tenant, stamp=stamp, run=run, token="00" * 16, lease=LEASE)
+            assert isinstance(apply_one(other, start), RunMoved)
+            opening = make.open("second")
+            for asked in (store, other):
+                assert apply_one(asked, opening) == LimitsUnseen(None)
+            assert isinstance(apply_one(store, replace(opening, knows_limits=True)), Claimed)
+            assert isinstance(apply_one(store, make.finish(first)), Moved)
+            assert isinstance(apply_one(store, make.open("first")), Replayed)
+            assert len(check_chain(store, make.tenant, "run-1")) == 4
 
     # apply: all or nothing, durable, and the answers of what was committed
 
