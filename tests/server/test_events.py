@@ -152,7 +152,7 @@ def test_the_whole_tenant_is_followed_in_the_order_of_the_journal_and_no_other_t
 def test_a_stream_ends_when_its_credential_does(place: Place, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "CHECK_EVERY", 0.0)
     monkeypatch.setattr("indelible.server.events.LOOK_EVERY", 0.01)
-    monkeypatch.setattr("indelible.server.identity.REMEMBERED", 0.0)
+    monkeypatch.setattr("indelible.server.remembering.REMEMBERED", 0.0)
     make(place, run, 1)
     credentials = Credentials(place.store, "acme")
     given, token = credentials.give("visitor", ("auditor",), by=ROOT)
