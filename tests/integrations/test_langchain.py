@@ -14,6 +14,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import ParentCommand
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -115,6 +116,8 @@ def test_an_answer_that_proves_who_made_it_is_their_vote_where_the_integrator_sa
     for answer in (
         {"type": "approve", "digest": digest, "by": "ana"},
         {"type": "approve", "digest": digest, "by": "ana", "proof": proof("bob", digest)},
+        {"type": "approve", "digest": digest, "by": 7, "proof": "é"},  # decided_by itself raises
+        {"type": "approve", "digest": digest, "by": "ana", "proof": proof("ana", digest), "signature": "?"},
         {"type": "approve", "digest": other, "by": "ana", "proof": proof("ana", other)},
         "approve",
     ):
@@ -377,3 +380,48 @@ def test_what_a_tool_returns_is_never_taken_for_something_else() -> None:
         update={"messages": [ToolMessage(content="y", tool_call_id="c1")]}, goto="there", graph="__parent__"
     )
     assert revived(kept(command)) == command
+
+
+def test_a_question_that_nobody_answered_in_time_is_asked_again(quick: Ledger) -> None:
+    quick.apply_policy(
+        {"rules": [{"name": "all", "match": {"tool": "charge"}, "then": "ask", "approvals": {"expires": "1s"}}]},
+        by="ana",
+    )
+    till = Till()
+    asking = agent(till, [LedgerMiddleware(quick, terms={"charge": {"wait": 1.5}})])
+    (asked,) = asking.invoke(HELLO, THREAD)["__interrupt__"]
+    assert quick.get_approval(asked.value["approval"]).replaces is not None  # type: ignore[union-attr]
+    assert till.charged == []
+
+
+def parent_graph(till: Till, ledger: Any) -> Any:
+    """A graph in a graph: the inner one has the tools, the outer one a node to which a tool can hand over."""
+    inner = StateGraph(MessagesState).add_node("tools", ledger_tool_node([till.tool], ledger)).add_edge(START, "tools")
+    outer = StateGraph(MessagesState)
+    outer.add_node("inner", inner.compile(), destinations=("after",))
+    outer.add_node("after", lambda state: {"messages": [AIMessage(content="handed over")]})
+    outer.add_edge(START, "inner")
+    return outer.compile(checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_tool_that_hands_over_to_the_graph_above_does_so_again_when_it_is_replayed(
+    quick: Ledger, raises: bool
+) -> None:
+    def hand_over(order: str, amount: int) -> Any:
+        message = ToolMessage(content="over to you", tool_call_id="c1")
+        command = Command(graph=Command.PARENT, goto="after", update={"messages": [message]})
+        if raises:
+            raise ParentCommand(command)
+        return command
+
+    till = Till(hand_over)
+    graph = parent_graph(till, quick)
+    asked = {"messages": [calls(("charge", {"order": "1", "amount": 5}, "c1"))]}
+    assert graph.invoke(asked, THREAD)["messages"][-1].content == "handed over"
+    (before,) = [one for one in graph.get_state_history(THREAD) if one.next == ("inner",)]
+    again = graph.invoke(None, before.config)
+    assert [message.content for message in again["messages"]][1:] == ["over to you", "handed over"]
+    assert len(till.charged) == 1
+    (effect,) = quick.effects(tool="charge")
+    assert (effect.run_id, effect.scope) == ("order-123", "order-123|inner")

@@ -244,16 +244,17 @@ def test_with_the_ledger_away_and_back_none_is_lost_and_none_is_there_twice(
     store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.2))
     with closing(store), Ledger.open(store=store) as ledger:
         handler = handler_of(ledger, tmp_path, mode=mode, session_id="s", on_sign_failure="silent")
-        pairs(handler, 20)
+        third = int(os.environ.get("INDELIBLE_BURST", "60")) // 3
+        pairs(handler, third)
         postgres_server.kill()
-        pairs(handler, 20)
+        pairs(handler, third)
         assert not handler.flush(0.1)
         assert handler.pending
         postgres_server.start()
-        pairs(handler, 20)
-        assert handler.flush(20)
+        pairs(handler, third)
+        assert handler.flush(60)
         handler.stop()
-        assert sorted(numbers(ledger, "s")) == list(range(1, 61))
+        assert sorted(numbers(ledger, "s")) == list(range(1, 3 * third + 1))
         assert handler.dropped_total == 0
 
 
@@ -387,3 +388,12 @@ def test_what_was_recorded_although_no_answer_came_is_not_recorded_again(
         assert handler.flush(20)
     assert numbers(quick, "s") == list(range(1, 31))
     assert handler.signed_total == 30
+
+
+def test_what_is_told_after_the_end_is_not_lost_either(quick: Ledger, tmp_path: Path, mode: Any) -> None:
+    handler = handler_of(quick, tmp_path, mode=mode, session_id="s")
+    for _ in range(2):
+        pairs(handler, 3)
+        handler.stop()
+    assert len(numbers(quick, "s")) == 6
+    assert handler.signed_total == 6

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
@@ -24,6 +25,7 @@ from langgraph.types import Command, interrupt
 
 from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
 from indelible.errors import (
+    ApprovalEndedUnused,
     ApprovalPending,
     BadCall,
     BudgetExceeded,
@@ -34,7 +36,6 @@ from indelible.errors import (
     IndelibleError,
     PolicyRefused,
     StillRunning,
-    UnknownApproval,
     VoteRefused,
 )
 from indelible.integrations.langgraph_values import Given, kept, replayed
@@ -46,6 +47,7 @@ DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
 Who resumes the graph proves nothing: it hands out old answers again whenever its node is entered, whoever is there.
 """
 RunOf = Callable[[RunnableConfig], str]
+_LOG = logging.getLogger("indelible.integrations")
 _SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 
 
@@ -90,6 +92,7 @@ class ToolGate:
         self._run = run
         self._decided_by = decided_by
         self._on_error = on_error
+        self._schemas: dict[str, tuple[BaseTool, str]] = {}
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Runs a tool call, replays it, pauses the graph, or tells the model why not."""
@@ -155,8 +158,15 @@ class ToolGate:
             run_id=run_id,
             scope=f"{run_id}|{inside}" if inside else None,
             call_id=call["id"],
-            schema="" if request.tool is None else _schema_of(request.tool),
+            schema="" if request.tool is None else self._schema_of(request.tool),
         )
+
+    def _schema_of(self, tool: BaseTool) -> str:
+        """Gives the hash of what a reviewer of a tool relies on, computed once as long as the tool is the same."""
+        known = self._schemas.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = self._schemas[tool.name] = (tool, _schema_hash(tool))
+        return known[1]
 
     def _heard(self, refusal: IndelibleError, entry: _Entry) -> tuple[ToolMessage | None, Vote | None]:
         """Gives what the model is told, or a vote to cast before the call is walked again; else raises or pauses."""
@@ -166,6 +176,9 @@ class ToolGate:
                 return None, self._vote(answer, refusal.approval, entry.config)
             case EffectInDoubt():
                 interrupt(_doubt(refusal, entry))  # whatever is answered: the ledger knows whether it was settled
+                return None, None
+            case ApprovalEndedUnused():
+                entry.words["wait"] = False  # nobody decided in time: it is asked anew, and the graph pauses now
                 return None, None
             case StillRunning() if entry.words.get("wait") is False:
                 del entry.words["wait"]  # nobody is asked any more, another worker is at it: its result is ours too
@@ -178,18 +191,25 @@ class ToolGate:
                 raise refusal
 
     def _vote(self, answer: Any, asked: Approval, config: RunnableConfig) -> Vote | None:
-        """Gives the vote that an answer is, if the integrator can tell who made it; else it is a word to look again."""
+        """Gives the vote that an answer is, if the integrator can tell who made it; else it is a word to look again.
+
+        A graph keeps answers and hands them out again, so one that cannot be read must not stop it.
+        """
         if self._decided_by is None or not isinstance(answer, Mapping):
             return None
-        kind, digest, signature = answer.get("type"), answer.get("digest"), answer.get("signature")
+        kind, digest = answer.get("type"), answer.get("digest")
         if kind not in ("approve", "reject") or not isinstance(digest, str):
             return None
-        by = self._decided_by(answer, config)
+        try:
+            by = self._decided_by(answer, config)
+            signature = base64.b64decode(answer["signature"], validate=True) if "signature" in answer else None
+        except Exception as problem:
+            _LOG.warning("an answer about %s counts for nobody: %r", asked.id, problem)
+            return None
         if by is None:
             return None
         reason = str(answer.get("message") or ("approved" if kind == "approve" else "rejected"))
-        signed = base64.b64decode(signature) if isinstance(signature, str) else None
-        return Vote(str(answer.get("approval", asked.id)), digest, by, kind == "approve", reason, signed)
+        return Vote(str(answer.get("approval", asked.id)), digest, by, kind == "approve", reason, signature)
 
 
 def ledger_tool_node(
@@ -295,7 +315,7 @@ class _Entry:
         """Keeps why a vote did not count, for the next time the graph asks; nothing is changed by such a vote."""
         try:
             yield
-        except (VoteRefused, UnknownApproval) as refused:
+        except (VoteRefused, BadCall) as refused:
             self.not_counted = str(refused)
 
     def message(self, content: str, status: Literal["success", "error"] = "error") -> ToolMessage:
@@ -342,7 +362,7 @@ def _failure(failed: EffectFailed) -> str:
     return str(failed) if outcome is None else str(getattr(outcome, "error", failed))
 
 
-def _schema_of(tool: BaseTool) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+def _schema_hash(tool: BaseTool) -> str:
+    """Gives the hash of a tool's name, what it says of itself, and its parameters."""
     content = json.dumps(convert_to_openai_tool(tool), sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()

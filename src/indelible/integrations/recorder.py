@@ -64,14 +64,14 @@ class Recorder:
         self.signed_total = 0
         self.dropped_total = 0
         self.overflow_total = 0
+        self._queue: deque[Told] = deque()
+        self._numbers = itertools.count(1)
         self._begin()
         os.register_at_fork(after_in_child=_weakly(self._after_fork))
         atexit.register(_weakly(self.stop))
 
     def _begin(self) -> None:
-        self._queue: deque[Told] = deque()
         self._waiting: deque[Entry] = deque()
-        self._numbers = itertools.count(1)
         self._lock = threading.RLock()  # around what waits and the spool, never around the ledger
         self._delivering = threading.RLock()
         self._wake = threading.Event()
@@ -90,9 +90,16 @@ class Recorder:
         for thread in self._threads:
             thread.start()
 
+    def _begin_again(self) -> None:
+        with self._delivering:
+            if self._is_stopped:
+                self._begin()
+
     def _after_fork(self) -> None:
         """A forked process has no thread of ours, and what its parent took is its parent's to deliver."""
         self._spool.abandon()
+        self._queue = deque()
+        self._numbers = itertools.count(1)
         self._begin()
 
     @property
@@ -108,8 +115,13 @@ class Recorder:
             self._tell_strictly(session, kind, content)
             return
         number = next(self._numbers)
+        try:
+            self._spool.note_taken(number)
+        except (TypeError, ValueError):  # it was stopped, and is told something after all
+            self._begin_again()
+            self.tell(session, kind, content)
+            return
         self._queue.append(Told(number, session, kind, content))
-        self._spool.note_taken(number)
         if not self._is_awake:
             self._is_awake = True
             self._wake.set()
@@ -120,6 +132,8 @@ class Recorder:
             self._raise_problem()
 
     def _tell_strictly(self, session: str, kind: str, content: Content) -> None:
+        if self._is_stopped:
+            self._begin_again()
         with self._lock:
             number = next(self._numbers)
             self._spool.note_taken(number)
@@ -300,7 +314,11 @@ class Recorder:
             thread.join(self._drain_s)
         if not is_delivered:
             _LOG.warning("%d events wait in %s for the ledger to come back", len(self._waiting), self._folder)
-        self._spool.close(is_delivered=is_delivered)
+        with self._lock:
+            self._spool.close(is_delivered=not self._waiting)
+        if self._queue:  # somebody told something in the very last moment
+            self._begin_again()
+            self.stop()
 
     def _note(self, problem: Exception) -> None:
         if self._on_failure == "warn":

@@ -54,6 +54,8 @@ class Spool:
     def append(self, items: Sequence[bytes]) -> None:
         """Writes items, on the disk when this returns; raises `SpoolFull` when there is no room for them."""
         lines = b"".join(b"%08x %s\n" % (zlib.crc32(item), item) for item in items)
+        if self._file < 0:
+            raise SpoolFull(f"{self._path} was closed")
         if self._size + len(lines) > self._most:
             raise SpoolFull(f"{self._path} has {self._size} bytes, and may have {self._most}")
         try:
@@ -71,7 +73,7 @@ class Spool:
 
     def clear(self) -> None:
         """Forgets everything: it was delivered."""
-        if self._size:
+        if self._size and self._file >= 0:
             os.ftruncate(self._file, 0)
             self._size = 0
 
@@ -79,13 +81,14 @@ class Spool:
         """Gives the file up; what was not delivered stays for whoever comes next."""
         if is_delivered:
             _remove(self._path)
-        self._count.close()
-        os.close(self._file)
+        self.abandon()
 
     def abandon(self) -> None:
-        """Lets go in a process that was forked: the file is its parent's."""
+        """Lets go of the file as it is; in a process that was forked it is the parent's."""
         self._count.close()
-        os.close(self._file)
+        # Whoever still holds this must not write to a file that gets the same number later.
+        file, self._file = self._file, -1
+        os.close(file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
