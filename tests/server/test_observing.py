@@ -26,7 +26,7 @@ from indelible.server.hardening import Hardened
 from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
 from indelible.server.limits import Limits, counting
-from indelible.server.logs import REQUESTS, JsonLines, LogFormat, TextLines, write_log
+from indelible.server.logs import REQUESTS, JsonLines, LogFormat, TextLines, log_written
 from indelible.server.observing import Observed, noting
 from indelible.stores import open_store
 from tests.notify.receivers import eventually
@@ -190,17 +190,11 @@ def test_a_text_line_cannot_be_forged() -> None:
 
 
 def test_the_log_goes_to_standard_error_from_a_level_on(capsys: pytest.CaptureFixture[str]) -> None:
-    loggers = [logging.getLogger(name) for name in ("indelible", "uvicorn")]
-    before = [(each.handlers[:], each.level, each.propagate) for each in loggers]
-    try:
-        write_log("text", "warning")
+    with log_written("text", "warning"):
         logging.getLogger("indelible.server").info("not this")
         logging.getLogger("indelible.server").warning("but this")
         said = capsys.readouterr().err
-    finally:
-        for each, (handlers, level, propagates) in zip(loggers, before, strict=True):
-            each.handlers[:], each.propagate = handlers, propagates
-            each.setLevel(level)
+    assert logging.getLogger("indelible").propagate
     assert said.endswith("warning indelible.server: but this\n")
     assert "not this" not in said
 

@@ -59,6 +59,8 @@ def serve(
     rate: int,
     in_flight: int,
     is_demo: bool,
+    log_format: Any,
+    log_level: str,
     oidc_issuer: str | None,
     oidc_client_id: str | None,
     oidc_allow: tuple[str, ...],
@@ -78,12 +80,14 @@ def serve(
     try:
         from indelible.server import running
         from indelible.server.limits import Limits
+        from indelible.server.logs import log_written
     except ImportError as missing:
         raise click.UsageError(f"{missing}; the server needs: pip install 'indelible[server]'") from missing
     ran = operating(**operation) | {"provider": provider_of(oidc_issuer, oidc_client_id, oidc_allow)}
     running.check_is_private(host, has_tls=certificate is not None or is_behind_tls)
     with ExitStack() as stack:
         stack.enter_context(ending_well())
+        stack.enter_context(log_written(log_format, log_level))
         listening = stack.enter_context(running.bound(host, port))
         base = f"{'http' if certificate is None else 'https'}://{host}:{listening.getsockname()[1]}"
         if is_demo:

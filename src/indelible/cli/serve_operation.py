@@ -47,19 +47,15 @@ def operating(
     channels_file: Path | None,
     worker_lease: int,
     retain: str | None,
-    log_format: Any,
-    log_level: str,
     is_metrics_open: bool,
     drain: float,
 ) -> dict[str, Any]:
-    """Gives what `running.serve` needs of them, and sets the log up."""
+    """Gives what `running.serve` needs of them."""
     from indelible.notify.channels import Channels
     from indelible.notify.config import load_channels
-    from indelible.server.logs import write_log
     from indelible.server.worker import Rounds
 
     age = None if retain is None else span(retain, "--retain")
-    write_log(log_format, log_level)
     return {
         "channels": Channels([]) if channels_file is None else load_channels(channels_file),
         "rounds": None if no_worker else Rounds(lease=timedelta(seconds=worker_lease), retain=age),

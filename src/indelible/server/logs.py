@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -18,16 +20,24 @@ TOLD = "indelible_told"
 """Is the attribute of a log record that holds its facts by name."""
 
 
-def write_log(form: LogFormat, level: str) -> None:
-    """Sends our log and the web server's to standard error, in one form."""
+@contextmanager
+def log_written(form: LogFormat, level: str) -> Iterator[None]:
+    """Sends our log and the web server's to standard error, in one form, as long as the block lasts."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     own = logging.getLevelNamesMapping()[level.upper()]
-    for name, least in (("indelible", own), ("uvicorn", max(own, logging.WARNING))):
-        logger = logging.getLogger(name)
+    ours = {logging.getLogger("indelible"): own, logging.getLogger("uvicorn"): max(own, logging.WARNING)}
+    before = {logger: (logger.handlers[:], logger.level, logger.propagate) for logger in ours}
+    for logger, least in ours.items():
         logger.handlers[:] = [handler]
         logger.setLevel(least)
         logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (handlers, was, propagated) in before.items():
+            logger.handlers[:], logger.propagate = handlers, propagated
+            logger.setLevel(was)
 
 
 class JsonLines(logging.Formatter):

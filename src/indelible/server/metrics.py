@@ -64,13 +64,12 @@ class Requests(Collector):
         for (method, route, status), count in tuple(self._counts.items()):
             told.add_metric([method, route, str(status)], count)
             limited += count if status == 429 else 0
-            store_errors += count if status == 503 else 0
+            store_errors += count if status == 503 and route != "/readyz" else 0
         yield told
         yield self._histogram()
         yield GaugeMetricFamily("indelible_http_requests_under_way", "Requests not yet answered.", self.under_way)
         yield CounterMetricFamily("indelible_rate_limited", "Requests refused for coming too often.", limited)
-        says = "Requests that the store could not answer, or that came while it was not ready."
-        yield CounterMetricFamily("indelible_store_errors", says, store_errors)
+        yield CounterMetricFamily("indelible_store_errors", "Requests that the store could not answer.", store_errors)
 
     def _histogram(self) -> HistogramMetricFamily:
         says = "Time until the answer was sent; long polls and streams take as long as they wait."

@@ -86,7 +86,7 @@ def serve(
         root_path=root_path,
         ssl_certfile=certificate,
         ssl_keyfile=certificate_key,
-        log_config=None,  # the log is the program's own: see `write_log`
+        log_config=None,  # the log is the program's own: see `log_written`
         access_log=False,
         server_header=False,
         ws="none",

@@ -101,6 +101,7 @@ class Worker:
 
     def start(self) -> None:
         """Begins; the first thing it does is to try for the lease."""
+        self._seen_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="indelible-worker", daemon=True)
         self._thread.start()
 
@@ -129,7 +130,6 @@ class Worker:
     # In the thread
 
     def _run(self) -> None:
-        self._seen_at = time.monotonic()
         while not self._stopped.is_set():
             try:
                 self._turn(time.monotonic())
