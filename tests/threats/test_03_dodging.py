@@ -14,7 +14,11 @@ import pytest
 from tests.threats.exposed import Exposed
 
 POLICY = {
-    "tools": {"bank.refund": {"side_effect": "payment", "fields": ["order", "amount"]}, "bank.close": {}, "note": {}},
+    "tools": {
+        "bank.refund": {"side_effect": "payment", "fields": ["order", "amount"]},
+        "bank.close": {},
+        "bank.pay": {"side_effect": "payment"},
+    },
     "defaults": {"none": "allow", "read": "allow", "write": "allow"},
     "rules": [
         {"name": "never", "match": {"tool": "bank.close"}, "then": "refuse"},
@@ -61,6 +65,8 @@ def test_nothing_an_agent_says_of_its_call_lowers_the_policy(exposed: Exposed) -
         words = {**options, "run_id": f"run-{next(numbers)}"}
         asked = exposed.begin(tool="bank.refund", args={"order": "1", "amount": 100}, **words)
         assert asked.status_code in (202, 400, 403, 409), (options, asked.text)
+        declared = exposed.begin(tool="bank.pay", args={"order": "1"}, **{**words, "run_id": f"run-{next(numbers)}"})
+        assert declared.status_code in (202, 400, 403, 409), (options, declared.text)
         refused = exposed.begin(tool="bank.close", args={}, **{**words, "key": None, "run_id": f"run-{next(numbers)}"})
         assert refused.status_code in (400, 403, 409, 422), (options, refused.text)
     assert exposed.ask("GET", "/v1/effects", params={"status": "processing"}).json()["effects"] == []
