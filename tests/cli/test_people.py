@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from indelible.core.people import read_ticket
 from indelible.server.people import People
+from indelible.server.sightings import Sightings
 from indelible.stores import open_store
 from tests.cli.conftest import Cli
 
@@ -42,6 +45,17 @@ def test_what_makes_no_sense_is_refused_with_the_next_step(ledger_url: str, cli:
     assert "--server" in cli("people", "invite", "ana", "--scope", "admin", "--server", "l.example", code=2).err
     assert "7 days" in cli("people", "invite", "ana", "--scope", "admin", "--expires", "9d", code=2).err
     assert "people list" in cli("people", "revoke", "nobody", code=2).err
+
+
+def test_when_a_token_was_last_used_is_listed(ledger_url: str, cli: Cli) -> None:
+    key = cli("apikeys", "create", "bot", "--scope", "agent", "--json").json["apikey"]
+    assert "never" in cli("apikeys", "list").out
+    store = open_store(ledger_url)
+    Sightings(store)._keep("default", key["id"], datetime(2030, 1, 31, 12, tzinfo=UTC), None)
+    store.close()
+    assert "2030-01-31" in cli("apikeys", "list").out
+    (shown,) = cli("apikeys", "list", "--json").json["apikeys"]
+    assert shown["last_used"] == "2030-01-31T12:00:00+00:00"
 
 
 def test_people_and_tokens_are_made_where_the_database_is(cli: Cli) -> None:

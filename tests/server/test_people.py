@@ -11,7 +11,8 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from indelible.server import sessions, signing_in
+from indelible.core.sheets import SheetFilter
+from indelible.server import challenges, sessions, signing_in
 from indelible.server.app import create_app
 from indelible.server.hardening import Hardened
 from indelible.server.identity import Identity
@@ -267,6 +268,19 @@ def test_a_session_ends_when_nobody_does_anything(sqlite_office: Office, monkeyp
 
     monkeypatch.setattr(sessions, "datetime", Later)
     assert browser.get("/v1/me").status_code == 401
+
+
+def test_old_challenges_are_good_for_nothing_and_do_not_pile_up(office: Office) -> None:
+    browser, key = invited(office)
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr(challenges, "CHALLENGE_LASTS", timedelta(seconds=-1))
+        old = browser.asked()
+    assert browser.send(key.sign(old)).status_code == 401
+    assert office.refusals() == ["challenge"]
+    browser.asked()
+    left = office.store.sheets("default", SheetFilter(kind="challenge"))
+    assert all(one.due_at is not None and one.due_at > datetime.now(UTC) for one in left)
+    assert len(left) == 2, "the one that made the passkey, and the newest"
 
 
 def test_a_person_edited_into_the_database_is_nobody(office: Office) -> None:
