@@ -278,9 +278,10 @@ def test_a_failure_is_raised_where_that_is_asked_for_and_the_event_is_kept(
         assert numbers(ledger, "s") == [1]
 
 
-# Imports once, and forks a process for each mode: those are killed.
+# Imports once, and forks a process for each mode: those are killed. Then one that tells by its parent's handler.
 KILLED = """
 import os, signal, sys, time
+from pathlib import Path
 from uuid import uuid4
 from indelible import Ledger
 from indelible.integrations.langchain_callbacks import CallbackConfig, LedgerCallbackHandler
@@ -303,6 +304,17 @@ for mode in ("fast", "strict"):
             pairs(handler, 7)
         os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
+
+config = CallbackConfig(spool=f"{sys.argv[1]}/forked", session_id="forked")
+handler = LedgerCallbackHandler(Ledger.open(f"sqlite:///{sys.argv[1]}/forked.db"), config=config)
+pairs(handler, 5)
+if not os.fork():
+    pairs(handler, 3)
+    handler.stop()
+    os._exit(0)
+assert os.wait()[1] == 0
+handler.stop()
+Path(sys.argv[1], "signed").write_text(str(handler.signed_total))
 """
 
 
@@ -310,7 +322,7 @@ for mode in ("fast", "strict"):
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what processes left behind that were killed right after they were told 207 or 200 events."""
     folder = tmp_path_factory.mktemp("killed")
-    subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=True, capture_output=True, timeout=110)
     return folder
 
 
@@ -397,3 +409,34 @@ def test_what_is_told_after_the_end_is_not_lost_either(quick: Ledger, tmp_path: 
         handler.stop()
     assert len(numbers(quick, "s")) == 6
     assert handler.signed_total == 6
+
+
+@pytest.mark.parametrize("what", ["warn", "raise", "silent"])
+def test_in_fast_a_failure_is_told_raised_out_of_the_next_callback_or_only_counted(
+    quick: Ledger, tmp_path: Path, what: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cut(*_: Any) -> Any:
+        raise StoreUnavailable("the line was cut")
+
+    handler = handler_of(quick, tmp_path, session_id="s", on_sign_failure=what)
+    with monkeypatch.context() as patched:
+        patched.setattr(quick, "record_all", cut)
+        pairs(handler, 1)
+        assert not handler.flush(0.5)
+        try:
+            pairs(handler, 1)
+        except StoreUnavailable:
+            assert what == "raise"
+        else:
+            assert what != "raise"
+    assert handler.flush(20)
+    handler.stop()
+    assert numbers(quick, "s") == [1, 2]
+    assert ("the line was cut" in caplog.text) == (what == "warn")
+
+
+def test_a_forked_process_tells_for_itself(killed: Path) -> None:
+    """Its parent's events stay its parent's, and its own are there once."""
+    with Ledger.open(f"sqlite:///{killed / 'forked.db'}") as ledger:
+        assert (killed / "signed").read_text() == "5"
+        assert sorted(numbers(ledger, "forked")) == [1, 1, 2, 2, 3, 3, 4, 5]
