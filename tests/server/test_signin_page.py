@@ -79,6 +79,14 @@ def test_a_link_leads_under_the_path_that_people_see(address: str, place: Place)
     assert answer.json()["link"].startswith(f"{address}/ledger/signin#")
 
 
+def test_a_key_for_repeating_is_not_looked_at_when_somebody_signs_in(address: str) -> None:
+    """Else whoever is unknown yet would have to say who they are."""
+    sent = {"json": {"tenant": "acme"}, "headers": {"Idempotency-Key": "k"}}
+    asked = [httpx2.post(f"{address}/v1/sign-in/options", trust_env=False, **sent) for _ in range(2)]
+    assert [each.status_code for each in asked] == [200, 200]
+    assert asked[0].json() != asked[1].json()
+
+
 SECRETS = {"secret", "hash", "csrf_token", "nonce", "verifier", "state", "challenge", "signature", "cookie", "password"}
 
 
