@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.server.places import described
 from tests.threats.exposed import Exposed
 
 POLICY = {
@@ -53,7 +54,7 @@ def exposed(store_url: str) -> Iterator[Exposed]:
 
 
 def test_everything_that_can_be_said_is_tried_here(exposed: Exposed) -> None:
-    schema = exposed.app.openapi()["components"]["schemas"]["Begin"]
+    schema = described(exposed.app).openapi["components"]["schemas"]["Begin"]
     assert set(schema["properties"]) == {*SAID, *ANOTHER_CALL}, "somebody has to try whether it lowers the policy"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.server.places import described
 from tests.threats.exposed import Exposed
 
 CORPUS = [
@@ -42,7 +43,11 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exposed]:
 
 
 def test_whatever_is_asked_for_data_comes_as_data(exposed: Exposed) -> None:
-    paths = [path for path, methods in exposed.app.openapi()["paths"].items() if "get" in methods and "{" not in path]
+    paths = [
+        path
+        for path, methods in described(exposed.app).openapi["paths"].items()
+        if "get" in methods and "{" not in path
+    ]
     effects = exposed.ask("GET", "/v1/effects", params={"limit": 100}).json()["effects"]
     assert len(effects) >= 3 * len(CORPUS)
     paths += [f"/v1/effects/{effect['id']}" for effect in effects]
