@@ -13,10 +13,11 @@ from indelible.server.oidc_routes import oidc
 from indelible.server.passkeys import passkeys
 from indelible.server.people_routes import people
 from indelible.server.policy import policy
-from indelible.server.signin import signin, ways
 from indelible.server.searching import search
+from indelible.server.signin import signin, ways
 from indelible.server.signing_in import signing_in
 from indelible.server.stats import stats
+from indelible.server.stop import stops
 from indelible.server.tools import tools
 
 
@@ -33,6 +34,7 @@ def add_resources(app: FastAPI) -> None:
         search,
         journal,
         tools,
+        stops,
         signing_in,
         ways,
         passkeys,
