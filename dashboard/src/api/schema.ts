@@ -13,12 +13,12 @@ export interface paths {
         };
         /**
          * List effects, newest first
-         * @description A page may hold fewer than `limit` when they are large; `next` is null at the end.
+         * @description List effects, newest first. A page may hold fewer than `limit` when they are large; `next` is null at the end.
          */
         get: operations["effects_list_effects"];
         put?: never;
         /**
-         * Ask to execute a call: 201 gives the right to, 200 what came of it before, 202 the question that is open
+         * Ask to execute a call
          * @description Ask to execute a call: 201 gives the right to, 200 what came of it before, 202 the question that is open.
          */
         post: operations["effects_begin"];
@@ -39,7 +39,7 @@ export interface paths {
         put?: never;
         /**
          * Report what came of an attempt
-         * @description Saying the same twice is harmless; a lost lease is 409, and what came is kept.
+         * @description Report what came of an attempt. Saying the same twice is harmless; a lost lease is 409, and what came is kept.
          */
         post: operations["effects_commit"];
         delete?: never;
@@ -58,7 +58,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make the lease of an attempt last longer, counted from now; 409 when it is lost: stop working on it
+         * Make the lease of an attempt last longer, counted from now
          * @description Make the lease of an attempt last longer, counted from now; 409 when it is lost: stop working on it.
          */
         post: operations["effects_heartbeat"];
@@ -78,7 +78,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Give an attempt up: as `ready` when nothing happened outside, as `in_doubt` when nobody can tell
+         * Give an attempt up
          * @description Give an attempt up: as `ready` when nothing happened outside, as `in_doubt` when nobody can tell.
          */
         post: operations["effects_release"];
@@ -138,7 +138,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Allow another attempt of an effect that failed or is in doubt; the next call makes it
+         * Allow another attempt of an effect that failed or is in doubt
          * @description Allow another attempt of an effect that failed or is in doubt; the next call makes it.
          */
         post: operations["effects_retry"];
@@ -156,7 +156,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show the effect with a key; with `wait`, as soon as it moves on
+         * Show the effect with a key
          * @description Show the effect with a key; with `wait`, as soon as it moves on.
          */
         get: operations["effects_find_effect"];
@@ -176,7 +176,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show an effect; with `wait`, as soon as it moves on from what `If-None-Match` names, or from how it is now
+         * Show an effect
          * @description Show an effect; with `wait`, as soon as it moves on from what `If-None-Match` names, or from how it is now.
          */
         get: operations["effects_show_effect"];
@@ -217,7 +217,7 @@ export interface paths {
         };
         /**
          * Show everything there is to see before deciding
-         * @description Looking decides nothing and leaves no trace.
+         * @description Show everything there is to see before deciding. Looking decides nothing and leaves no trace.
          */
         get: operations["approvals_show_approval"];
         put?: never;
@@ -258,7 +258,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well
+         * Approve, naming the digest that was shown, or deny with a reason
          * @description Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well.
          */
         post: operations["approvals_decide"];
@@ -278,7 +278,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet
+         * Change the arguments that are asked about
          * @description Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet.
          */
         post: operations["approvals_edit"];
@@ -426,7 +426,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tell what the policy would say of a call; nothing is recorded, asked or reserved
+         * Tell what the policy would say of a call
          * @description Tell what the policy would say of a call; nothing is recorded, asked or reserved.
          */
         post: operations["policy_evaluate"];
@@ -464,10 +464,118 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Send events as they happen; whoever comes back with `Last-Event-ID` misses none and gets none twice
+         * Send events as they happen
          * @description Send events as they happen; whoever comes back with `Last-Event-ID` misses none and gets none twice.
          */
         get: operations["events_stream_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Counts effects by status over time, how long they took, replays, approvals, decisions, doubts and budgets
+         * @description Counts effects by status over time, how long they took, replays, approvals, decisions, doubts and budgets.
+         */
+        get: operations["stats_show_stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/exports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the exports of this server, newest first
+         * @description List the exports of this server, newest first.
+         */
+        get: operations["exports_list_exports"];
+        put?: never;
+        /**
+         * Have the journal, or a part of it, written to a file, beside everything else
+         * @description Have the journal, or a part of it, written to a file, beside everything else; look how far it is by its id.
+         */
+        post: operations["exports_order_export"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/exports/{export_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show how far an export is
+         * @description Show how far an export is.
+         */
+        get: operations["exports_show_export"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove an export, under way or done
+         * @description Remove an export, under way or done.
+         */
+        delete: operations["exports_remove_export"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/exports/{export_id}/download": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Fetch the file of an export that is done
+         * @description Fetch the file of an export that is done; `Repr-Digest` is its SHA-256.
+         */
+        get: operations["exports_fetch_export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find runs, effects and approvals by id, by key, by the beginning of either, or by a text
+         * @description Find runs, effects and approvals by id, by key, by the beginning of either, or by a text.
+         */
+        get: operations["search_find_anything"];
         put?: never;
         post?: never;
         delete?: never;
@@ -484,7 +592,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show the newest signed head; as a signed note to `Accept: text/plain`
+         * Show the newest signed head
          * @description Show the newest signed head; as a signed note to `Accept: text/plain`.
          */
         get: operations["journal_show_head"];
@@ -564,7 +672,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Give hashes or entries, 256 to a file, as C2SP's tlog-tiles lays them out; only what a signed head covers
+         * Give hashes or entries, 256 to a file, as C2SP's tlog-tiles lays them out
          * @description Give hashes or entries, 256 to a file, as C2SP's tlog-tiles lays them out; only what a signed head covers.
          */
         get: operations["journal_show_tile"];
@@ -584,7 +692,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Prove that an event is in the journal: a receipt that verifies offline; one file to `Accept: text/plain`
+         * Prove that an event is in the journal
          * @description Prove that an event is in the journal: a receipt that verifies offline; one file to `Accept: text/plain`.
          */
         get: operations["journal_prove_inclusion"];
@@ -604,7 +712,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Prove that the journal only grew between two sizes; without `new`, up to the newest signed head
+         * Prove that the journal only grew between two sizes
          * @description Prove that the journal only grew between two sizes; without `new`, up to the newest signed head.
          */
         get: operations["journal_prove_consistency"];
@@ -625,7 +733,7 @@ export interface paths {
         };
         /**
          * List the public keys of the tenant's journal
-         * @description Whoever verifies gets them by another way as well, once.
+         * @description List the public keys of the tenant's journal. Whoever verifies gets them by another way as well, once.
          */
         get: operations["journal_list_keys"];
         put?: never;
@@ -647,7 +755,7 @@ export interface paths {
         put?: never;
         /**
          * Run the verifier over the live journal
-         * @description It tells what it checked, against what, and what it cannot rule out.
+         * @description Run the verifier over the live journal. It tells what it checked, against what, and what it cannot rule out.
          */
         post: operations["journal_verify_journal"];
         delete?: never;
@@ -686,10 +794,346 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Have a tool run here, once: 200 with what came of it now or before, 202 with the question that is open
+         * Have a tool run here, once
          * @description Have a tool run here, once: 200 with what came of it now or before, 202 with the question that is open.
          */
         post: operations["tools_call_tool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show whether all effects are stopped
+         * @description Show whether all effects are stopped.
+         */
+        get: operations["stop_show_stop"];
+        put?: never;
+        /**
+         * Stop all effects of the tenant at once
+         * @description Stop all effects of the tenant at once: no handler is entered by anybody; those inside may finish.
+         */
+        post: operations["stop_stop_effects"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/stop/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let effects go that were stopped
+         * @description Let effects go that were stopped.
+         */
+        post: operations["stop_let_go"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sign-in/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in by a one-time link
+         * @description Sign in by a one-time link. The answer sets the session's cookie; the link is used up.
+         */
+        post: operations["people_open_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sign-in/options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask for what a passkey is to sign
+         * @description Ask for what a passkey is to sign. It names nobody: whoever signs says who they are.
+         */
+        post: operations["people_ask_passkey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sign-in/passkey": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in by a passkey
+         * @description Sign in by a passkey. The answer sets the session's cookie.
+         */
+        post: operations["people_sign_in"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End the caller's own session
+         * @description End the caller's own session.
+         */
+        post: operations["people_sign_out"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List where the caller is signed in
+         * @description List where the caller is signed in.
+         */
+        get: operations["people_list_sessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session_id}/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End one of the caller's sessions, as on a machine that got lost
+         * @description End one of the caller's sessions, as on a machine that got lost.
+         */
+        post: operations["people_end_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sign-in": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tell how people sign in here
+         * @description Tell how people sign in here.
+         */
+        get: operations["people_list_ways"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/passkeys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the caller's passkeys
+         * @description List the caller's passkeys.
+         */
+        get: operations["people_list_passkeys"];
+        put?: never;
+        /**
+         * Add a passkey that a browser made
+         * @description Add a passkey that a browser made.
+         */
+        post: operations["people_add_passkey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/passkeys/options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask for what a browser needs to make a passkey
+         * @description Ask for what a browser needs to make a passkey.
+         */
+        post: operations["people_ask_new_passkey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/passkeys/{passkey_id}/remove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Remove one of the caller's passkeys
+         * @description Remove one of the caller's passkeys: nobody signs in by it any more.
+         */
+        post: operations["people_remove_passkey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/people": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List whom the server lets in, revoked ones too
+         * @description List whom the server lets in, revoked ones too.
+         */
+        get: operations["people_list_people"];
+        put?: never;
+        /**
+         * Invite a person, or let one sign in anew who lost their passkeys
+         * @description Invite a person, or let one sign in anew who lost their passkeys. The link is shown once.
+         */
+        post: operations["people_invite"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/people/{person_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a person in no more
+         * @description Let a person in no more. Their link, passkeys and sessions end, on every server within a second.
+         */
+        post: operations["people_revoke_person"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/api-keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List tokens by what may be shown of them, the newest first
+         * @description List tokens by what may be shown of them, the newest first.
+         */
+        get: operations["people_list_tokens"];
+        put?: never;
+        /**
+         * Make a token
+         * @description Make a token. It is shown once, and only a hash of it is kept.
+         */
+        post: operations["people_give_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/api-keys/{key_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a token
+         * @description End a token; servers stop letting it in within a second.
+         */
+        post: operations["people_revoke_token"];
         delete?: never;
         options?: never;
         head?: never;
@@ -724,10 +1168,30 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Answers with 200 when the store does; else with 503, so that a balancer sends requests elsewhere
+         * Answers with 200 when the store does
          * @description Answers with 200 when the store does; else with 503, so that a balancer sends requests elsewhere.
          */
         get: operations["operation_readyz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Gives what this process counted, and what waits in the ledger of the token's tenant, for Prometheus
+         * @description Gives what this process counted, and what waits in the ledger of the token's tenant, for Prometheus.
+         */
+        get: operations["operation_metrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -791,7 +1255,7 @@ export interface paths {
         put?: never;
         /**
          * Begins a run, which the caller drives
-         * @description Whoever names `run_id` and `token` may send the same again.
+         * @description Begins a run, which the caller drives. Whoever names `run_id` and `token` may send the same again.
          */
         post: operations["runs_start_run"];
         delete?: never;
@@ -828,7 +1292,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Gives what a run's events tell: its step, effects, artifacts, checkpoints, and what is open or in doubt
+         * Gives what a run's events tell
          * @description Gives what a run's events tell: its step, effects, artifacts, checkpoints, and what is open or in doubt.
          */
         get: operations["runs_run_story"];
@@ -854,7 +1318,7 @@ export interface paths {
         get: operations["runs_list_events"];
         put?: never;
         /**
-         * Records events, all of them or none; a side effect whose key was recorded before is `skipped`
+         * Records events, all of them or none
          * @description Records events, all of them or none; a side effect whose key was recorded before is `skipped`.
          */
         post: operations["runs_record_events"];
@@ -918,7 +1382,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Begins a run in which the effects of another one replay; a dry run touches nothing outside
+         * Begins a run in which the effects of another one replay
          * @description Begins a run in which the effects of another one replay; a dry run touches nothing outside.
          */
         post: operations["runs_fork_run"];
@@ -938,7 +1402,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes the right to drive a run last longer; one that is lost cannot be had back this way
+         * Makes the right to drive a run last longer
          * @description Makes the right to drive a run last longer; one that is lost cannot be had back this way.
          */
         post: operations["runs_keep_driving"];
@@ -958,7 +1422,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets go of a run as it is: it stays active, and anybody can resume it at once
+         * Lets go of a run as it is
          * @description Lets go of a run as it is: it stays active, and anybody can resume it at once.
          */
         post: operations["runs_release_run"];
@@ -978,7 +1442,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends a run: its work is done
+         * Ends a run
          * @description Ends a run: its work is done.
          */
         post: operations["runs_complete_run"];
@@ -998,7 +1462,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Saves a run and calls it failed; it can be resumed
+         * Saves a run and calls it failed
          * @description Saves a run and calls it failed; it can be resumed.
          */
         post: operations["runs_fail_run"];
@@ -1018,7 +1482,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends a run before its work is done; whoever drives it loses it
+         * Ends a run before its work is done
          * @description Ends a run before its work is done; whoever drives it loses it.
          */
         post: operations["runs_cancel_run"];
@@ -1058,7 +1522,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Gives a run as a signed packet that another ledger can take over; that it was given is an event of the run
+         * Gives a run as a signed packet that another ledger can take over
          * @description Gives a run as a signed packet that another ledger can take over; that it was given is an event of the run.
          */
         post: operations["runs_export_packet"];
@@ -1078,7 +1542,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Takes over a run of another ledger, whose key proves the packet; nothing of it is done again here
+         * Takes over a run of another ledger, whose key proves the packet
          * @description Takes over a run of another ledger, whose key proves the packet; nothing of it is done again here.
          */
         post: operations["runs_import_packet"];
@@ -1122,7 +1586,7 @@ export interface paths {
         get: operations["zehrava_gate_get_events"];
         put?: never;
         /**
-         * Records an event; a side effect whose key was recorded before is `skipped`, and the end of a run ends it
+         * Records an event
          * @description Records an event; a side effect whose key was recorded before is `skipped`, and the end of a run ends it.
          */
         post: operations["zehrava_gate_record_event"];
@@ -1262,7 +1726,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Checks the credential's own run; one in which nothing was signed yet is not there
+         * Checks the credential's own run
          * @description Checks the credential's own run; one in which nothing was signed yet is not there.
          */
         post: operations["provedex_verify"];
@@ -1380,7 +1844,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Say what a type of problem means and what to do next; as a page to `Accept: text/html`
+         * Say what a type of problem means and what to do next
          * @description Say what a type of problem means and what to do next; as a page to `Accept: text/html`.
          */
         get: operations["reference_explain_problem"];
@@ -1719,6 +2183,18 @@ export interface components {
             wait_s: number;
         };
         /**
+         * CallPending
+         * @description Is a call that waits for people.
+         */
+        CallPending: {
+            /**
+             * Status
+             * @constant
+             */
+            status: "requires_approval";
+            approval: components["schemas"]["ApprovalShown"];
+        };
+        /**
          * Called
          * @description Is what came of a call.
          */
@@ -1729,6 +2205,16 @@ export interface components {
             value?: unknown;
             /** Error */
             error?: string | null;
+        };
+        /**
+         * CeremonyAsked
+         * @description Is what to pass to `navigator.credentials` as `publicKey`.
+         */
+        CeremonyAsked: {
+            /** Options */
+            options: {
+                [key: string]: unknown;
+            };
         };
         /**
          * ChainReport
@@ -1903,6 +2389,27 @@ export interface components {
             resumed_at: string;
             /** Head */
             head: string;
+        };
+        /**
+         * Counted
+         * @description Counts what was checked.
+         */
+        Counted: {
+            /** Events */
+            events: number;
+            /** Runs */
+            runs: number;
+            /** Unsealed */
+            unsealed: number;
+            /** Older Heads */
+            older_heads: number;
+            /** Signatures */
+            signatures: number;
+            /** Approvals */
+            approvals: number;
+            /** Vote Signatures */
+            vote_signatures: number;
+            payloads: components["schemas"]["PayloadsCounted"] | null;
         };
         /**
          * DecisionTold
@@ -2266,6 +2773,97 @@ export interface components {
             };
         };
         /**
+         * ExportAsked
+         * @description Says what to export: everything, or a run, or a period, or places of the journal.
+         */
+        ExportAsked: {
+            /**
+             * Form
+             * @description `bundle` and `html` verify offline; `ndjson` of everything does; `csv` and `parquet` are tables.
+             * @enum {string}
+             */
+            form: "bundle" | "html" | "ndjson" | "csv" | "parquet";
+            /** Run Id */
+            run_id?: string | null;
+            /** Since */
+            since?: string | null;
+            /** Until */
+            until?: string | null;
+            /** First */
+            first?: number | null;
+            /** Last */
+            last?: number | null;
+            /**
+             * Q
+             * @description A filter of events, in forms that prove nothing.
+             * @default
+             */
+            q: string;
+            /**
+             * Without Payloads
+             * @description Disclose no arguments, results or other values.
+             * @default false
+             */
+            without_payloads: boolean;
+            /**
+             * Withhold
+             * @description Disclose all but these values, by the names of their fields.
+             */
+            withhold?: string[];
+        };
+        /**
+         * ExportPage
+         * @description Lists the exports of this server that have not been removed, newest first.
+         */
+        ExportPage: {
+            /** Exports */
+            exports: components["schemas"]["ExportShown"][];
+            /** Next */
+            next?: null;
+        };
+        /**
+         * ExportShown
+         * @description Is an export and how far it is; `total` is null while nobody knows. `why` says what went wrong.
+         */
+        ExportShown: {
+            /** Id */
+            id: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "waiting" | "running" | "done" | "failed";
+            /**
+             * Form
+             * @enum {string}
+             */
+            form: "bundle" | "html" | "ndjson" | "csv" | "parquet";
+            /** By */
+            by: string;
+            /** Done */
+            done: number;
+            /** Total */
+            total: number | null;
+            /** Asked At */
+            asked_at: string;
+            /** Expires At */
+            expires_at: string | null;
+            /** Events */
+            events: number | null;
+            /** Payloads */
+            payloads: number | null;
+            /** Withheld */
+            withheld: number | null;
+            /** Not Covered */
+            not_covered: number | null;
+            /** Size */
+            size: number | null;
+            /** Sha256 */
+            sha256: string | null;
+            /** Why */
+            why: string | null;
+        };
+        /**
          * FailedTold
          * @description Says that it failed for good, and that nothing of it happened that a repeat would do twice.
          */
@@ -2282,6 +2880,48 @@ export interface components {
              * @default Error
              */
             error_type: string;
+        };
+        /**
+         * FigureShown
+         * @description Is one figure; what does not belong to its metric is null. Amounts are texts, so that nothing is rounded.
+         */
+        FigureShown: {
+            /** At */
+            at: string | null;
+            /** Group */
+            group: string | null;
+            /** Count */
+            count: number | null;
+            /** P50 S */
+            p50_s: number | null;
+            /** P95 S */
+            p95_s: number | null;
+            /** Oldest Id */
+            oldest_id: string | null;
+            /** Oldest At */
+            oldest_at: string | null;
+            /** Used */
+            used: string | null;
+            /** Limit */
+            limit: string | null;
+        };
+        /**
+         * FlawShown
+         * @description Is the first thing that does not hold, and where it is.
+         */
+        FlawShown: {
+            /** What */
+            what: string;
+            /** Index */
+            index: number | null;
+            /** Run */
+            run: string | null;
+            /** Seq */
+            seq: number | null;
+            /** Expected */
+            expected: string | null;
+            /** Found */
+            found: string | null;
         };
         /**
          * ForkShown
@@ -2411,6 +3051,37 @@ export interface components {
             lease_s?: number | null;
         };
         /**
+         * Hit
+         * @description Is something that was found: what it is, by which name it is asked for, and a line to show.
+         */
+        Hit: {
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "run" | "effect" | "approval";
+            /** Id */
+            id: string;
+            /** Title */
+            title: string;
+            /** Status */
+            status: string;
+            /** Run Id */
+            run_id: string;
+            /** At */
+            at: string;
+        };
+        /**
+         * Hits
+         * @description Are what was found, what is named exactly first. Of texts, only the newest things were looked through.
+         */
+        Hits: {
+            /** Hits */
+            hits: components["schemas"]["Hit"][];
+            /** Is Complete */
+            is_complete: boolean;
+        };
+        /**
          * InclusionShown
          * @description Is the way from an event to a signed head; `receipt` is all of it as one file.
          */
@@ -2431,6 +3102,15 @@ export interface components {
             proof: string[];
             /** Receipt */
             receipt: string;
+        };
+        /**
+         * Invited
+         * @description Holds the link, from the server's own address on: it is not shown again.
+         */
+        Invited: {
+            person: components["schemas"]["PersonShown"];
+            /** Link */
+            link: string;
         };
         /**
          * Kept
@@ -2490,6 +3170,14 @@ export interface components {
             valid_up_to: number | null;
         };
         /**
+         * LinkOpened
+         * @description Is what stands behind the # of a link.
+         */
+        LinkOpened: {
+            /** Ticket */
+            ticket: string;
+        };
+        /**
          * Me
          * @description Is what the server knows of the caller.
          */
@@ -2506,6 +3194,8 @@ export interface components {
             scopes: ("agent" | "approver" | "auditor" | "admin")[];
             /** Principal */
             principal: string | null;
+            /** Csrf Token */
+            csrf_token?: string | null;
         };
         /**
          * ModelInvoked
@@ -2532,6 +3222,27 @@ export interface components {
             count: number;
             /** Role */
             role: string | null;
+        };
+        /**
+         * OnePasskey
+         * @description Is the passkey that was added.
+         */
+        OnePasskey: {
+            passkey: components["schemas"]["PasskeyShown"];
+        };
+        /**
+         * OnePerson
+         * @description Is one person.
+         */
+        OnePerson: {
+            person: components["schemas"]["PersonShown"];
+        };
+        /**
+         * OneToken
+         * @description Is one token, by what may be shown.
+         */
+        OneToken: {
+            api_key: components["schemas"]["TokenShown"];
         };
         /**
          * OpenApproval
@@ -2587,6 +3298,129 @@ export interface components {
             };
             /** Receipt */
             receipt: string;
+        };
+        /**
+         * PasskeyAnswer
+         * @description Is what a passkey answered when somebody signs in.
+         */
+        PasskeyAnswer: {
+            /**
+             * Tenant
+             * @default default
+             */
+            tenant: string;
+            /**
+             * Credential
+             * @description What `navigator.credentials` gave, as WebAuthn writes it in JSON.
+             */
+            credential: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * PasskeyMade
+         * @description Is what a new passkey answered, and what its owner calls it.
+         */
+        PasskeyMade: {
+            /**
+             * Name
+             * @default passkey
+             */
+            name: string;
+            /**
+             * Credential
+             * @description What `navigator.credentials` gave, as WebAuthn writes it in JSON.
+             */
+            credential: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * PasskeyShown
+         * @description Is a passkey, by what is known of it.
+         */
+        PasskeyShown: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Sign Count */
+            sign_count: number;
+            /** Created At */
+            created_at: string;
+            /** Used At */
+            used_at: string | null;
+        };
+        /**
+         * PasskeysShown
+         * @description Lists the caller's passkeys.
+         */
+        PasskeysShown: {
+            /** Passkeys */
+            passkeys: components["schemas"]["PasskeyShown"][];
+        };
+        /**
+         * PayloadsCounted
+         * @description Counts values: those that are there, and why the others are not.
+         */
+        PayloadsCounted: {
+            /** Present */
+            present: number;
+            /** Erased */
+            erased: number;
+            /** Withheld */
+            withheld: number;
+            /** Missing */
+            missing: number;
+        };
+        /**
+         * PeopleShown
+         * @description Is a page of people.
+         */
+        PeopleShown: {
+            /** People */
+            people: components["schemas"]["PersonShown"][];
+            /** Next */
+            next: string | null;
+        };
+        /**
+         * PersonInvited
+         * @description Says whom to let in by a link, and what they may.
+         */
+        PersonInvited: {
+            /** Name */
+            name: string;
+            /** Scopes */
+            scopes: ("approver" | "auditor" | "admin")[];
+            /**
+             * Lasts S
+             * @default 3600
+             */
+            lasts_s: number;
+        };
+        /**
+         * PersonShown
+         * @description Is somebody whom the server lets in.
+         */
+        PersonShown: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Scopes */
+            scopes: ("agent" | "approver" | "auditor" | "admin")[];
+            /** Issuer */
+            issuer: string | null;
+            /** Created At */
+            created_at: string;
+            /** Is Revoked */
+            is_revoked: boolean;
+            /** Invited Until */
+            invited_until: string | null;
+            /** Passkeys */
+            passkeys: number;
+            /** Sessions */
+            sessions: number;
         };
         /**
          * PolicyApplied
@@ -2685,11 +3519,17 @@ export interface components {
         };
         /**
          * Ready
-         * @description Says whether the store answers.
+         * @description Says whether requests should be sent here. Only the store and stopping decide that.
          */
         Ready: {
-            /** Status */
-            status: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "ready" | "not ready" | "stopping";
+            store: components["schemas"]["StoreReady"];
+            worker: components["schemas"]["WorkReady"];
+            sealing: components["schemas"]["SealingReady"];
             /** Detail */
             detail?: string | null;
         };
@@ -2927,6 +3767,22 @@ export interface components {
             why: string | null;
         };
         /**
+         * SealingReady
+         * @description Says how far behind the signed heads are.
+         */
+        SealingReady: {
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "ok" | "late" | "unknown";
+            /**
+             * Lag S
+             * @description For how long an event has been under no signed head.
+             */
+            lag_s?: number | null;
+        };
+        /**
          * SentPacket
          * @description Is a run of another ledger; `key` proves where it comes from, unless it is trusted as it is.
          */
@@ -2954,6 +3810,22 @@ export interface components {
             summary_sha256: string;
         };
         /**
+         * SessionShown
+         * @description Is one browser in which somebody is signed in.
+         */
+        SessionShown: {
+            /** Id */
+            id: string;
+            /** Via */
+            via: string;
+            /** Created At */
+            created_at: string;
+            /** Expires At */
+            expires_at: string;
+            /** Is This */
+            is_this: boolean;
+        };
+        /**
          * SessionStarted
          * @description Says who begins to work, with which model.
          */
@@ -2964,6 +3836,14 @@ export interface components {
             model_id: string;
             /** Session Id */
             session_id: string;
+        };
+        /**
+         * SessionsShown
+         * @description Lists the caller's sessions.
+         */
+        SessionsShown: {
+            /** Sessions */
+            sessions: components["schemas"]["SessionShown"][];
         };
         /**
          * Settlement
@@ -3000,6 +3880,23 @@ export interface components {
             run_id: string;
             /** Receipt */
             receipt: string;
+        };
+        /**
+         * SignedInShown
+         * @description Says who is signed in; `csrf_token` goes along with whatever changes something.
+         */
+        SignedInShown: {
+            /** Tenant */
+            tenant: string;
+            /** Name */
+            name: string;
+            /** Scopes */
+            scopes: ("agent" | "approver" | "auditor" | "admin")[];
+            /** Csrf Token */
+            csrf_token: string;
+            session: components["schemas"]["SessionShown"];
+            /** Has Passkey */
+            has_passkey: boolean;
         };
         /**
          * SignerShown
@@ -3076,6 +3973,85 @@ export interface components {
             token?: string | null;
         };
         /**
+         * StatsShown
+         * @description Are the figures of a period. Where there was too much to look at, only the newest count: `is_complete` tells.
+         */
+        StatsShown: {
+            /**
+             * Metric
+             * @enum {string}
+             */
+            metric: "effects" | "latency" | "replays" | "approvals" | "decisions" | "in_doubt" | "budgets";
+            /** By */
+            by: ("status" | "tool" | "side_effect" | "person" | "decision") | null;
+            /** Interval */
+            interval: string | null;
+            /** Since */
+            since: string;
+            /** Until */
+            until: string;
+            /** Looked At */
+            looked_at: number;
+            /** Is Complete */
+            is_complete: boolean;
+            /** Figures */
+            figures: components["schemas"]["FigureShown"][];
+        };
+        /**
+         * StopAsked
+         * @description Says why all effects are to be stopped.
+         */
+        StopAsked: {
+            /**
+             * Reason
+             * @example refunds go to the wrong accounts
+             */
+            reason: string;
+        };
+        /**
+         * StopEnded
+         * @description Says why they may go on.
+         */
+        StopEnded: {
+            /**
+             * Reason
+             * @default
+             * @example the account numbers are mended
+             */
+            reason: string;
+        };
+        /**
+         * StopShown
+         * @description Says whether all effects of the tenant are stopped, and who said so last.
+         */
+        StopShown: {
+            /** Is Stopped */
+            is_stopped: boolean;
+            /** By */
+            by?: string | null;
+            /** At */
+            at?: string | null;
+            /** Reason */
+            reason?: string | null;
+        };
+        /**
+         * StoreReady
+         * @description Says whether the store answers, and by which schema.
+         */
+        StoreReady: {
+            /**
+             * Status
+             * @example ok
+             * @enum {string}
+             */
+            status: "ok" | "no answer";
+            /**
+             * Schema Version
+             * @description The newest migration that this server needs.
+             */
+            schema_version: string;
+        };
+        /**
          * Story
          * @description Is what a run's events tell, read in one pass.
          */
@@ -3121,6 +4097,76 @@ export interface components {
             status: "succeeded";
             /** Value */
             value?: unknown;
+        };
+        /**
+         * TenantNamed
+         * @description Names the tenant to sign in to.
+         */
+        TenantNamed: {
+            /**
+             * Tenant
+             * @default default
+             */
+            tenant: string;
+        };
+        /**
+         * TokenGiven
+         * @description Holds the token itself: it is not shown again.
+         */
+        TokenGiven: {
+            api_key: components["schemas"]["TokenShown"];
+            /** Token */
+            token: string;
+        };
+        /**
+         * TokenShown
+         * @description Is what may be shown of a token; `last_used` is true to the minute.
+         */
+        TokenShown: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Kind */
+            kind: string;
+            /** Scopes */
+            scopes: ("agent" | "approver" | "auditor" | "admin")[];
+            /** Principal */
+            principal: string | null;
+            /** Given By */
+            given_by: string;
+            /** Created At */
+            created_at: string;
+            /** Expires At */
+            expires_at: string | null;
+            /** Is Revoked */
+            is_revoked: boolean;
+            /** Last Used */
+            last_used: string | null;
+        };
+        /**
+         * TokenWanted
+         * @description Says whom a token is for, and what it is good for; `principal` is whom an agent acts for.
+         */
+        TokenWanted: {
+            /** Name */
+            name: string;
+            /** Scopes */
+            scopes: ("agent" | "approver" | "auditor" | "admin")[];
+            /** Expires At */
+            expires_at?: string | null;
+            /** Principal */
+            principal?: string | null;
+        };
+        /**
+         * TokensShown
+         * @description Is a page of tokens.
+         */
+        TokensShown: {
+            /** Api Keys */
+            api_keys: components["schemas"]["TokenShown"][];
+            /** Next */
+            next: string | null;
         };
         /**
          * ToldEvent
@@ -3255,6 +4301,58 @@ export interface components {
             charges: components["schemas"]["ChargeShown"][];
         };
         /**
+         * VerificationShown
+         * @description Is what the verifier found: `attacks` says of each whether it is ruled out, by the `grounds` that were given.
+         */
+        VerificationShown: {
+            /**
+             * Verdict
+             * @enum {string}
+             */
+            verdict: "verified" | "tampered" | "cannot_tell";
+            /** Why */
+            why: string;
+            /** Source */
+            source: string;
+            /** Kind */
+            kind: ("journal" | "run" | "period" | "receipt") | null;
+            first_bad: components["schemas"]["FlawShown"] | null;
+            head: components["schemas"]["VerifiedHead"];
+            /** Newest Event At */
+            newest_event_at: string | null;
+            /** Witnesses */
+            witnesses: {
+                [key: string]: number;
+            };
+            counts: components["schemas"]["Counted"];
+            /** Grounds */
+            grounds: ("key" | "older_head" | "witness" | "fresh" | "fresh_witness")[];
+            /** Attacks */
+            attacks: {
+                [key: string]: "ruled out" | "not ruled out";
+            };
+            /** Rotations */
+            rotations: string[];
+            /** Continuations */
+            continuations: string[];
+            /** Remarks */
+            remarks: string[];
+        };
+        /**
+         * VerifiedHead
+         * @description Is the head that everything was checked against; null where none could be read.
+         */
+        VerifiedHead: {
+            /** Origin */
+            origin: string | null;
+            /** Size */
+            size: number | null;
+            /** Root */
+            root: string | null;
+            /** Signed By */
+            signed_by: string | null;
+        };
+        /**
          * Version
          * @description Says which software this is.
          */
@@ -3287,6 +4385,36 @@ export interface components {
             on_behalf_of: string | null;
             /** Signature */
             signature: string | null;
+        };
+        /**
+         * WaysIn
+         * @description Says how people sign in here: by passkeys always, and by a provider where there is one.
+         */
+        WaysIn: {
+            /**
+             * Passkey
+             * @default true
+             */
+            passkey: boolean;
+            /** Provider */
+            provider: string | null;
+        };
+        /**
+         * WorkReady
+         * @description Says who seals, sends and clears: this server, another one, nobody, or a worker elsewhere.
+         */
+        WorkReady: {
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "leading" | "standing by" | "nobody" | "elsewhere";
+            /**
+             * Problems
+             * @description How many things cannot be done at the moment; the log says which.
+             * @default 0
+             */
+            problems: number;
         };
         /** _Called */
         _Called: {
@@ -3373,7 +4501,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The credential is not for this, or a rule refuses it. Types: `not-permitted`, `policy-refused`. */
+        /** @description The credential is not for this, or a rule refuses it. Types: `not-permitted`, `vote-refused`, `policy-refused`. */
         Problem403: {
             headers: {
                 [name: string]: unknown;
@@ -3382,7 +4510,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Nothing of this tenant has this name. Types: `unknown-effect`, `unknown-approval`, `unknown-permission`, `unknown-run`, `unknown-checkpoint`, `not-found`. */
+        /** @description Nothing of this tenant has this name. Types: `unknown-effect`, `unknown-approval`, `unknown-permission`, `unknown-credential`, `unknown-export`, `unknown-run`, `unknown-checkpoint`, `not-found`. */
         Problem404: {
             headers: {
                 [name: string]: unknown;
@@ -3391,7 +4519,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description How things stand does not allow this. Types: `refused`, `key-reused`, `still-running`, `about-approval`, `approval-pending`, `approval-ended-unused`, `approval-expired`, `approval-stale`, `vote-refused`, `effect-denied`, `effect-canceled`, `effect-in-doubt`, `effect-failed`, `on-hold`, `illegal-move`, `lease-lost`, `result-not-recorded`, `run-refused`, `run-driven`, `run-lost`, `run-over`, `review-required`, `outcome-unknown`, `answer-not-kept`. */
+        /** @description How things stand does not allow this. Types: `refused`, `key-reused`, `still-running`, `about-approval`, `approval-pending`, `approval-ended-unused`, `approval-expired`, `approval-stale`, `vote-refused`, `stopped`, `effect-denied`, `effect-canceled`, `effect-in-doubt`, `effect-failed`, `on-hold`, `illegal-move`, `lease-lost`, `result-not-recorded`, `run-refused`, `run-driven`, `run-lost`, `run-over`, `review-required`, `outcome-unknown`, `answer-not-kept`. */
         Problem409: {
             headers: {
                 [name: string]: unknown;
@@ -3445,7 +4573,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Too much at once; `Retry-After` says when to ask again, where that is known. Types: `budget-exceeded`, `asked-too-often`. */
+        /** @description Too much at once; `Retry-After` says when to ask again, where that is known. Types: `budget-exceeded`, `too-many-pending`, `asked-too-often`. */
         Problem429: {
             headers: {
                 [name: string]: unknown;
@@ -3490,7 +4618,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3546,7 +4674,7 @@ export interface operations {
                     "application/json": components["schemas"]["EffectAnswer"];
                 };
             };
-            /** @description Successful Response */
+            /** @description What was asked for. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3608,7 +4736,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3656,7 +4784,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3705,7 +4833,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3757,7 +4885,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3803,7 +4931,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3849,7 +4977,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3891,7 +5019,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3936,7 +5064,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3981,7 +5109,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4013,7 +5141,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4048,7 +5176,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4097,7 +5225,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4150,7 +5278,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4177,6 +5305,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description The ETag seen last: 412 when it is no longer that. */
+                "if-match"?: string | null;
                 /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
                 "Idempotency-Key"?: string;
             };
@@ -4192,7 +5322,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4207,6 +5337,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -4225,7 +5356,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4263,7 +5394,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4294,7 +5425,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4333,7 +5464,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4373,7 +5504,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4404,7 +5535,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4436,7 +5567,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4486,7 +5617,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4525,7 +5656,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4584,6 +5715,239 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    stats_show_stats: {
+        parameters: {
+            query?: {
+                metric?: "effects" | "latency" | "replays" | "approvals" | "decisions" | "in_doubt" | "budgets";
+                by?: ("status" | "tool" | "side_effect" | "person" | "decision") | null;
+                /** @description The length of a stretch of time, as in 1m, 1h or 1d. */
+                interval?: string | null;
+                /** @description How long ago it begins, or when, as in a filter. */
+                since?: string;
+                /** @description A filter, as in `tool:stripe.* status:failed,denied args.amount:>1000 since:24h -tool:crm.get`. A page may hold fewer than `limit`, even none, while `next` says where to go on. */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatsShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    exports_list_exports: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportPage"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    exports_order_export: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExportAsked"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    exports_show_export: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An export's id, as in exp_0123. */
+                export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    exports_remove_export: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An export's id, as in exp_0123. */
+                export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    exports_fetch_export: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An export's id, as in exp_0123. */
+                export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file, as an attachment. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": unknown;
+                    "text/html": unknown;
+                    "application/x-ndjson": unknown;
+                    "text/csv": unknown;
+                    "application/vnd.apache.parquet": unknown;
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    search_find_anything: {
+        parameters: {
+            query?: {
+                /** @description An id, a key, a name, or a text. */
+                q?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Hits"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     journal_show_head: {
         parameters: {
             query?: never;
@@ -4593,7 +5957,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4620,7 +5984,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4650,7 +6014,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4682,7 +6046,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4745,7 +6109,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4778,7 +6142,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4807,7 +6171,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4847,15 +6211,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["VerificationShown"];
                 };
             };
             400: components["responses"]["Problem400"];
@@ -4880,7 +6242,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4915,7 +6277,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4929,7 +6291,9 @@ export interface operations {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["CallPending"];
+                };
             };
             400: components["responses"]["Problem400"];
             401: components["responses"]["Problem401"];
@@ -4944,6 +6308,656 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    stop_show_stop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StopShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    stop_stop_effects: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StopAsked"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StopShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    stop_let_go: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StopEnded"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StopShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_open_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LinkOpened"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedInShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_ask_passkey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TenantNamed"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CeremonyAsked"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasskeyAnswer"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedInShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_sign_out: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_list_sessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionsShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_end_session: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionsShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_list_ways: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaysIn"];
+                };
+            };
+            429: components["responses"]["Problem429"];
+        };
+    };
+    people_list_passkeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasskeysShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_add_passkey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasskeyMade"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OnePasskey"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_ask_new_passkey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CeremonyAsked"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_remove_passkey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                passkey_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasskeysShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_list_people: {
+        parameters: {
+            query?: {
+                limit?: number;
+                before?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PeopleShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_invite: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PersonInvited"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Invited"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_revoke_person: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                person_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OnePerson"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_list_tokens: {
+        parameters: {
+            query?: {
+                limit?: number;
+                before?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokensShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_give_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenWanted"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenGiven"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    people_revoke_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OneToken"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     operation_livez: {
         parameters: {
             query?: never;
@@ -4953,7 +6967,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4973,16 +6987,16 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["Ready"];
                 };
             };
-            /** @description The store does not answer. */
+            /** @description The store does not answer, or the server is about to stop. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4991,6 +7005,31 @@ export interface operations {
                     "application/json": components["schemas"]["Ready"];
                 };
             };
+        };
+    };
+    operation_metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Prometheus' text. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
         };
     };
     operation_version: {
@@ -5002,7 +7041,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5022,7 +7061,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5054,7 +7093,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5098,7 +7137,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -5131,7 +7170,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5162,7 +7201,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5196,7 +7235,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5234,7 +7273,7 @@ export interface operations {
                  * @example {
                  *       "events": [
                  *         {
-                 *           "type": "note",
+                 *           "type": "billing.noted",
                  *           "payload": {
                  *             "text": "the customer called"
                  *           },
@@ -5248,7 +7287,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -5284,7 +7323,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5330,7 +7369,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -5370,7 +7409,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5410,7 +7449,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -5450,7 +7489,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5490,7 +7529,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5530,7 +7569,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5570,7 +7609,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5610,7 +7649,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5646,7 +7685,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5681,7 +7720,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5718,7 +7757,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -5756,7 +7795,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5791,7 +7830,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5831,7 +7870,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5873,7 +7912,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5915,7 +7954,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5950,7 +7989,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5986,7 +8025,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6025,7 +8064,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6065,7 +8104,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6099,7 +8138,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6134,7 +8173,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6164,7 +8203,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6191,7 +8230,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6220,7 +8259,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6243,7 +8282,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6269,7 +8308,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description What was asked for. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6288,7 +8327,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                name: "abandoned" | "apply" | "await" | "effects" | "events" | "find_by_key" | "forgetting.clear_away" | "forgetting.drop" | "forgetting.holds" | "forgetting.keep_redaction_check" | "forgetting.of_subject" | "forgetting.prunable" | "forgetting.redaction_check" | "forgetting.refusals" | "get_effect" | "heartbeat" | "introduce" | "journal.entries" | "journal.heads" | "journal.index_of" | "journal.pending" | "journal.runs" | "journal.tile" | "journal.tree" | "journal.waiting" | "look" | "payloads" | "sheets" | "watch";
+                name: "abandoned" | "apply" | "await" | "effects" | "events" | "find_by_key" | "forgetting.clear_away" | "forgetting.drop" | "forgetting.holds" | "forgetting.keep_redaction_check" | "forgetting.of_subject" | "forgetting.prunable" | "forgetting.redaction_check" | "forgetting.refusals" | "get_effect" | "heartbeat" | "introduce" | "journal.entries" | "journal.heads" | "journal.index_of" | "journal.pending" | "journal.runs" | "journal.tile" | "journal.tree" | "journal.waiting" | "look" | "outlines" | "payloads" | "sheets" | "watch";
             };
             cookie?: never;
         };

@@ -1,5 +1,6 @@
 import { useMutation } from '@tanstack/react-query'
 import { useState, type FormEvent, type ReactNode } from 'react'
+import { useMay, type Scope } from '../api/may'
 import { Button } from './Button'
 import { Dialog } from './Dialog'
 import { Trouble } from './Trouble'
@@ -10,6 +11,8 @@ type Props = {
   verb: string
   look?: 'main' | 'bad'
   isReady?: boolean
+  /** Whoever has one of these scopes may do it, and so may administrators. */
+  needs: readonly Scope[]
   wide?: boolean
   act: () => Promise<void>
   onClose: () => void
@@ -17,20 +20,22 @@ type Props = {
 }
 
 /** Says what will happen, and does it when told so; what the server refuses is said here, in its words. */
-export function Acting({ title, verb, look = 'main', isReady = true, wide = false, act, onClose, children }: Props) {
+export function Acting({ title, verb, look = 'main', isReady = true, needs, wide = false, act, onClose, children }: Props) {
   const acting = useMutation({ mutationFn: act })
+  const may = useMay(needs)
   const submit = (event: FormEvent) => {
     event.preventDefault()
-    if (isReady && !acting.isPending) acting.mutate()
+    if (isReady && may && !acting.isPending) acting.mutate()
   }
   return (
     <Dialog title={title} onClose={onClose} wide={wide}>
       <form onSubmit={submit} className="space-y-4 text-sm">
         {children}
+        {!may && <p className="rounded-md bg-warn-ground p-2 text-warn">This takes the scope {[...needs, 'admin'].join(' or ')}, which you do not have. Somebody who has it can do it here.</p>}
         {acting.error && <Trouble error={acting.error} />}
         <div className="flex flex-wrap justify-end gap-2">
           <Button onClick={onClose}>Not now</Button>
-          <Button type="submit" look={look} disabled={!isReady || acting.isPending}>{acting.isPending ? 'One moment …' : verb}</Button>
+          <Button type="submit" look={look} disabled={!isReady || !may || acting.isPending}>{acting.isPending ? 'One moment …' : verb}</Button>
         </div>
       </form>
     </Dialog>

@@ -1,5 +1,5 @@
 import { useVirtualizer } from '@tanstack/react-virtual'
-import { useEffect, useLayoutEffect, useRef, type ReactNode, type RefObject } from 'react'
+import { createContext, memo, useContext, useEffect, useLayoutEffect, useRef, type ReactNode, type RefObject } from 'react'
 import { useHotkeys } from '../shell/hotkeys'
 import { useNarrow } from './narrow'
 
@@ -25,12 +25,10 @@ type Props<Thing> = {
   columns: readonly Column<Thing>[]
   /** Asks for more, where there is more. */
   more: (() => void) | undefined
-  /** Is told which things are on screen. */
-  onShown?: (first: number, last: number) => void
 }
 
 /** Shows any number of things as lines of a table; only those on screen are there. `j` and `k` walk through them. */
-export function Table<Thing extends { readonly id: string }>({ label, things, columns, more, onShown }: Props<Thing>) {
+export function Table<Thing extends { readonly id: string }>({ label, things, columns, more }: Props<Thing>) {
   const pane = useRef<HTMLDivElement>(null)
   const isNarrow = useNarrow()
   const height = isNarrow ? HEIGHT_WHEN_NARROW : HEIGHT
@@ -39,15 +37,15 @@ export function Table<Thing extends { readonly id: string }>({ label, things, co
     getScrollElement: () => pane.current,
     estimateSize: () => height,
     getItemKey: (index) => things[index]!.id,
-    overscan: 15,
+    overscan: 10,
+    isScrollingResetDelay: 300,
   })
   useEffect(() => lines.measure(), [height, lines])
   const items = lines.getVirtualItems()
-  const [first, last] = [items[0]?.index ?? 0, items.at(-1)?.index ?? 0]
+  const last = items.at(-1)?.index ?? 0
   useEffect(() => {
     if (more && last >= things.length - AHEAD) more()
   }, [last, things.length, more])
-  useEffect(() => onShown?.(first, last), [first, last, things, onShown])
   useSamePlace(pane, things, height)
   useWalking(pane, things, (index) => lines.scrollToIndex(index, { align: 'auto' }))
   const grid = isNarrow ? TWO_BY_TWO : columns.map((column) => column.width).join(' ')
@@ -60,27 +58,39 @@ export function Table<Thing extends { readonly id: string }>({ label, things, co
           </div>
         </div>
         <div role="rowgroup" className="relative" style={{ height: lines.getTotalSize() }}>
-          {items.map((item) => (
-            <div
-              key={item.key}
-              role="row"
-              aria-rowindex={item.index + 2}
-              data-line={item.index}
-              className="absolute inset-x-0 grid content-center items-center gap-x-3 gap-y-1 border-b border-line px-3 text-sm hover:bg-raised focus-within:bg-sunken"
-              style={{ top: item.start, height, gridTemplateColumns: grid }}
-            >
-              {columns.map((column) => (
-                <span key={column.name} role="cell" className={`min-w-0 truncate ${column.isMinor ? 'max-md:hidden' : ''}`}>
-                  {column.cell(things[item.index]!)}
-                </span>
-              ))}
-            </div>
-          ))}
+          <Resting value={!lines.isScrolling}>
+            {items.map((item) => <Line key={item.key} thing={things[item.index]!} columns={columns as readonly Column<unknown>[]} index={item.index} top={item.start} height={height} grid={grid} />)}
+          </Resting>
         </div>
       </div>
     </div>
   )
 }
+
+/** Says whether the list stands still: what a line has to ask the server for can wait until then. */
+const Resting = createContext(true)
+export const useResting = () => useContext(Resting)
+
+type LineProps = { thing: unknown; columns: readonly Column<unknown>[]; index: number; top: number; height: number; grid: string }
+
+/** Is drawn again only when its thing has changed: a list that scrolls moves lines, and changes none. */
+const Line = memo(function Line({ thing, columns, index, top, height, grid }: LineProps) {
+  return (
+    <div
+      role="row"
+      aria-rowindex={index + 2}
+      data-line={index}
+      className="absolute inset-x-0 grid content-center items-center gap-x-3 gap-y-1 border-b border-line px-3 text-sm hover:bg-raised focus-within:bg-sunken"
+      style={{ top, height, gridTemplateColumns: grid }}
+    >
+      {columns.map((column) => (
+        <span key={column.name} role="cell" className={`min-w-0 truncate ${column.isMinor ? 'max-md:hidden' : ''}`}>
+          {column.cell(thing)}
+        </span>
+      ))}
+    </div>
+  )
+})
 
 /** Is how a link in a line takes the whole line. */
 export const WHOLE_LINE = "text-ink no-underline hover:underline after:absolute after:inset-0 after:content-['']"

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { expect, it } from 'vitest'
 import { curlFor, forPython, forShell } from './quoting'
 
-const TEXTS = ['order-123', "it's $HOME `id` $(id)", 'a"b\\c', '-rf', '', 'line\nend\tx', 'a\u202egnp\u200b', '\u{e0041}x', '! * ? ~ #']
+const TEXTS = ['order-123', "it's $HOME `id` $(id)", 'a"b\\c', '-rf', '', 'line\nend\tx', 'a\u202egnp\u200b', '\u{e0041}x', '! * ? ~ #', 'both\\ and \'"\u202e\\n']
 
 it.each(TEXTS)('a shell reads %j back as it is', (text) => {
   const env = { ...process.env, LC_ALL: 'C.UTF-8' }

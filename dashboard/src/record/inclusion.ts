@@ -6,7 +6,8 @@ import { leafHash, rootByInclusion } from './merkle'
 import { isSignedBy, parseHead, parseKey, parseNote } from './notes'
 import { remembered } from './pinned'
 
-export type Proven = { readonly holds: true; readonly size: number } | { readonly holds: false; readonly why: string }
+/** `isFirst` says that this browser knows no key of the journal yet, and took the one that the server names. */
+export type Proven = { readonly holds: true; readonly size: number; readonly isFirst: boolean } | { readonly holds: false; readonly why: string }
 
 /** Asks for the way from an event to a signed head, and goes it. */
 export async function proveIncluded(runId: string, seq: number, hash: string): Promise<Proven> {
@@ -17,9 +18,15 @@ export async function proveIncluded(runId: string, seq: number, hash: string): P
   const signed = noteIn(proof.receipt)
   const head = parseHead(signed.text)
   const pinned = remembered(head.origin)
-  if (!pinned || !(await isSignedBy(signed, await parseKey(pinned.vkey)))) return { holds: false, why: 'its head is not signed by the key this browser trusts' }
+  const vkey = pinned?.vkey ?? (await namedKey())
+  if (!vkey || !(await isSignedBy(signed, await parseKey(vkey)))) return { holds: false, why: 'its head is not signed by the key this browser trusts' }
   if (!root || head.size !== proof.size || !same(root, head.root)) return { holds: false, why: 'the proof does not lead to what was signed' }
-  return { holds: true, size: proof.size }
+  return { holds: true, size: proof.size, isFirst: !pinned }
+}
+
+async function namedKey(): Promise<string | undefined> {
+  const listed = await told(api.GET('/.well-known/indelible-keys.json'))
+  return listed.keys.find((key) => key.status === 'current')?.vkey
 }
 
 /** A receipt is a tlog-proof: lines of proof, an empty line, and the signed note. */

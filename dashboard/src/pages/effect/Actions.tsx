@@ -42,7 +42,7 @@ function Retry({ of, onClose }: Props) {
     onClose()
   }
   return (
-    <Acting title="Allow another attempt" verb="Allow it" look="bad" isReady={reason.trim() !== ''} act={act} onClose={onClose}>
+    <Acting needs={['agent', 'approver']} title="Allow another attempt" verb="Allow it" look="bad" isReady={reason.trim() !== ''} act={act} onClose={onClose}>
       <ul className="list-disc space-y-1 pl-5">
         <li>The next call of this effect enters the handler again, as attempt {of.attempt + 1}. This page runs nothing.</li>
         {of.status === 'in_doubt' && <li className="text-bad">Attempt {of.attempt} may have done its work. If it did, it is done twice, unless the provider knows the key.</li>}
@@ -61,7 +61,7 @@ function Withdraw({ of, onClose }: Props) {
     onClose()
   }
   return (
-    <Acting title="Withdraw this call" verb="Withdraw it" look="bad" isReady={reason.trim() !== ''} act={act} onClose={onClose}>
+    <Acting needs={['agent', 'approver']} title="Withdraw this call" verb="Withdraw it" look="bad" isReady={reason.trim() !== ''} act={act} onClose={onClose}>
       <p>It is not executed, now or later: whoever asks for it is told that it was withdrawn{of.status === 'requires_approval' ? ', and the open question to people is closed' : ''}.</p>
       <Asked label="Why?" hint="The agent is told, and it is on the record." value={reason} onChange={setReason} isFirst />
     </Acting>

@@ -20,7 +20,7 @@ export function Settle({ of, onClose }: { of: Effect; onClose: () => void }) {
     onClose()
   }
   return (
-    <Acting title="Settle this effect" verb={VERBS[told.became ?? 'unknown']} isReady={!('lacks' in meant)} act={act} onClose={onClose}>
+    <Acting needs={['agent', 'approver']} title="Settle this effect" verb={VERBS[told.became ?? 'unknown']} isReady={!('lacks' in meant)} act={act} onClose={onClose}>
       <p>Look at the provider first, by the key of this effect. What you say here is the answer that every later call gets, and nothing is executed for it. It stands.</p>
       <fieldset className="space-y-1">
         <legend className="font-medium">What became of it?</legend>

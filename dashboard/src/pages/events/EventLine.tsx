@@ -4,6 +4,7 @@ import type { Entry } from '../../api/asks'
 import { HOME } from '../../api/client'
 import { Copy, Id } from '../../parts/Copy'
 import { Json } from '../../parts/Json'
+import { Prove } from '../../parts/Prove'
 import { curlFor } from '../../parts/quoting'
 import { Text } from '../../parts/Text'
 import { When } from '../../parts/When'
@@ -36,7 +37,7 @@ export function EventLine({ of, isOpen, onToggle }: { of: Entry; isOpen: boolean
       {isOpen && (
         <div className="space-y-2 px-10 pb-3 max-md:px-3">
           <div className="flex flex-wrap items-center gap-4 text-xs text-muted">
-            <span>hash <Id length={24}>{of.hash}</Id></span>
+            <span>hash <Id length={24}>{of.hash}</Id> <Prove runId={of.run_id} seq={of.seq} hash={of.hash} /></span>
             <span className="flex items-center">as curl, without a token <Copy text={curlFor(HOME, of.run_id, of.seq)} label="Copy as curl" /></span>
           </div>
           <Json value={of.body} label={`Event ${of.index ?? of.seq}`} />

@@ -7,15 +7,16 @@ import { api, HOME, Problem, told } from '../../api/client'
 import { useLive } from '../../api/live'
 import { changed, NOTHING, placeOf } from './tail'
 
-/** Is how far back the page looks at once. */
-const WINDOW = 500
+const PAGE = 500
+/** Says how far back the page looks at once: where a filter leaves most out, further. */
+const windowOf = (q: string) => (q ? 5000 : PAGE)
 const AGAIN = 3000
 
 /** Gives the events after a place that a filter asks for, up to a place or to the end. */
 async function between(after: number, until: number, q: string): Promise<Entry[]> {
   const found: Entry[] = []
   for (let place: number | null = after; place !== null && place < until; ) {
-    const page: { events: Entry[]; next: number | null } = await told(api.GET('/v1/events', { params: { query: { after: place, limit: WINDOW, ...(q && { q }) } } }))
+    const page: { events: Entry[]; next: number | null } = await told(api.GET('/v1/events', { params: { query: { after: place, limit: PAGE, ...(q && { q }) } } }))
     found.push(...page.events.filter((entry) => (placeOf(entry) ?? 0) <= until))
     place = page.next
   }
@@ -27,7 +28,7 @@ async function end(q: string): Promise<{ entries: Entry[]; from: number }> {
     if (error instanceof Problem && error.status === 404) return 0
     throw error
   })
-  const from = Math.max(0, size - WINDOW)
+  const from = Math.max(0, size - windowOf(q))
   return { entries: await between(from - 1, Number.POSITIVE_INFINITY, q), from }
 }
 
@@ -44,7 +45,7 @@ export function useTail(q: string) {
     return listen(q, last, (entries) => change({ is: 'came', entries }))
   }, [asked.data, q, isPaused])
   const older = tail.from > 0 ? async () => {
-    const from = Math.max(0, tail.from - WINDOW)
+    const from = Math.max(0, tail.from - windowOf(q))
     change({ is: 'older', entries: await between(from - 1, tail.from - 1, q), from })
   } : undefined
   return { tail, error: asked.error, isPending: asked.isPending, older, follow: (on: boolean) => change({ is: 'followed', on }) }

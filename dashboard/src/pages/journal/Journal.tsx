@@ -1,17 +1,16 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { ShieldAlert, ShieldCheck } from 'lucide-react'
-import { useState } from 'react'
 import { journalEntries, type Entry } from '../../api/asks'
 import { Button } from '../../parts/Button'
 import { Id } from '../../parts/Copy'
 import { Empty } from '../../parts/Empty'
 import { Fact, Facts, Section } from '../../parts/Fact'
+import { Prove } from '../../parts/Prove'
 import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
 import { toBase64 } from '../../record/bytes'
 import { check, trust, useChecked, type Checked } from '../../record/checking'
-import { proveIncluded, type Proven } from '../../record/inclusion'
 
 /** Shows the record of everything, and verifies it here, in this browser. */
 export function Journal() {
@@ -120,11 +119,6 @@ function Entries({ bad }: { bad: number | undefined }) {
 }
 
 function Row({ of, isBad }: { of: Entry; isBad: boolean }) {
-  const [proven, setProven] = useState<Proven | 'asking' | null>(null)
-  const prove = () => {
-    setProven('asking')
-    proveIncluded(of.run_id, of.seq, of.hash).then(setProven, (error: unknown) => setProven({ holds: false, why: String(error) }))
-  }
   const body = of.body as { at?: string }
   return (
     <tr className={`border-t border-line ${isBad ? 'bg-bad-ground text-bad' : ''}`} {...(isBad && { 'aria-label': 'tampered with' })}>
@@ -133,11 +127,7 @@ function Row({ of, isBad }: { of: Entry; isBad: boolean }) {
       <td className="max-w-48 truncate px-3 py-1.5"><Text>{of.run_id}</Text></td>
       <td className="px-3 py-1.5">{body.at && <When at={body.at} />}</td>
       <td className="px-3 py-1.5"><Id length={10}>{of.hash}</Id></td>
-      <td className="px-3 py-1.5" role="status">
-        {proven === null && <button type="button" className="underline" onClick={prove}>prove</button>}
-        {proven === 'asking' && 'asking …'}
-        {proven !== null && proven !== 'asking' && (proven.holds ? <span className="text-good">in the tree of {proven.size}</span> : <span className="text-bad">{proven.why}</span>)}
-      </td>
+      <td className="px-3 py-1.5"><Prove runId={of.run_id} seq={of.seq} hash={of.hash} /></td>
     </tr>
   )
 }

@@ -13,7 +13,7 @@ export function Cancel({ run, onClose }: { run: Run; onClose: () => void }) {
     onClose()
   }
   return (
-    <Acting title="Cancel this run" verb="Cancel it" look="bad" isReady={reason.trim() !== ''} act={act} onClose={onClose}>
+    <Acting needs={['agent', 'approver']} title="Cancel this run" verb="Cancel it" look="bad" isReady={reason.trim() !== ''} act={act} onClose={onClose}>
       <ul className="list-disc space-y-1 pl-5">
         <li>It ends here, for good: a canceled run cannot be resumed, only forked.</li>
         <li>Whoever drives it is refused at its next call. A call that is under way is not stopped; what comes of it is still recorded.</li>

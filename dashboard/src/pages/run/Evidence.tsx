@@ -7,6 +7,7 @@ import { Section } from '../../parts/Fact'
 import { forShell } from '../../parts/quoting'
 import { save } from '../../parts/saving'
 import { Trouble } from '../../parts/Trouble'
+import { Export } from './Export'
 
 /** Hands out what proves something to somebody who trusts nobody here. */
 export function Evidence({ runId, count, onClose }: { runId: string; count: number; onClose: () => void }) {
@@ -29,9 +30,9 @@ export function Evidence({ runId, count, onClose }: { runId: string; count: numb
           {error !== null && <Trouble error={error} />}
         </Section>
         <Section title="The whole run: a bundle, or a page for people">
-          <p className="text-muted">They are made where the ledger is, and verify offline, with the journal's public key that was sent by another way.</p>
-          <Command name="a bundle">{`indelible export bundle --out run.zip --run ${forShell(runId)}`}</Command>
-          <Command name="a page that checks itself">{`indelible export html --out run.html --run ${forShell(runId)}`}</Command>
+          <p className="text-muted">It verifies offline, with the journal's public key, which has to be sent by another way.</p>
+          <Export runId={runId} />
+          <Command name="the same in a terminal">{`indelible export bundle --out run.zip --run ${forShell(runId)}`}</Command>
           <Command name="the public key">{'indelible keys export-public'}</Command>
         </Section>
       </div>

@@ -20,7 +20,7 @@ export function Fork({ run, story, onClose }: { run: Run; story: Story; onClose:
     await go({ to: '/runs/$runId', params: { runId: forked.run.id } })
   }
   return (
-    <Acting title="Fork this run" verb="Fork it" isReady={isReady} act={act} onClose={onClose}>
+    <Acting needs={['agent']} title="Fork this run" verb="Fork it" isReady={isReady} act={act} onClose={onClose}>
       <p>A new run begins in which the calls of this one, up to an event, are answered from the record: none of them is made again. This run stays as it is. Nobody drives the new one until somebody resumes it.</p>
       <AskedLine label="Up to event" hint={`1 to ${story.events.toLocaleString('en')}, counted as in the list`} kind="number" value={at} onChange={setAt} />
       <AskedLine label="Name of the new run" hint="Left empty, it gets one." value={name} onChange={setName} />

@@ -1,7 +1,6 @@
 import { useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query'
 import { ShieldAlert, ShieldCheck } from 'lucide-react'
 import { useState } from 'react'
-import { me } from '../../api/asks'
 import { api, told } from '../../api/client'
 import { approvalsOf, checkpoints as askCheckpoints, report as askReport, type Checkpoint, type Report, type Run, type Story } from '../../api/runs'
 import { Acting } from '../../parts/Acting'
@@ -22,7 +21,6 @@ export function Resume({ run, story, onClose }: { run: Run; story: Story; onClos
   const [chosen, setChosen] = useState('')
   const checkpoint = saved.find((one) => one.id === chosen) ?? saved[0]
   const questions = useQueryClient()
-  const scopes = useQuery(me).data?.scopes ?? []
   const needsForce = run.status === 'manual_review_required'
   const standing = standingOf(story, approvals)
   const act = async () => {
@@ -33,9 +31,9 @@ export function Resume({ run, story, onClose }: { run: Run; story: Story; onClos
     onClose()
   }
   const holds = report.data?.checkpoints.find((one) => one.checkpoint === checkpoint?.id)?.is_valid ?? report.data?.is_valid ?? false
-  const isReady = report.isSuccess && holds && (!needsForce || scopes.includes('admin'))
+  const isReady = report.isSuccess && holds
   return (
-    <Acting title="Resume this run" verb="Open it for whoever resumes" wide isReady={isReady} act={act} onClose={onClose}>
+    <Acting needs={needsForce ? [] : ['agent']} title="Resume this run" verb="Open it for whoever resumes" wide isReady={isReady} act={act} onClose={onClose}>
       {report.error ? <Trouble error={report.error} /> : <Seal checkpoint={checkpoint} report={report.data} />}
       {saved.length > 1 && <Choice of={saved} chosen={checkpoint?.id ?? ''} onChoose={setChosen} />}
       <HowItStands of={standing} next={nextAction(standing, checkpoint?.suggested, story.current_step)} />

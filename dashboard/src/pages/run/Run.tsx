@@ -26,7 +26,7 @@ export function Run() {
   const { tab = 'timeline' } = useSearch({ from: '/runs/$runId' })
   const { run, isUnstarted, error: runError, isPending } = useRun(runId)
   const { story, events, error, more } = useRunEvents(runId)
-  if (isUnstarted && error) return <Empty isPage title="No run has this name">It may be of another tenant, or not on this server: <Link to="/runs">all runs</Link>.</Empty>
+  if (isUnstarted && error) return <Empty isPage title="No run has this name">{runId.includes('/') ? 'A run with a slash in its name cannot be asked for over HTTP; the terminal shows it: indelible runs inspect. ' : 'It may be of another tenant, or not on this server. '}<Link to="/runs">All runs</Link></Empty>
   if (runError || error) return <Trouble error={runError ?? error} />
   if (isPending || !story) return <p className="p-6 text-muted">Looking …</p>
   return (

@@ -24,6 +24,13 @@ it('finds silences at every scale, however many', () => {
   expect(idle([60_000])).toEqual([false]) // there is nothing to make room for
 })
 
+it('leaves the work most of the room, however many silences there are', () => {
+  const moments = Array.from({ length: 60 }, (_, at) => at * 100_000).flatMap((at) => [at, at + 10])
+  const scale = new Scale(moments, true)
+  expect(scale.folds).toHaveLength(59)
+  expect(scale.folds.reduce((sum, fold) => sum + fold.right - fold.left, 0)).toBeCloseTo(0.4)
+})
+
 it('never goes backwards and fills the whole width', () => {
   const moments = Array.from({ length: 300 }, (_, at) => ((at * 7919) % 1000) ** 3)
   for (const isFolding of [true, false]) {

@@ -1,13 +1,13 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { useCallback, useEffect, useState } from 'react'
+import { useCallback } from 'react'
 import { useEndless } from '../../api/endless'
 import { runsPage, storyOfLine, type Run, type RunStatus } from '../../api/runs'
 import { Chips } from '../../parts/Chips'
 import { Empty, Snippet } from '../../parts/Empty'
 import { flawOf } from '../../parts/filter'
 import { FilterBox } from '../../parts/FilterBox'
-import { Table, WHOLE_LINE, type Column } from '../../parts/Table'
+import { Table, useResting, WHOLE_LINE, type Column } from '../../parts/Table'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
@@ -71,18 +71,12 @@ const COLUMNS: readonly Column<Run>[] = [
   { name: 'updated', width: '7.5rem', cell: (run) => <span className="text-muted"><When at={run.updated_at} /></span> },
 ]
 
-/** Is how long a line has to stay on screen until the server reads its run's events. */
-const REST = 300
 /** Runs with more events are not read through for a line of a list. */
 const MOST_EVENTS = 5000
 
-/** Gives what a run's events tell, as soon as somebody rests on its line. */
+/** Gives what a run's events tell, as soon as the list stands still: the server reads the run for it. */
 function useStory(run: Run) {
-  const [isResting, setResting] = useState(false)
-  useEffect(() => {
-    const rest = setTimeout(() => setResting(true), REST)
-    return () => clearTimeout(rest)
-  }, [])
+  const isResting = useResting()
   return useQuery({ ...storyOfLine(run.id), enabled: isResting && (run.seq ?? 0) < MOST_EVENTS && !run.id.includes('/') }).data
 }
 

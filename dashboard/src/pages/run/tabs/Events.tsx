@@ -5,6 +5,7 @@ import type { RunEvent, Story } from '../../../api/runs'
 import { Button } from '../../../parts/Button'
 import { Copy, Id } from '../../../parts/Copy'
 import { Json } from '../../../parts/Json'
+import { Prove } from '../../../parts/Prove'
 import { curlFor } from '../../../parts/quoting'
 import { Text } from '../../../parts/Text'
 import { When } from '../../../parts/When'
@@ -42,7 +43,7 @@ function Line({ of, runId, isSafe }: { of: RunEvent; runId: string; isSafe: bool
         </summary>
         {isOpen && (
           <div className="space-y-2 px-3 pb-3">
-            <div className="flex flex-wrap items-center gap-3 text-xs text-muted"><Id length={24}>{of.id}</Id> <span className="flex items-center">as curl <Copy text={curlFor(HOME, runId, of.seq)} label="Copy as curl" /></span></div>
+            <div className="flex flex-wrap items-center gap-3 text-xs text-muted"><Id length={24}>{of.id}</Id> <Prove runId={runId} seq={of.seq} hash={of.id.replace('evt_', '')} /> <span className="flex items-center">as curl <Copy text={curlFor(HOME, runId, of.seq)} label="Copy as curl" /></span></div>
             <Json value={of} label={`Event ${of.seq + 1}`} />
           </div>
         )}

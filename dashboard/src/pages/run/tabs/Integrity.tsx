@@ -60,7 +60,7 @@ function Verdict({ of: { bad, count, head, proven } }: { of: Found }) {
         <Fact name="Last event"><Id length={40}>{head}</Id></Fact>
         <Fact name="In the journal">
           {!proven && 'nothing of this run is sealed yet; that takes a moment'}
-          {proven?.holds && `event ${proven.seq + 1} is in the signed tree of ${proven.size.toLocaleString('en')} entries, and so is what comes before it, which it names by its hash${proven.seq + 1 < count ? '; what comes after it is not sealed yet' : ''}`}
+          {proven?.holds && `event ${proven.seq + 1} is in the signed tree of ${proven.size.toLocaleString('en')} entries, and so is what comes before it, which it names by its hash${proven.seq + 1 < count ? '; what comes after it is not sealed yet' : ''}${proven.isFirst ? '. This browser has no key of this journal yet: it took the one that the server names' : ''}`}
           {proven && !proven.holds && <Text>{`event ${proven.seq + 1}: ${proven.why}`}</Text>}
         </Fact>
         <Fact name="Not ruled out">values that are not in the journal (see below), and what the page on the journal names</Fact>
