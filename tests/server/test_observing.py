@@ -264,7 +264,7 @@ def test_only_auditors_see_the_counts_unless_the_server_was_told_to_be_open(watc
 def test_a_request_has_a_span_under_its_callers_own(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
     assert propagate is not None  # loaded, as it is wherever OpenTelemetry is used
     watched.ask("GET", f"/v1/runs/{CANARY}?limit={CANARY}", headers={"traceparent": PARENT})
     eventually(exporter.get_finished_spans)

@@ -62,12 +62,11 @@ class Observed:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        headers = dict(scope["headers"])
-        seen = _Seen(headers, send)
+        seen = _Seen(dict(scope["headers"]), send)
         self._requests.under_way += 1
         try:
             if is_tracing():
-                await self._traced(scope, receive, seen, headers)
+                await self._traced(scope, receive, seen)
             else:
                 await self._answered(scope, receive, seen)
         finally:
@@ -84,7 +83,8 @@ class Observed:
             if not seen.status:
                 await _say_nothing_more(seen.send)
 
-    async def _traced(self, scope: Scope, receive: Receive, seen: _Seen, headers: dict[bytes, bytes]) -> None:
+    async def _traced(self, scope: Scope, receive: Receive, seen: _Seen) -> None:
+        headers = dict(scope["headers"])
         carrier = {name: headers.get(name.encode(), b"").decode("latin-1") for name in ("traceparent", "tracestate")}
         with spanning(scope["method"], "SERVER", carrier) as span:
             await self._answered(scope, receive, seen)
@@ -93,6 +93,8 @@ class Observed:
 
 class _Seen:
     """Is what is seen of one answer on its way out."""
+
+    __slots__ = ("_send", "error", "id", "status", "trace_id")
 
     def __init__(self, headers: dict[bytes, bytes], send: Send) -> None:
         given = headers.get(REQUEST_ID)
