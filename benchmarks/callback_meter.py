@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.outputs import Generation, LLMResult
 
@@ -92,7 +93,27 @@ class Provedex:
             return int(json.load(answer)["count"])
 
 
+class Floor:
+    """Does nothing: what it adds is LangChain's own."""
+
+    def __init__(self) -> None:
+        self.handler = BaseCallbackHandler()
+        self.handler.run_inline = True
+        self.handler.on_chat_model_start = lambda *_, **__: None  # type: ignore[method-assign]
+
+    async def begin(self) -> None:
+        return None
+
+    async def end(self) -> None:
+        return None
+
+    def recorded(self) -> int:
+        return 0
+
+
 def _contestant(name: str, sink: str, folder: str) -> Contestant:
+    if name == "floor":
+        return Floor()
     return Provedex(sink) if name == "provedex" else Ours(name, folder)
 
 
@@ -146,7 +167,7 @@ async def _measured(name: str, sink: str, folder: str, pairs: int, invocations: 
     found["ainvoke"] = await _ainvoke(one.handler, invocations if name != "strict" else invocations // 5)
     await one.end()
     one.recorded()
-    if burst:
+    if burst and name != "floor":
         Path(folder, "burst").mkdir()
         again = _contestant(name, sink, f"{folder}/burst")
         await again.begin()

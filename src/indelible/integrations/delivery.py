@@ -19,13 +19,19 @@ _LOG = logging.getLogger("indelible.integrations")
 
 
 class Entry(NamedTuple):
-    """Is something to be delivered: who took it under which number, for which session, and the event as JSON."""
+    """Is something to be delivered: who took it, as which number, for which session, what it says, and all as JSON."""
 
     source: str
     number: int
     session: str
     kind: str
+    content: Mapping[str, Any]
     line: bytes
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Tells it from every other entry."""
+        return self.source, self.number
 
 
 class Delivery:
@@ -54,12 +60,10 @@ class Delivery:
                 return
             self._ledger.record(session, events[0]["event_type"], _bare(group[0], problem))
         if group[-1].kind == ENDED:
-            self._end(session, json.loads(group[-1].line))
+            self._end(session, group[-1].content)
 
     def _event(self, entry: Entry) -> dict[str, Any]:
-        content = json.loads(entry.line)
-        del content["kind"]
-        return {"event_type": f"{self._namespace}.{entry.kind}", "payload": content}
+        return {"event_type": f"{self._namespace}.{entry.kind}", "payload": entry.content}
 
     def _begin(self, session: str) -> None:
         try:
@@ -78,11 +82,12 @@ class Delivery:
             _LOG.info("session %s is over already: %s", session, refused)
         self._begun.discard(session)
 
-    def on_record(self, entries: Iterable[Entry]) -> set[Entry]:
-        """Gives those that the record has already: an answer that did not come may have been a yes."""
-        found = list(entries)
-        known = {session: self._known(session) for session in {entry.session for entry in found}}
-        return {entry for entry in found if (entry.source, entry.number) in known[entry.session]}
+    def on_record(self, entries: Iterable[Entry]) -> set[tuple[str, int]]:
+        """Gives the places of those that the record has already: an answer that did not come may have been a yes."""
+        known: set[tuple[str, int]] = set()
+        for session in {entry.session for entry in entries}:
+            known |= self._known(session)
+        return known
 
     def _known(self, session: str) -> set[tuple[str, int]]:
         known: set[tuple[str, int]] = set()
@@ -104,7 +109,8 @@ class Delivery:
         """Delivers what a process that is gone left behind, and gives how many that were and how many are missing."""
         entries = [_entry_of(line) for line in left.items]
         known = self.on_record(entries)
-        new = [entry for entry in entries if entry not in known]
+        new = [entry for entry in entries if entry.place not in known]
+        delivered = len(new)
         while new:
             group = next_group(new)
             self.record(group[0].session, group)
@@ -113,7 +119,7 @@ class Delivery:
         missing = max(0, left.taken - last)
         if missing:
             self.tell_gap(left.id, last + 1, left.taken, missing, "the process ended before they were written")
-        return len(entries) - len(known), missing
+        return delivered, missing
 
     def tell_gap(self, source: str, first: int, last: int, missing: int, why: str) -> None:
         """Records that events are missing, and which."""
@@ -133,11 +139,11 @@ def next_group(entries: Iterable[Entry]) -> list[Entry]:
 
 def _entry_of(line: bytes) -> Entry:
     content = json.loads(line)
-    source = content["source"]
-    return Entry(source["id"], source["number"], content["session"], content["kind"], line)
+    kind, source = content.pop("kind"), content["source"]
+    return Entry(source["id"], source["number"], content["session"], kind, content, line)
 
 
 def _bare(entry: Entry, problem: Exception) -> dict[str, Any]:
     """Gives what can be recorded of an event that cannot be recorded whole: its hash, and why."""
-    content = json.loads(entry.line)
-    return {"source": content["source"], "left_out": hashlib.sha256(entry.line).hexdigest(), "why": str(problem)[:500]}
+    left_out = hashlib.sha256(entry.line).hexdigest()
+    return {"source": entry.content["source"], "left_out": left_out, "why": str(problem)[:500]}

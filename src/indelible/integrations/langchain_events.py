@@ -14,6 +14,7 @@ from uuid import UUID
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration
 
 Keep = Literal["hashes", "values"]
 
@@ -166,13 +167,22 @@ def _answer(response: Any) -> Any:
 
 
 def _generated(generation: Any) -> Any:
-    message = getattr(generation, "message", None)
-    return generation.text if message is None or not getattr(message, "tool_calls", None) else _plain(message)
+    message = _message_of(generation)
+    return _plain(message) if isinstance(message, AIMessage) and message.tool_calls else generation.text
 
 
-def _tool_calls(response: Any) -> list[Mapping[str, Any]]:
-    messages = [getattr(one, "message", None) for row in response.generations for one in row]
-    return [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+def _message_of(generation: Any) -> BaseMessage | None:
+    """Gives the message that was generated; asking a model without one for it would take pydantic long to deny."""
+    return generation.message if isinstance(generation, ChatGeneration) else None
+
+
+def _messages(response: Any) -> list[BaseMessage]:
+    found = (_message_of(one) for row in response.generations for one in row)
+    return [message for message in found if message is not None]
+
+
+def _tool_calls(response: Any) -> list[Any]:
+    return [call for message in _messages(response) if isinstance(message, AIMessage) for call in message.tool_calls]
 
 
 def _tool_call(call: Mapping[str, Any], keep: Keep) -> dict[str, Any]:
@@ -184,10 +194,8 @@ def _tokens(response: Any) -> tuple[int, int]:
     usage = (response.llm_output or {}).get("token_usage") or {}
     if usage:
         return int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-    told = [
-        getattr(getattr(one, "message", None), "usage_metadata", None) for row in response.generations for one in row
-    ]
-    found = [usage for usage in told if usage]
+    told = [message.usage_metadata for message in _messages(response) if isinstance(message, AIMessage)]
+    found = [usage for usage in told if usage is not None]
     return sum(usage["input_tokens"] for usage in found), sum(usage["output_tokens"] for usage in found)
 
 

@@ -29,6 +29,8 @@ OnFailure = Literal["warn", "raise", "silent"]
 Content = Callable[[], Mapping[str, Any]]
 _LOG = logging.getLogger("indelible.integrations")
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+# What comes in within a moment goes to the disk together, and within ten of them to the ledger: one sync for many.
+_GATHERING = 0.005
 
 
 class Told(NamedTuple):
@@ -163,6 +165,7 @@ class Recorder:
             if not self._queue:
                 self._wake.wait()
                 self._wake.clear()
+                time.sleep(_GATHERING)
 
     def _write_group(self) -> None:
         """Puts what was taken on the disk, some at a time: from then on it outlives the process."""
@@ -181,16 +184,15 @@ class Recorder:
         self._deliver()
 
     def _entry(self, told: Told) -> Entry:
+        number, session, kind, content = told
+        known = {"session": session, "source": {"id": self._spool.id, "number": number}}
         try:
-            content = told.content()
-        except Exception as error:  # a value whose own code fails is told as that
-            content = {"unreadable": f"{type(error).__qualname__}: {error}"}
-        return self._made(told.number, told.session, told.kind, content)
-
-    def _made(self, number: int, session: str, kind: str, content: Mapping[str, Any]) -> Entry:
-        whole = {"kind": kind, "session": session, "source": {"id": self._spool.id, "number": number}, **content}
-        line = json.dumps(whole, default=repr, allow_nan=True, ensure_ascii=True).encode()
-        return Entry(self._spool.id, number, session, kind, line)
+            whole = {**known, **content()}
+            line = json.dumps({"kind": kind, **whole})
+        except Exception as error:  # a value whose own code fails, or that is no JSON, is told as that
+            whole = {**known, "unreadable": f"{type(error).__qualname__}: {error}"}
+            line = json.dumps({"kind": kind, **whole})
+        return Entry(self._spool.id, number, session, kind, whole, line.encode())
 
     def _keep(self, entries: list[Entry]) -> bool:
         """Puts entries on the disk; without room for them, tells how many are missing as soon as there is."""
@@ -214,6 +216,8 @@ class Recorder:
             is_done = self._deliver() and self._has_looked_back
             self._has_more.wait(None if is_done else max(0.01, self._quiet_until - time.monotonic()))
             self._has_more.clear()
+            if self._mode == "fast":
+                time.sleep(10 * _GATHERING)
             self._look_back()
 
     def _deliver(self) -> bool:
@@ -257,10 +261,11 @@ class Recorder:
         """Forgets what the record has already: the last answer of the ledger did not come."""
         with self._lock:
             waiting = list(self._waiting)
-        delivered = self._delivery.on_record(waiting)
+        known = self._delivery.on_record(waiting)
         with self._lock:
-            self._waiting = deque(entry for entry in self._waiting if entry not in delivered)
-        self.signed_total += len(delivered)
+            left = deque(entry for entry in self._waiting if entry.place not in known)
+            self.signed_total += len(self._waiting) - len(left)
+            self._waiting = left
 
     def _tell_gap(self) -> None:
         if not self._gap:
