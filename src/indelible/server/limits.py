@@ -50,13 +50,13 @@ class _Measure:
     under_way: list[int] = field(default_factory=lambda: [0, 0])
     """Counts the requests that are being carried out, and those that wait."""
 
-    def take(self, now: float) -> float:
-        """Takes one request out of the bucket; gives in how many seconds there will be one, 0 if there was."""
+    def take(self, now: float, amount: int = 1) -> float:
+        """Takes a request out of the bucket; gives in how many seconds there will be one, 0 if there was."""
         self.left = min(2 * self.rate, self.left + (now - self.at) * self.rate)
         self.at = now
         if self.left < 1:
             return (1 - self.left) / self.rate
-        self.left -= 1
+        self.left -= amount
         return 0.0
 
 
@@ -76,6 +76,11 @@ class Ticket:
         if not self.is_stranger and self.gate.limits.strangers_rate:
             self.is_stranger = True
             self._check(self.gate.wait_of_strangers(self.scope), "too many requests without a credential from here")
+
+    def check_stranger(self) -> None:
+        """Raises `AskedTooOften` when too much came from the address that let nobody in; takes nothing by itself."""
+        if self.gate.limits.strangers_rate:
+            self._check(self.gate.wait_of_strangers(self.scope, takes=False), "too many credentials from here are none")
 
     def _check(self, wait: float, why: str) -> None:
         if wait:
@@ -134,11 +139,11 @@ class Gate:
             self._known.clear()
         (self._known.add if is_good else self._known.discard)(shown)
 
-    def wait_of_strangers(self, scope: Scope) -> float:
-        """Takes one request from an address; gives in how many seconds it may ask, 0 if it may now."""
+    def wait_of_strangers(self, scope: Scope, *, takes: bool = True) -> float:
+        """Takes one request from an address, or only looks; gives in how many seconds it may ask, 0 if it may now."""
         client = scope.get("client")
         name = client[0] if client else ""
-        return self._kept(self._addresses, name, self.limits.strangers_rate).take(self._clock())
+        return self._kept(self._addresses, name, self.limits.strangers_rate).take(self._clock(), int(takes))
 
     def measure_of(self, caller: Caller) -> _Measure:
         """Gives the measure of a credential."""
@@ -182,11 +187,13 @@ def counting(authenticate: Authenticate) -> Authenticate:
         gate, shown = ticket.gate, shown_by(request.scope)
         is_known = gate.is_known(shown)
         if not is_known:
-            ticket.count_as_stranger()
+            ticket.check_stranger()
         try:
             caller = await authenticate(request)
         except NotAuthenticated:
+            # Only now: many who come at once with good ones, as after a restart, are no strangers.
             gate.note(shown, is_good=False)
+            ticket.count_as_stranger()
             raise
         if not is_known:
             gate.note(shown, is_good=True)
