@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { execFileSync } from 'node:child_process'
 import { expect, it } from 'vitest'
-import { curlFor, forPython, forShell } from './quoting'
+import { curlFor, forFilter, forPython, forShell } from './quoting'
 
 const TEXTS = ['order-123', "it's $HOME `id` $(id)", 'a"b\\c', '-rf', '', 'line\nend\tx', 'a\u202egnp\u200b', '\u{e0041}x', '! * ? ~ #', 'both\\ and \'"\u202e\\n']
 
@@ -20,4 +20,7 @@ it('asks for one event, and holds no token', () => {
   expect(curlFor(new URL('https://h/x/'), "a'b&c", 4)).toBe(
     `curl -sS -H "Authorization: Bearer $INDELIBLE_TOKEN" 'https://h/x/v1/events?run_id=a%27b%26c&after=3&limit=1'`,
   )
+})
+it('lets a filter find exactly this text', () => {
+  expect(forFilter('a "b" \\ c\nd')).toBe('"a \\"b\\" \\\\ c\nd"')
 })

@@ -25,6 +25,11 @@ export function forPython(text: string): string {
   return `"${escaped(text.replace(/[\\"]/g, '\\$&'))}"`
 }
 
+/** Quotes a text for a filter, in which only quotes and backslashes mean anything then. */
+export function forFilter(text: string): string {
+  return `"${text.replace(/[\\"]/g, '\\$&')}"`
+}
+
 /** Gives the request that answers with one event, for a terminal that has a token of its own. */
 export function curlFor(home: URL, runId: string, seq: number): string {
   const address = new URL('v1/events', home)

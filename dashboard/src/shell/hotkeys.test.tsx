@@ -27,3 +27,21 @@ it('knows keys, sequences and the palette, and leaves typing alone', () => {
   press('k', getByLabelText('name'), { ctrlKey: true })
   expect(palette).toHaveBeenCalledOnce()
 })
+
+it('takes the end of a sequence for that, also where the key alone means something in another part of the page', () => {
+  const [go, move] = [vi.fn(), vi.fn()]
+  function List() {
+    useHotkeys({ j: move })
+    return null
+  }
+  function Shell() {
+    useHotkeys({ 'g j': go })
+    return <List />
+  }
+  render(<Shell />)
+  press('g')
+  press('j')
+  expect([go.mock.calls.length, move.mock.calls.length]).toEqual([1, 0])
+  press('j')
+  expect([go.mock.calls.length, move.mock.calls.length]).toEqual([1, 1])
+})

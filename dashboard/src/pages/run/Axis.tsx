@@ -13,6 +13,8 @@ const MOST_SEALS = 200
 const MOST_SAID = 6
 
 const percent = (place: number) => `${(100 * place).toFixed(3)}%`
+/** Says how long it was in one unit, for there is little room. */
+const roughly = (milliseconds: number) => length(milliseconds).split(' ').slice(0, 2).join(' ')
 const isSeal = (event: RunEvent) => event.type === 'checkpoint_sealed' && event.at !== ''
 
 /** Says from when to when the time goes, and where the checkpoints stand. */
@@ -45,7 +47,7 @@ export function Overlay({ events, scale }: { events: readonly RunEvent[]; scale:
       <div className="relative mx-3 h-full">
         {scale.folds.map((fold) => (
           <div key={fold.from} className="fold absolute inset-y-0" style={{ left: percent(fold.left), width: percent(fold.right - fold.left) }}>
-            {scale.folds.length <= MOST_SAID && <span className="sticky top-8 mx-auto block w-max max-w-full truncate rounded-sm bg-paper px-0.5 text-center text-[10px] text-muted">{length(fold.to - fold.from)}</span>}
+            {scale.folds.length <= MOST_SAID && <span className="sticky top-8 mx-auto block w-max max-w-full truncate rounded-sm bg-paper px-0.5 text-center text-[10px] text-muted">{roughly(fold.to - fold.from)}</span>}
           </div>
         ))}
         {seals.map((seal) => <div key={seal.seq} className="absolute inset-y-0 border-l-2 border-dotted border-accent" style={{ left: percent(scale.place(Date.parse(seal.at))) }} />)}

@@ -1,12 +1,12 @@
 import { Link } from '@tanstack/react-router'
 import { ChevronDown, ChevronRight, Diamond } from 'lucide-react'
-import type { ReactNode } from 'react'
+import { useMemo, type ReactNode } from 'react'
 import type { RunEvent } from '../../api/runs'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
 import { length } from '../../parts/time'
 import { saidBy, type Drawn, type EffectLine, type Stretch } from './lines'
-import type { Scale } from './scale'
+import { joined, type Scale } from './scale'
 import { COLUMNS } from './Timeline'
 
 type Place = { readonly scale: Scale; readonly until: number }
@@ -16,7 +16,7 @@ export function LineShown({ line, place, isOpen, onToggle }: { line: Drawn; plac
   switch (line.is) {
     case 'folded':
       return (
-        <Row seq={line.seq} track={<Bars of={line.lines} place={place} />}>
+        <Row seq={line.seq} track={line.lines[0]!.isReplayed ? <Bars of={line.lines.slice(0, MOST_MARKS)} place={place} /> : <Joined of={line.lines} place={place} />}>
           <Opener isOpen={isOpen} onToggle={onToggle} name={`${line.lines.length} calls of ${line.tool}`} />
           <span className="truncate"><strong>{line.lines.length} ×</strong> <Text>{line.tool}</Text></span>
           <Aside><Status is={line.status} /></Aside>
@@ -87,6 +87,8 @@ function Times({ of, until }: { of: readonly Stretch[]; until: number }) {
   )
 }
 
+/** Is how many single marks one line has room for. */
+const MOST_MARKS = 300
 const BAR = 'absolute top-1/2 h-3 min-w-[4px] -translate-y-1/2'
 const percent = (place: number) => `${(100 * place).toFixed(3)}%`
 
@@ -103,6 +105,12 @@ function Bars({ of, place: { scale, until } }: { of: readonly EffectLine[]; plac
       return <span key={`${line.seq}-${index}`} className={`bar ${look} ${BAR}`} style={{ left: percent(Math.min(from, 0.995)), width: percent(to - from) }} />
     })
   })
+}
+
+/** Draws many calls of one tool that all ended well, by when they were at work. */
+function Joined({ of, place: { scale, until } }: { of: readonly EffectLine[]; place: Place }) {
+  const bars = useMemo(() => joined(of.flatMap((line) => line.stretches.filter((one) => one.kind === 'executing').map((one) => [scale.place(one.from), scale.place(one.to ?? until)] as const))), [of, scale, until])
+  return bars.map(([from, to]) => <span key={from} className={`bar ${BAR}`} style={{ left: percent(Math.min(from, 0.995)), width: percent(to - from) }} />)
 }
 
 function Mark({ at, place: { scale }, isSeal }: { at: string; place: Place; isSeal: boolean }) {

@@ -41,7 +41,7 @@ export function Run() {
         {tab === 'checkpoints' && <Checkpoints runId={runId} />}
         {tab === 'artifacts' && <Artifacts of={story} />}
         {tab === 'approvals' && <Approvals runId={runId} />}
-        {tab === 'packet' && <Packet runId={runId} story={story} isStarted={run !== null} />}
+        {tab === 'packet' && <Packet runId={runId} story={story} status={run?.status ?? null} />}
         {tab === 'integrity' && <Integrity runId={runId} count={story.events} />}
       </div>
     </div>

@@ -1,6 +1,6 @@
 // @vitest-environment node
 import { expect, it } from 'vitest'
-import { idle, Scale } from './scale'
+import { idle, joined, Scale } from './scale'
 
 it('is straight where nothing is idle', () => {
   const scale = new Scale([0, 500, 1000], true)
@@ -44,4 +44,11 @@ it('never goes backwards and fills the whole width', () => {
 it('has a place for everything when all happened at once, or nothing did', () => {
   expect(new Scale([7, 7], true).place(7)).toBe(0)
   expect(new Scale([], true).place(7)).toBe(0)
+})
+
+it('draws thousands of calls as few bars, and leaves gaps that can be seen', () => {
+  expect(joined([[0.5, 0.6], [0, 0.1], [0.05, 0.2], [0.2005, 0.3]])).toEqual([[0, 0.3], [0.5, 0.6]])
+  const many = Array.from({ length: 20_000 }, (_, at): [number, number] => [at / 20_000, at / 20_000])
+  expect(joined(many)).toEqual([[0, 19_999 / 20_000]])
+  expect(joined(Array.from({ length: 20_000 }, (_, at): [number, number] => [(at % 400) / 400, (at % 400) / 400])).length).toBe(400)
 })

@@ -70,3 +70,17 @@ function laidOut(moments: readonly number[], isFolding: boolean): Piece[] {
   })
   return pieces
 }
+
+/** Is how close two bars are drawn as one: less than a screen can show apart. */
+const TOGETHER = 0.002
+
+/** Joins bars that touch, so that thousands of calls in one line are a few hundred at most. */
+export function joined(bars: readonly (readonly [number, number])[]): [number, number][] {
+  const found: [number, number][] = []
+  for (const [from, to] of [...bars].sort((one, other) => one[0] - other[0])) {
+    const last = found.at(-1)
+    if (last && from <= last[1] + TOGETHER) last[1] = Math.max(last[1], to)
+    else found.push([from, to])
+  }
+  return found
+}

@@ -8,6 +8,7 @@ import { Empty, Snippet } from '../../parts/Empty'
 import { flawOf } from '../../parts/filter'
 import { FilterBox } from '../../parts/FilterBox'
 import { Table, useResting, WHOLE_LINE, type Column } from '../../parts/Table'
+import { forFilter } from '../../parts/quoting'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
@@ -51,7 +52,7 @@ function useRuns(status: RunStatus | undefined, q: string) {
     },
     about: ({ run_id: id }) => ({
       id,
-      ask: async () => (await runsPage({ status, q: `${q} run:${JSON.stringify(id)}`.trim(), limit: 1 })).runs.find((run) => run.id === id) ?? null,
+      ask: async () => (await runsPage({ status, q: `${q} run:${forFilter(id)}`.trim(), limit: 1 })).runs.find((run) => run.id === id) ?? null,
     }),
   })
 }

@@ -1,4 +1,4 @@
-import { ShieldCheck } from 'lucide-react'
+import { ChevronDown, ChevronRight, ShieldCheck } from 'lucide-react'
 import { useState } from 'react'
 import { HOME } from '../../../api/client'
 import type { RunEvent, Story } from '../../../api/runs'
@@ -29,11 +29,13 @@ export function Events({ of, story, more }: { of: readonly RunEvent[]; story: St
 
 function Line({ of, runId, isSafe }: { of: RunEvent; runId: string; isSafe: boolean }) {
   const [isOpen, setOpen] = useState(false)
+  const Icon = isOpen ? ChevronDown : ChevronRight
   return (
     <li className="text-sm">
       <details open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary className="flex cursor-pointer flex-wrap items-center gap-x-3 px-3 py-1.5 hover:bg-raised">
-          <span className="w-10 text-right text-muted">{of.seq + 1}</span>
+          <Icon size={14} aria-hidden className="text-muted" />
+          <span className="w-8 text-right text-muted">{of.seq + 1}</span>
           <span className="font-medium"><Text>{of.type.replaceAll('_', ' ')}</Text></span>
           {of.tool && <Text>{of.tool}</Text>}
           {of.step && <span className="text-muted">step <Text>{of.step}</Text></span>}
