@@ -440,3 +440,13 @@ def test_a_forked_process_tells_for_itself(killed: Path) -> None:
     with Ledger.open(f"sqlite:///{killed / 'forked.db'}") as ledger:
         assert (killed / "signed").read_text() == "5"
         assert sorted(numbers(ledger, "forked")) == [1, 1, 2, 2, 3, 3, 4, 5]
+
+
+def test_a_session_of_one_handler_is_not_that_of_another(quick: Ledger, tmp_path: Path) -> None:
+    one = handler_of(quick, tmp_path, session_id="one")
+    other = handler_of(quick, tmp_path, session_id="other")
+    with Stopping(one), Stopping(other), one.session("inside"):
+        pairs(one, 1)
+        pairs(other, 1)
+    assert len(told(quick, "inside")) == 3
+    assert len(told(quick, "other")) == 1

@@ -42,7 +42,8 @@ from indelible.integrations.recorder import Content, Mode, OnFailure, Recorder
 Also = Literal["chains", "retrievers", "graph"]
 _SPOOL = Path("~/.indelible/spool")
 _NO_TEXT = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-_session: ContextVar[str | None] = ContextVar("indelible_session", default=None)
+# By handler: what one of them is in the middle of is none of another's business.
+_sessions: ContextVar[Mapping[int, str] | None] = ContextVar("indelible_sessions", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +276,8 @@ class LedgerCallbackHandler(GraphCallbackHandler):
         return "chains" in self._also or "langgraph_node" in (rest.get("metadata") or ())
 
     def _session(self) -> str:
-        return _session.get() or self._current or self.config.session_id
+        entered = _sessions.get()
+        return (entered and entered.get(id(self))) or self._current or self.config.session_id
 
     def _begin(self, run_id: UUID, serialized: Any, asked: Any, rest: Mapping[str, Any]) -> _Open:
         started = Started(run_id, time.time_ns(), self.config.model_id, serialized, asked, rest)
@@ -300,16 +302,16 @@ class Session:
     def __init__(self, handler: LedgerCallbackHandler, session_id: str) -> None:
         self._handler = handler
         self.id = session_id
-        self._before: Token[str | None] | None = None
+        self._before: Token[Mapping[int, str] | None] | None = None
 
     def __enter__(self) -> LedgerCallbackHandler:
-        self._before = _session.set(self.id)
+        self._before = _sessions.set({**(_sessions.get() or {}), id(self._handler): self.id})
         self._handler._tell_session(self.id)
         return self._handler
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         assert self._before is not None, "who leaves has entered"
-        _session.reset(self._before)
+        _sessions.reset(self._before)
         reason = "completed" if kind is None else kind.__name__
         self._handler._tell_end(self.id, reason, is_failure=kind is not None)
 
