@@ -1,5 +1,6 @@
 import { Link } from '@tanstack/react-router'
 import { Ban, FileBadge, GitFork, Play, ShieldCheck } from 'lucide-react'
+import { useState } from 'react'
 import type { Run, Story } from '../../api/runs'
 import { useOpen } from '../../parts/Acting'
 import { Button } from '../../parts/Button'
@@ -33,7 +34,7 @@ export function Heading({ run, story }: { run: Run | null; story: Story }) {
 function About({ run, story }: { run: Run; story: Story }) {
   return (
     <>
-      {run.intent && <p className="line-clamp-2 max-w-4xl break-words" title={run.intent}><Text>{run.intent}</Text></p>}
+      {run.intent && <Intent>{run.intent}</Intent>}
       {run.unread && <p className="text-sm text-bad">Its intent and permissions were {run.unread}.</p>}
       <p className="flex flex-wrap gap-x-3 text-sm text-muted">
         <span>by <Text>{run.agent}</Text></span>
@@ -45,6 +46,19 @@ function About({ run, story }: { run: Run; story: Story }) {
         {story.open_delegations.map((child) => <span key={child}>waits for <Link to="/runs/$runId" params={{ runId: child }}><Text>{child}</Text></Link></span>)}
       </p>
     </>
+  )
+}
+
+/** Is about how much of an intent fits into two lines. */
+const TWO_LINES = 200
+
+function Intent({ children }: { children: string }) {
+  const [isWhole, setWhole] = useState(false)
+  return (
+    <div className="max-w-4xl">
+      <p className={`break-words ${isWhole ? 'max-h-[40vh] overflow-auto' : 'line-clamp-2'}`}><Text>{children}</Text></p>
+      {children.length > TWO_LINES && <button type="button" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)} className="text-sm text-accent underline">{isWhole ? 'less' : 'all of it'}</button>}
+    </div>
   )
 }
 

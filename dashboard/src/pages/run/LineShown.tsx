@@ -5,7 +5,7 @@ import type { RunEvent } from '../../api/runs'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
 import { length } from '../../parts/time'
-import { saidBy, type Drawn, type EffectLine, type Stretch } from './lines'
+import { childIn, saidBy, type Drawn, type EffectLine, type Stretch } from './lines'
 import { joined, type Scale } from './scale'
 import { COLUMNS } from './Timeline'
 
@@ -37,12 +37,13 @@ export function LineShown({ line, place, isOpen, onToggle }: { line: Drawn; plac
 }
 
 function EventLine({ event, isPart, place }: { event: RunEvent; isPart: boolean; place: Place }) {
-  const said = saidBy(event)
+  const [said, child] = [saidBy(event), childIn(event)]
   return (
     <Row seq={event.seq} track={<Mark at={event.at} place={place} isSeal={event.type === 'checkpoint_sealed'} />}>
       <span className={`shrink-0 ${isPart ? 'w-9' : 'w-5'}`} />
       {event.type === 'checkpoint_sealed' && <Diamond size={12} aria-hidden className="shrink-0 fill-accent text-accent" />}
       <span className={`shrink-0 ${event.status === 'skipped' || event.status === 'unread' ? 'line-through' : ''}`}><Text>{event.type.replaceAll('_', ' ')}</Text></span>
+      {child && <Link to="/runs/$runId" params={{ runId: child }} className="truncate"><Text>{child}</Text></Link>}
       {event.step && <span className="truncate text-muted"><Text>{event.step}</Text></span>}
       {said && <span className="truncate text-muted" title={said}><Text>{said}</Text></span>}
       <Aside>{event.status !== 'recorded' && <span className="text-xs text-muted">{event.status}</span>}<span className="truncate text-xs text-muted"><Text>{event.actor}</Text></span></Aside>

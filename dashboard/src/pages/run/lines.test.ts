@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, it } from 'vitest'
 import type { RunEvent } from '../../api/runs'
-import { drawn, folded, holding, linesOf, nameOf, stretchesOf, troubleIn } from './lines'
+import { childIn, drawn, folded, holding, linesOf, nameOf, stretchesOf, troubleIn } from './lines'
 
 let seq = 0
 const event = (type: string, at: number, more: Partial<RunEvent> = {}): RunEvent => ({
@@ -65,4 +65,11 @@ it('opens what somebody opens, and finds the line that holds an event', () => {
 
 it('gives what cannot be read no time', () => {
   expect(stretchesOf([{ ...event('tool_call_started', 0), at: '' }])).toEqual([])
+})
+
+it('leads to the run that work was delegated to, and nowhere else', () => {
+  expect(childIn(event('delegation_started', 0, { payload: { run: 'run_1' } }))).toBe('run_1')
+  expect(childIn(event('delegation_finished', 0, { payload: { runId: 'run_1' } }))).toBe('run_1')
+  expect(childIn(event('artifact_created', 0, { payload: { run: 'run_1' } }))).toBeNull()
+  expect(childIn(event('delegation_started', 0, { payload: 'run_1' }))).toBeNull()
 })

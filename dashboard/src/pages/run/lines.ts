@@ -146,3 +146,11 @@ export function holding(lines: readonly (Line | Folded)[], seq: number): { line:
   }
   return null
 }
+
+/** Names the run that an event leads to: one that work was delegated to. */
+export function childIn(event: RunEvent): string | null {
+  if (!event.type.startsWith('delegation_') || typeof event.payload !== 'object' || event.payload === null) return null
+  const { run, runId } = event.payload as { run?: unknown; runId?: unknown }
+  const child = run ?? runId
+  return typeof child === 'string' ? child : null
+}
