@@ -99,6 +99,8 @@ class Recorder:
 
     def _after_fork(self) -> None:
         """A forked process has no thread of ours, and what its parent took is its parent's to deliver."""
+        if self._is_stopped:
+            return
         self._spool.abandon()
         self._queue = deque()
         self._numbers = itertools.count(1)
