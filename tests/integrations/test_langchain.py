@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -337,13 +338,13 @@ async def test_the_same_in_an_event_loop_whichever_ledger_is_given(sqlite_url: s
             assert said(result)[0].content == "charged 5"
             (before,) = [one async for one in asking.aget_state_history(thread) if one.next == ("tools",)]
             assert said(await asking.ainvoke(None, before.config))[0].artifact == {"replayed": True}
+            blocking = await asyncio.to_thread(asking.invoke, None, before.config)
+            assert said(blocking)[0].artifact == {"replayed": True}
             assert till.charged == [("1", 5)]
 
 
 @pytest.mark.anyio
 async def test_a_task_that_is_cancelled_in_a_tool_leaves_it_in_doubt(sqlite_url: str) -> None:
-    import asyncio
-
     entered = asyncio.Event()
     till = Till()
 

@@ -24,17 +24,29 @@ export class Problem extends Error {
   }
 }
 
-let antiForgery: string | null = null
+let asked: Promise<string | null> | null = null
 
-/** Keeps the word that proves that a request comes from this page. */
-export function rememberAntiForgery(word: string | null): void {
-  antiForgery = word
+/** Gives the word that proves that a request comes from this page; null where there is no session that needs one. */
+function antiForgery(): Promise<string | null> {
+  asked ??= fetch(new URL('v1/me', HOME), { credentials: 'same-origin' }).then(async (answer) => {
+    if (!answer.ok) throw new Error('nobody is signed in')
+    return ((await answer.json()) as { csrf_token?: string | null }).csrf_token ?? null
+  })
+  return asked.catch(() => {
+    asked = null // somebody may sign in
+    return null
+  })
 }
 
 const proving: Middleware = {
-  onRequest({ request }) {
-    if (antiForgery && request.method !== 'GET') request.headers.set('X-CSRF-Token', antiForgery)
+  async onRequest({ request }) {
+    if (request.method === 'GET') return request
+    const word = await antiForgery()
+    if (word !== null) request.headers.set('X-CSRF-Token', word)
     return request
+  },
+  onResponse({ request, response }) {
+    if (request.method !== 'GET' && response.status === 403) asked = null // another session may be there by now
   },
 }
 
