@@ -21,7 +21,7 @@ from indelible.testing.adapters.rig import ADAPTERS
 def conformance(context: click.Context, adapters: tuple[str, ...], cases: tuple[str, ...], is_json: bool) -> None:
     """Try agent frameworks, with the ledger and without.
 
-    Crash after the deed, resume twice, two workers, changed arguments, one denied of three, no store, decided elsewhere:
+    Crash after the deed, resume twice, two workers, changed arguments, one denied of three, no store, decided abroad:
     each case is played with real processes, some of them killed, natively and behind the ledger, with scripted models
     and in folders of its own. A cell says how often the deed was done, or that it was refused. Ends with 1 when one of
     ours reads neither 1 nor refused.
