@@ -3,16 +3,12 @@ import { useCallback } from 'react'
 import type { Effect } from '../../api/asks'
 import { effectsPage, type EffectStatus } from '../../api/effects'
 import { useEndless } from '../../api/endless'
-import { Chips } from '../../parts/Chips'
 import { Empty, Snippet } from '../../parts/Empty'
-import { flawOf } from '../../parts/filter'
-import { FilterBox } from '../../parts/FilterBox'
+import { Listing } from '../../parts/Listing'
 import { Status } from '../../parts/Status'
-import { Table, WHOLE_LINE, type Column } from '../../parts/Table'
+import { WHOLE_LINE, type Column } from '../../parts/Table'
 import { Text } from '../../parts/Text'
-import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
-import { counted } from '../runs/Runs'
 import { EFFECT_STATUSES } from './search'
 
 /** Effects come with their arguments, so a page of them is smaller. */
@@ -22,25 +18,20 @@ const PAGE = 100
 export function Effects() {
   const { status, q = '' } = useSearch({ from: '/effects' })
   const go = useNavigate({ from: '/effects' })
-  const list = useEffects(status, q)
-  const choose = (name: EffectStatus) => void go({ search: { ...(q && { q }), ...(name !== status && { status: name }) }, replace: true })
-  const filter = useCallback((text: string) => void go({ search: (before) => ({ ...(before.status && { status: before.status }), ...(text.trim() && { q: text }) }), replace: true }), [go])
-  const more = list.hasNextPage && !list.isFetchingNextPage ? () => void list.fetchNextPage() : undefined
+  const filter = useCallback((text: string) => void go({ search: ({ q: _, ...before }) => ({ ...before, ...(text.trim() && { q: text }) }), replace: true }), [go])
   return (
-    <div className="flex h-full min-h-0 flex-col">
-      <div className="space-y-2 border-b border-line px-3 py-2">
-        <div className="flex flex-wrap items-start gap-3">
-          <h1 className="py-1 font-semibold">Effects</h1>
-          <FilterBox q={q} onChange={filter} error={list.error} example="tool:stripe.* args.amount:>1000 since:24h" />
-        </div>
-        <div className="flex flex-wrap items-center gap-3">
-          <Chips label="Status" of={EFFECT_STATUSES} chosen={status ? [status] : []} onChoose={choose} />
-          <p role="status" className="ml-auto text-sm text-muted">{counted(list.things.length, list.hasNextPage)}</p>
-        </div>
-      </div>
-      {list.error && !flawOf(list.error, q) && <Trouble error={list.error} onRetry={() => void list.refetch()} />}
-      {list.isSuccess && list.things.length === 0 && !list.hasNextPage ? <Nothing isFiltered={q !== '' || status !== undefined} /> : <Table label="Effects" things={list.things} columns={COLUMNS} more={more} />}
-    </div>
+    <Listing
+      title="Effects"
+      q={q}
+      example="tool:stripe.* args.amount:>1000 since:24h"
+      statuses={EFFECT_STATUSES}
+      status={status}
+      onFilter={filter}
+      onStatus={(name) => void go({ search: { ...(q && { q }), ...(name !== status && { status: name }) }, replace: true })}
+      columns={COLUMNS}
+      list={useEffects(status, q)}
+      nothing={<Nothing isFiltered={q !== '' || status !== undefined} />}
+    />
   )
 }
 

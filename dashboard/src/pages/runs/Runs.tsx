@@ -3,15 +3,12 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { useCallback } from 'react'
 import { useEndless } from '../../api/endless'
 import { runsPage, storyOfLine, type Run, type RunStatus } from '../../api/runs'
-import { Chips } from '../../parts/Chips'
 import { Empty, Snippet } from '../../parts/Empty'
-import { flawOf } from '../../parts/filter'
-import { FilterBox } from '../../parts/FilterBox'
-import { Table, useResting, WHOLE_LINE, type Column } from '../../parts/Table'
+import { useResting, WHOLE_LINE, type Column } from '../../parts/Table'
+import { Listing } from '../../parts/Listing'
 import { forFilter } from '../../parts/quoting'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
-import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
 import { RUN_STATUSES } from './search'
 
@@ -21,25 +18,20 @@ const PAGE = 200
 export function Runs() {
   const { status, q = '' } = useSearch({ from: '/runs' })
   const go = useNavigate({ from: '/runs' })
-  const list = useRuns(status, q)
-  const choose = (name: RunStatus) => void go({ search: { ...(q && { q }), ...(name !== status && { status: name }) }, replace: true })
-  const filter = useCallback((text: string) => void go({ search: (before) => ({ ...(before.status && { status: before.status }), ...(text.trim() && { q: text }) }), replace: true }), [go])
-  const more = list.hasNextPage && !list.isFetchingNextPage ? () => void list.fetchNextPage() : undefined
+  const filter = useCallback((text: string) => void go({ search: ({ q: _, ...before }) => ({ ...before, ...(text.trim() && { q: text }) }), replace: true }), [go])
   return (
-    <div className="flex h-full min-h-0 flex-col">
-      <div className="space-y-2 border-b border-line px-3 py-2">
-        <div className="flex flex-wrap items-start gap-3">
-          <h1 className="py-1 font-semibold">Runs</h1>
-          <FilterBox q={q} onChange={filter} error={list.error} example='agent:billing since:24h "order 12"' />
-        </div>
-        <div className="flex flex-wrap items-center gap-3">
-          <Chips label="Status" of={RUN_STATUSES} chosen={status ? [status] : []} onChoose={choose} />
-          <p role="status" className="ml-auto text-sm text-muted">{counted(list.things.length, list.hasNextPage)}</p>
-        </div>
-      </div>
-      {list.error && !flawOf(list.error, q) && <Trouble error={list.error} onRetry={() => void list.refetch()} />}
-      {list.isSuccess && list.things.length === 0 && !list.hasNextPage ? <Nothing isFiltered={q !== '' || status !== undefined} /> : <Table label="Runs" things={list.things} columns={COLUMNS} more={more} />}
-    </div>
+    <Listing
+      title="Runs"
+      q={q}
+      example='agent:billing since:24h "order 12"'
+      statuses={RUN_STATUSES}
+      status={status}
+      onFilter={filter}
+      onStatus={(name) => void go({ search: { ...(q && { q }), ...(name !== status && { status: name }) }, replace: true })}
+      columns={COLUMNS}
+      list={useRuns(status, q)}
+      nothing={<Nothing isFiltered={q !== '' || status !== undefined} />}
+    />
   )
 }
 
@@ -55,11 +47,6 @@ function useRuns(status: RunStatus | undefined, q: string) {
       ask: async () => (await runsPage({ status, q: `${q} run:${forFilter(id)}`.trim(), limit: 1 })).runs.find((run) => run.id === id) ?? null,
     }),
   })
-}
-
-export function counted(count: number, hasMore: boolean): string {
-  if (count === 0) return hasMore ? 'looking …' : ''
-  return `${count.toLocaleString('en')}${hasMore ? ' so far' : ''}`
 }
 
 const COLUMNS: readonly Column<Run>[] = [

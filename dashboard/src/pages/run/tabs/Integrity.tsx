@@ -34,7 +34,7 @@ export function Integrity({ runId, count }: { runId: string; count: number }) {
       <Section level={2} title="What the server finds">
         <p className="text-muted">It also has the payloads, the checkpoints and the run this one belongs to. This rests on its word.</p>
         {report.error && <Trouble error={report.error} />}
-        {report.data && (report.data.is_valid ? <p className="text-good">The chain, the values it commits to, and {report.data.checkpoints.length} checkpoints hold.</p> : <ul className="list-disc pl-5 text-bad">{report.data.not_valid.map((why) => <li key={why}><Text>{why}</Text></li>)}</ul>)}
+        {report.data && (report.data.is_valid ? <p className="text-good">The chain, the values it commits to, and {report.data.checkpoints.length === 1 ? 'its checkpoint' : `its ${report.data.checkpoints.length} checkpoints`} hold.</p> : <ul className="list-disc pl-5 text-bad">{report.data.not_valid.map((why) => <li key={why}><Text>{why}</Text></li>)}</ul>)}
       </Section>
     </div>
   )

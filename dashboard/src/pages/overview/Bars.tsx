@@ -1,0 +1,60 @@
+import { useId } from 'react'
+import { useSettings } from '../../shell/settings'
+import { written } from '../../parts/time'
+import { Text } from '../../parts/Text'
+import { stacked, totals, type Counted } from './stacking'
+
+const WIDTH = 720
+const HEIGHT = 160
+const FILLS: Record<string, string> = {
+  succeeded: 'var(--good)',
+  failed: 'var(--bad)',
+  in_doubt: 'var(--warn)',
+  requires_approval: 'var(--wait)',
+  denied: 'var(--bad)',
+}
+const OTHERS = ['var(--accent)', 'var(--muted)', 'var(--wait)', 'var(--warn)', 'var(--good)']
+
+const fillOf = (group: string, index: number) => FILLS[group] ?? OTHERS[index % OTHERS.length]!
+
+/** Plots counts over time, groups on top of one another; the same is there as a table for who cannot see it. */
+export function Bars({ title, figures, words }: { title: string; figures: readonly Counted[]; words: string }) {
+  const { bars, groups, highest } = stacked(figures)
+  const { zone } = useSettings()
+  const label = useId()
+  const step = WIDTH / Math.max(bars.length, 1)
+  return (
+    <figure className="space-y-2">
+      <figcaption id={label} className="text-sm font-semibold">{title}</figcaption>
+      {bars.length === 0 ? (
+        <p className="py-8 text-center text-sm text-muted">Nothing in this time.</p>
+      ) : (
+        <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-labelledby={label} preserveAspectRatio="none" className="h-40 w-full rounded bg-raised">
+          {bars.map((bar, index) => (
+            <g key={bar.at}>
+              <title>{`${written(bar.at, zone)}: ${bar.segments.map((one) => `${one.count} ${one.group.replaceAll('_', ' ')}`).join(', ')}`}</title>
+              {bar.segments.map((one) => (
+                <rect
+                  key={one.group}
+                  x={index * step + step * 0.1}
+                  width={step * 0.8}
+                  y={HEIGHT - ((one.from + one.count) / highest) * (HEIGHT - 8)}
+                  height={(one.count / highest) * (HEIGHT - 8)}
+                  fill={fillOf(one.group, groups.indexOf(one.group))}
+                />
+              ))}
+            </g>
+          ))}
+        </svg>
+      )}
+      <ul className="flex flex-wrap gap-x-4 gap-y-1 text-xs" aria-label={words}>
+        {totals(figures).map(([group, count]) => (
+          <li key={group} className="flex items-center gap-1.5">
+            <svg width="10" height="10" aria-hidden><rect width="10" height="10" rx="2" fill={fillOf(group, groups.indexOf(group))} /></svg>
+            <Text>{group.replaceAll('_', ' ')}</Text> <strong>{count.toLocaleString('en')}</strong>
+          </li>
+        ))}
+      </ul>
+    </figure>
+  )
+}
