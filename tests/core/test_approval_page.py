@@ -57,5 +57,5 @@ def test_the_page_names_every_member_of_a_sheet() -> None:
 def test_the_page_names_what_is_recorded_of_permissions() -> None:
     section = PAGE.partition("### What is recorded of permissions")[2].partition("\n#")[0]
     told = dict(re.findall(r"^\| `([a-z_]+)` \| [^|]* \| [^|]* \| (.*) \|$", section, re.M))
-    assert told.keys() == {"type", *FACTS_OF_SHEETS, "policy_checked"}
+    assert told.keys() == {"type", *FACTS_OF_SHEETS, "policy_checked", "sign_in_refused"}
     assert all(f"`{kind}`" in told[type_] for type_, kind in FACTS_OF_SHEETS.items())

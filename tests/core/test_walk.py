@@ -33,6 +33,7 @@ from indelible.core.commands import (
     KeyTaken,
     Late,
     LooksRepeated,
+    MayRun,
     Moved,
     NoSuchEffect,
     NotCounted,
@@ -230,6 +231,15 @@ def test_an_opening_carries_all_that_the_decision_needs() -> None:
 )
 def test_beginning_gives_the_typed_answer(answer: Any) -> None:
     assert play(walk.begin(prepared(), CountingMint()), answer).value is answer
+
+
+def test_asking_takes_nothing_and_gives_the_typed_answer() -> None:
+    may = MayRun(effect("ready"))
+    played = play(walk.ask(prepared(), CountingMint()), may)
+    assert played.value is may
+    assert [command.only_asks for command in played.commands] == [True]
+    begun = play(walk.begin(prepared(), CountingMint()), Canceled(effect("canceled")))
+    assert [command.only_asks for command in begun.commands] == [False]
 
 
 def test_beginning_asks_once_more_in_its_own_place_when_a_call_looks_repeated() -> None:
