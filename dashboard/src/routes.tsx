@@ -15,6 +15,10 @@ import { Run } from './pages/run/Run'
 import { runSearch } from './pages/run/search'
 import { Runs } from './pages/runs/Runs'
 import { runsSearch } from './pages/runs/search'
+import { Overview } from './pages/overview/Overview'
+import { overviewSearch } from './pages/overview/periods'
+import { Settings } from './pages/settings/Settings'
+import { Tools } from './pages/tools/Tools'
 import { Empty } from './parts/Empty'
 import { Trouble } from './parts/Trouble'
 import { Shell } from './shell/Shell'
@@ -53,9 +57,13 @@ const effects = createRoute({ getParentRoute: () => root, path: '/effects', comp
 const effect = createRoute({ getParentRoute: () => root, path: '/effects/$effectId', component: Effect })
 const events = createRoute({ getParentRoute: () => root, path: '/events', component: Events, validateSearch: eventsSearch })
 
+const overview = createRoute({ getParentRoute: () => root, path: '/overview', component: Overview, validateSearch: overviewSearch })
+const tools = createRoute({ getParentRoute: () => root, path: '/tools', component: Tools })
+const settings = createRoute({ getParentRoute: () => root, path: '/settings', component: Settings })
+
 export function makeRouter(_questions: QueryClient) {
   return createRouter({
-    routeTree: root.addChildren([home, inbox, journal, runs, run, effects, effect, events]),
+    routeTree: root.addChildren([home, inbox, journal, runs, run, effects, effect, events, overview, tools, settings]),
     basepath: HOME.pathname,
     defaultPreload: false,
     scrollRestoration: true,
