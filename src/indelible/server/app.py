@@ -21,6 +21,7 @@ from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS, type_of_status
 from indelible.core.problems import problem_of
 from indelible.errors import IndelibleError, StoreError
 from indelible.server.asking import Authenticate
+from indelible.server.dashboard import dashboard
 from indelible.server.description import describe, operation_id
 from indelible.server.ledgers import Ledgers
 from indelible.server.operation import operation
@@ -82,6 +83,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     app.include_router(runs)
     app.include_router(zehrava)
     app.include_router(provedex)
+    app.include_router(dashboard)
     add_reference(app)
     describe(app)
     return app
