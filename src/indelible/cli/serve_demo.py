@@ -20,6 +20,7 @@ from indelible.cli.demo_agent import APPROVED
 from indelible.cli.demo_proofs import INSIDE
 from indelible.core.remote import Scope
 from indelible.server.identity import Credentials
+from indelible.server.people import People
 
 DONE = "order-200"
 WHO: dict[str, Scope] = {"demo-agent": "agent", "ana": "approver", "olga": "auditor", "root": "admin"}
@@ -37,7 +38,8 @@ def demo_ledger(base: str) -> Iterator[tuple[str, Path]]:
         with Ledger.open(url, keys=keys, seal=False) as ledger:
             tokens = _give_tokens(ledger)
             (approval,) = ledger.approvals(status="pending")
-            print(_words(base, tokens, approval.id, approval.digest), flush=True)
+            _, link = People(store_behind(ledger), ledger.tenant).invite("you", ("admin",), by=_PERSON)
+            print(_words(base, tokens, approval.id, approval.digest, str(link)), flush=True)
         yield url, keys
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -82,10 +84,12 @@ def _give_tokens(ledger: Ledger) -> dict[str, str]:
     return {name: str(credentials.give(name, (scope,), by=_PERSON)[1]) for name, scope in WHO.items()}
 
 
-def _words(base: str, tokens: dict[str, str], approval_id: str, digest: str) -> str:
+def _words(base: str, tokens: dict[str, str], approval_id: str, digest: str, link: str) -> str:
     listed = "\n".join(f"export {WHO[name].upper()}={token}   # {name}" for name, token in tokens.items())
     return f"""
 Serving a demo at {base}; stop with Ctrl-C, then nothing of it is left.
+
+In the browser, once:          {base}/signin#{link}
 
 {listed}
 
