@@ -65,7 +65,7 @@ def test_each_part_is_what_it_says_and_lets_nothing_else_run(address: str, path:
 def test_the_page_asks_for_nothing_but_what_lies_beside_it(address: str) -> None:
     page, script = get(address, "/signin").text, get(address, "/signin.js").text
     named = re.findall(r'(?:href|src)="([^"]*)"', page)
-    assert sorted(named) == ["signin.css", "signin.js", "signin/oidc"]
+    assert sorted(named) == ["./", "signin.css", "signin.js", "signin/oidc"]
     assert not re.search(r"<script(?! src)|<style|\son\w+=|style=", page)
     assert not re.search(r"""["'`]/\w|https?://(?!localhost)""", script), (
         "addresses are beside the page, wherever it is"
