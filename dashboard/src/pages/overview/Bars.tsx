@@ -2,7 +2,7 @@ import { useId } from 'react'
 import { useSettings } from '../../shell/settings'
 import { written } from '../../parts/time'
 import { Text } from '../../parts/Text'
-import { stacked, totals, type Counted } from './stacking'
+import { stacked, stretches, totals, type Counted, type Span } from './stacking'
 
 const WIDTH = 720
 const HEIGHT = 160
@@ -18,8 +18,8 @@ const OTHERS = ['var(--accent)', 'var(--muted)', 'var(--wait)', 'var(--warn)', '
 const fillOf = (group: string, index: number) => FILLS[group] ?? OTHERS[index % OTHERS.length]!
 
 /** Plots counts over time, groups on top of one another; the same is there as a table for who cannot see it. */
-export function Bars({ title, figures, words }: { title: string; figures: readonly Counted[]; words: string }) {
-  const { bars, groups, highest } = stacked(figures)
+export function Bars({ title, figures, span, words }: { title: string; figures: readonly Counted[]; span: Span; words: string }) {
+  const { bars, groups, highest } = stacked(figures, stretches(span))
   const { zone } = useSettings()
   const label = useId()
   const step = WIDTH / Math.max(bars.length, 1)
@@ -32,7 +32,7 @@ export function Bars({ title, figures, words }: { title: string; figures: readon
         <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-labelledby={label} preserveAspectRatio="none" className="h-40 w-full rounded bg-raised">
           {bars.map((bar, index) => (
             <g key={bar.at}>
-              <title>{`${written(bar.at, zone)}: ${bar.segments.map((one) => `${one.count} ${one.group.replaceAll('_', ' ')}`).join(', ')}`}</title>
+              <title>{`${written(bar.at, zone)}: ${bar.total === 0 ? 'nothing' : bar.segments.map((one) => `${one.count} ${one.group.replaceAll('_', ' ')}`).join(', ')}`}</title>
               {bar.segments.map((one) => (
                 <rect
                   key={one.group}

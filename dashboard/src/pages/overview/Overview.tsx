@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
-import { stats, type Figure, type StatsAsked } from '../../api/figures'
+import { stats, type Figure, type Stats, type StatsAsked } from '../../api/figures'
 import { Chips } from '../../parts/Chips'
 import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
@@ -33,11 +33,11 @@ export function Overview() {
   )
 }
 
-function Card({ asked, children }: { asked: StatsAsked; children: (figures: Figure[]) => ReactNode }) {
+function Card({ asked, children }: { asked: StatsAsked; children: (figures: Figure[], all: Stats) => ReactNode }) {
   const { data, error, refetch } = useQuery(stats(asked))
   return (
     <section className="rounded-lg border border-line p-4">
-      {error ? <Trouble error={error} onRetry={() => void refetch()} /> : data ? children(data.figures) : <p className="text-sm text-muted">Counting …</p>}
+      {error ? <Trouble error={error} onRetry={() => void refetch()} /> : data ? children(data.figures, data) : <p className="text-sm text-muted">Counting …</p>}
       {data && !data.is_complete && <p className="mt-2 text-xs text-warn">There is more than was looked at: only the newest {data.looked_at.toLocaleString('en')} count here.</p>}
     </section>
   )
@@ -46,9 +46,9 @@ function Card({ asked, children }: { asked: StatsAsked; children: (figures: Figu
 function Effects({ since }: { since: Period }) {
   return (
     <Card asked={{ metric: 'effects', by: 'status', since, interval: INTERVALS[since] }}>
-      {(figures) => (
+      {(figures, all) => (
         <>
-          <Bars title="Effects" figures={figures} words="Effects by status" />
+          <Bars title="Effects" figures={figures} span={all} words="Effects by status" />
           <p className="mt-2 flex flex-wrap gap-3 text-xs">
             {totals(figures).map(([status]) => (
               <Link key={status} to="/effects" search={{ q: `status:${status} since:${since}` } as never}>see {status.replaceAll('_', ' ')}</Link>
@@ -63,7 +63,7 @@ function Effects({ since }: { since: Period }) {
 function Replays({ since }: { since: Period }) {
   return (
     <Card asked={{ metric: 'replays', by: 'tool', since, interval: INTERVALS[since] }}>
-      {(figures) => <Bars title="Repeats that were answered from the record" figures={figures} words="Repeats by tool" />}
+      {(figures, all) => <Bars title="Repeats that were answered from the record" figures={figures} span={all} words="Repeats by tool" />}
     </Card>
   )
 }
