@@ -412,7 +412,8 @@ class Approving:
         body = body_of({"content": dict(content), "version": policy.version})
         first = Sheet(kind="policy", id="current", status="active", body=body)
         sheet = found[0].after(status="active", body=body) if found else first
-        in_force = found[0].read()["version"] if found and found[0].body is not None else ""
+        # One that cannot be read has no version, and is replaced by whoever does not ask for one.
+        in_force = str(found[0].read().get("version", "")) if found and found[0].body is not None else ""
         if instead_of not in (None, in_force):  # and if that changes before this is written, it is not written
             raise IllegalMove(f"the policy is at version {in_force} now, not {instead_of}; look at it again")
         self._tell("policy_applied", by, sheet, reason, run_id=JOURNAL_RUN, version=policy.version)

@@ -241,7 +241,7 @@ def test_with_the_ledger_away_and_back_none_is_lost_and_none_is_there_twice(
 ) -> None:
     url = postgres_server.create_database(f"callbacks_{mode}")
     migrate(url)
-    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.2))
+    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=2))
     with closing(store), Ledger.open(store=store) as ledger:
         handler = handler_of(ledger, tmp_path, mode=mode, session_id="s", on_sign_failure="silent")
         third = int(os.environ.get("INDELIBLE_BURST", "60")) // 3
@@ -263,7 +263,7 @@ def test_a_failure_is_raised_where_that_is_asked_for_and_the_event_is_kept(
 ) -> None:
     url = postgres_server.create_database("callbacks_raise")
     migrate(url)
-    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.1))
+    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=2))
     with closing(store), Ledger.open(store=store) as ledger:
         words: dict[str, Any] = {"mode": "strict", "session_id": "s", "shutdown_drain_seconds": 0.1}
         handler = handler_of(ledger, tmp_path, on_sign_failure="raise", **words)
@@ -342,7 +342,7 @@ def test_what_a_killed_process_wrote_is_delivered_once_and_what_it_did_not_is_to
 def test_a_spool_is_bounded_and_what_it_has_no_room_for_is_told(postgres_server: Any, tmp_path: Path) -> None:
     url = postgres_server.create_database("callbacks_full")
     migrate(url)
-    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.1))
+    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.5))
     with closing(store), Ledger.open(store=store) as ledger:
         words: dict[str, Any] = {"session_id": "s", "on_sign_failure": "silent", "spool_bytes": 5000}
         handler = handler_of(ledger, tmp_path, mode="strict", **words)
