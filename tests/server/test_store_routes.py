@@ -203,6 +203,8 @@ def test_everybody_is_told_who_they_are(url: str, make: Commands) -> None:
         client = Anything(url, f"{scope}@{make.tenant}")
         status, introduction = client.ask("introduce")
         assert (status, introduction["tenant"], introduction["protocol"]) == (200, make.tenant, PROTOCOL)
+        status, _, problem = client.send("/v1/store/introduce", b"[1]")
+        refused((status, problem), 400, "bad-call")
         client.close()
 
 

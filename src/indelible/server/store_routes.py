@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from indelible.core.problem_types import PROBLEMS
 from indelible.core.remote import LEDGER_HEADER, PROTOCOL, PROTOCOL_HEADER
 from indelible.core.wire import to_wire
+from indelible.errors import BadCall
 from indelible.server.answering import Answering, read_words
 from indelible.server.asking import Authenticate
 from indelible.server.bodies import read_json
@@ -32,6 +33,8 @@ async def _answered(request: Request) -> Response:
     check_is_json(request)
     body = await read_json(request)
     if name == "introduce":
+        if not isinstance(body, dict):
+            raise BadCall("body: an object is expected here")
         return JSONResponse({"ledger": ledgers.store.ledger_name, "protocol": PROTOCOL, "tenant": caller.tenant})
     words = read_words(name, body)
     answering = Answering(ledgers.of(caller.tenant), caller, ledgers)
