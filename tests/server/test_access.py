@@ -7,7 +7,6 @@ is left out in silence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,17 +16,15 @@ from indelible.core.remote import SCOPES
 from indelible.server.identity import Credentials
 from indelible.server.routing import SCOPES_TOLD
 from tests.server.allowed import ALLOWED, OPEN, STRANGERS, UNTIL
-from tests.server.places import ROOT, Place, sqlite_place
+from tests.server.places import ROOT, Place
 
 RUN, ANOTHER = "a-run", "another-run"
 BY_SCOPE = {"agent": "agent", "approver": "ana", "auditor": "auditor", "admin": "admin"}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    made = sqlite_place(tmp_path_factory.mktemp("access"))
-    yield made
-    made.close()
+def place(each_place: Place) -> Place:
+    return each_place
 
 
 @pytest.fixture(scope="module")
