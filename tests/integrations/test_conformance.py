@@ -11,15 +11,19 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from click.testing import CliRunner
 
+from indelible.cli.conformance import conformance
+from indelible.errors import BadCall
 from indelible.testing.adapters.cases import CASES, played
 from indelible.testing.adapters.host import Host, hosting
-from indelible.testing.adapters.rig import ADAPTERS
+from indelible.testing.adapters.rig import ADAPTERS, Adapter, rig_of
+from tests.frameworks import HEAVY
 
 OURS = dict.fromkeys(CASES, "1") | {"tampered_state": "refused", "store_down": "refused"}
 
 
-@pytest.fixture(scope="module", params=list(ADAPTERS))
+@pytest.fixture(scope="module", params=[name for name in ADAPTERS if name not in HEAVY])
 def framework(request: pytest.FixtureRequest) -> Iterator[tuple[str, Host]]:
     with hosting(request.param) as host:
         yield request.param, host
@@ -39,6 +43,24 @@ def test_the_command_says_it() -> None:
     words = ["conformance", "--adapter", "mcp", "--case", "resume_twice"]
     row = {"adapter": "mcp", "case": "resume_twice", "native": "3", "ledger": "1"}
     assert json.loads(indelible(*words, "--json")) == {"rows": [row]}
+
+
+def test_a_framework_that_is_not_installed_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ADAPTERS, "mcp", Adapter("no_rig", ("no_such_package.agents",), '"indelible[mcp]"'))
+    asked = CliRunner().invoke(conformance, ["--adapter", "mcp"])
+    assert asked.exit_code == 2
+    assert 'mcp is not installed here; run: pip install "indelible[mcp]"' in asked.output
+    with pytest.raises(BadCall, match="pip install"):
+        rig_of("mcp")
+
+
+def test_what_could_not_be_tried_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ADAPTERS:
+        monkeypatch.setitem(ADAPTERS, name, Adapter("no_rig", ("no_such_package",), f'"indelible[{name}]"'))
+    told = CliRunner().invoke(conformance, ["--json"])
+    assert told.exit_code == 1, "nothing was shown"
+    assert json.loads(told.output)["not_installed"]["langchain"] == '"indelible[langchain]"'
+    assert "mcp            not installed here: pip install" in CliRunner().invoke(conformance).output
 
 
 def indelible(*words: str) -> str:

@@ -7,20 +7,41 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from indelible import IndelibleError, Ledger
 from indelible.errors import BadCall
 from indelible.testing.adapters.scene import Scene
 
 Act = Literal["begin", "resume", "tamper"]
+
+
+class Adapter(NamedTuple):
+    """Says which file of this folder has a framework's rig, what that imports, and what pip is asked for."""
+
+    module: str
+    imports: Sequence[str]
+    install: str
+
+    @property
+    def is_installed(self) -> bool:
+        """Is everything here that the rig imports?"""
+        return all(map(_is_there, self.imports))
+
+
+_HERE = "indelible.testing.adapters"
 # One file of this folder each, which only those load who have the framework.
 ADAPTERS = {
-    "langchain": "indelible.testing.adapters.langchain",
-    "openai-agents": "indelible.testing.adapters.openai_agents",
-    "pydantic-ai": "indelible.testing.adapters.pydantic_ai",
-    "mcp": "indelible.testing.adapters.mcp",
+    "langchain": Adapter(
+        f"{_HERE}.langchain",
+        ("langchain", "langgraph.checkpoint.sqlite"),
+        '"indelible[langchain]" langgraph-checkpoint-sqlite',
+    ),
+    "openai-agents": Adapter(f"{_HERE}.openai_agents", ("agents",), '"indelible[openai-agents]"'),
+    "pydantic-ai": Adapter(f"{_HERE}.pydantic_ai", ("pydantic_ai",), '"indelible[pydantic-ai]"'),
+    "mcp": Adapter(f"{_HERE}.mcp", ("mcp", "mcp_types"), '"indelible[mcp]"'),
 }
 
 
@@ -54,8 +75,18 @@ def rig_of(adapter: str) -> Rig:
     """Loads the rig of a framework."""
     if adapter not in ADAPTERS:
         raise BadCall(f"adapter {adapter!r}: choose one of {', '.join(ADAPTERS)}")
-    rig: Rig = import_module(ADAPTERS[adapter]).RIG
+    known = ADAPTERS[adapter]
+    if not known.is_installed:
+        raise BadCall(f"adapter {adapter}: its framework is not installed; run: pip install {known.install}")
+    rig: Rig = import_module(known.module).RIG
     return rig
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # what it would be a part of is not here
+        return False
 
 
 def play(rig: Rig, act: Act, scene: Scene, told: Path) -> None:

@@ -1,0 +1,3 @@
+"""Heavy frameworks, in an environment of their own: ./run frameworks"""
+
+HEAVY = ("crewai", "strands", "adk", "claude")

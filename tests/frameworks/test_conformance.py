@@ -1,0 +1,28 @@
+"""The cases that every integration passes, for the heavy frameworks: ours read 1 or refused, native as measured.
+
+The whole matrix: .venv-frameworks/bin/indelible conformance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from indelible.testing.adapters.cases import CASES, played
+from indelible.testing.adapters.host import Host, hosting
+from indelible.testing.adapters.rig import ADAPTERS
+from tests.frameworks import HEAVY
+
+OURS = dict.fromkeys(CASES, "1") | {"tampered_state": "refused", "store_down": "refused"}
+
+
+@pytest.fixture(scope="module", params=[name for name in ADAPTERS if name in HEAVY])
+def framework(request: pytest.FixtureRequest) -> Iterator[tuple[str, Host]]:
+    with hosting(request.param) as host:
+        yield request.param, host
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_behind_the_ledger_it_happens_once_or_is_refused(framework: tuple[str, Host], case: str) -> None:
+    assert played(framework[1], case, "ledger") == OURS[case]
