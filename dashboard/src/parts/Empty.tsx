@@ -1,4 +1,5 @@
 import type { ReactNode } from 'react'
+import { Text } from './Text'
 
 /** Says why there is nothing here, and how to get something. */
 export function Empty({ title, children, isPage = false }: { title: string; children?: ReactNode; isPage?: boolean }) {
@@ -13,5 +14,5 @@ export function Empty({ title, children, isPage = false }: { title: string; chil
 
 /** Shows lines to copy into a program or a terminal. */
 export function Snippet({ children }: { children: string }) {
-  return <pre tabIndex={0} className="overflow-x-auto rounded-lg bg-sunken p-3 text-left text-sm text-ink">{children}</pre>
+  return <pre tabIndex={0} className="overflow-x-auto rounded-lg bg-sunken p-3 text-left text-sm text-ink"><Text>{children}</Text></pre>
 }

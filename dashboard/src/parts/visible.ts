@@ -1,12 +1,14 @@
 /** Characters that a reader cannot see, or that change how others look, are shown by name: nothing hides in a text. */
 
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|[\ud800-\udfff]/gu
+// Controls and formats, what is ignored by default, blanks that are no space, halves of characters; and marks that are
+// heaped on a letter until they cover what stands around it. Line ends and tabs can be seen.
+const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|\p{M}(?<=\p{M}{5})/gu
 
 const NAMES: Record<string, string> = {
-  '\u0000': 'NUL', '\u001b': 'ESC', '\u0007': 'BEL', '\u0008': 'BS', '\u000d': 'CR', '\u007f': 'DEL', '\u00ad': 'SHY',
-  '\u200b': 'ZWSP', '\u200c': 'ZWNJ', '\u200d': 'ZWJ', '\u200e': 'LRM', '\u200f': 'RLM', '\u202a': 'LRE', '\u202b': 'RLE',
-  '\u202c': 'PDF', '\u202d': 'LRO', '\u202e': 'RLO', '\u2066': 'LRI', '\u2067': 'RLI', '\u2068': 'FSI', '\u2069': 'PDI',
-  '\ufeff': 'BOM', '\u2060': 'WJ',
+  '\u0000': 'NUL', '\u001b': 'ESC', '\u0007': 'BEL', '\u0008': 'BS', '\u000d': 'CR', '\u007f': 'DEL', '\u00a0': 'NBSP',
+  '\u00ad': 'SHY', '\u200b': 'ZWSP', '\u200c': 'ZWNJ', '\u200d': 'ZWJ', '\u200e': 'LRM', '\u200f': 'RLM', '\u202a': 'LRE',
+  '\u202b': 'RLE', '\u202c': 'PDF', '\u202d': 'LRO', '\u202e': 'RLO', '\u2066': 'LRI', '\u2067': 'RLI', '\u2068': 'FSI',
+  '\u2069': 'PDI', '\ufeff': 'BOM', '\u2060': 'WJ',
 }
 
 export type Piece = { readonly text: string; readonly hidden: boolean }
@@ -22,6 +24,16 @@ export function pieces(text: string): Piece[] {
   }
   if (from < text.length) found.push({ text: text.slice(from), hidden: false })
   return found
+}
+
+/** Tells whether anything hides in a text. */
+export function hides(text: string): boolean {
+  return text.search(HIDDEN) >= 0
+}
+
+/** Writes a text so that nothing hides in it, for where only letters can stand: labels and what is shown on hover. */
+export function plainly(text: string): string {
+  return pieces(text).map((one) => (one.hidden ? `[${one.text}]` : one.text)).join('')
 }
 
 function nameOf(character: string): string {

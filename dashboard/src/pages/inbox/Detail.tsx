@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { useCallback, useState } from 'react'
+import { useCallback, useMemo, useState } from 'react'
 import { approval as ask, lastEvents, run as askRun, type ApprovalView } from '../../api/asks'
 import { Changes } from '../../parts/Changes'
 import { Id } from '../../parts/Copy'
@@ -11,12 +11,15 @@ import { Trouble } from '../../parts/Trouble'
 import { mixesScripts } from '../../parts/visible'
 import { Countdown, When } from '../../parts/When'
 import { Decide } from './Decide'
+import { LONG, ReadElsewhere } from './ReadElsewhere'
 
 /** Shows one question completely: the exact arguments, what is different this time, who asks, and by which rule. */
 export function Detail({ id, onDone }: { id: string; onDone: () => void }) {
   const { data: view, error, refetch } = useQuery(ask(id))
   const [seen, setSeen] = useState({ lines: 0, all: Number.POSITIVE_INFINITY })
+  const [read, setRead] = useState<string | null>(null)
   const onSeen = useCallback((lines: number, all: number) => setSeen({ lines, all }), [])
+  const isMixed = useMemo(() => mixesScripts(JSON.stringify(view?.args ?? null)), [view?.args])
   if (error) return <Trouble error={error} onRetry={() => void refetch()} />
   if (!view) return <p className="p-6 text-muted">Looking …</p>
   return (
@@ -24,9 +27,10 @@ export function Detail({ id, onDone }: { id: string; onDone: () => void }) {
       <Heading of={view} />
       <Section title="Exact arguments" aside={<Digest of={view} />}>
         <Json key={view.approval.digest} value={view.args} label="Exact arguments" onSeen={onSeen} />
-        {mixesScripts(JSON.stringify(view.args)) && <p className="text-sm text-bad">Letters of different alphabets stand in one word here: it may not say what it seems to say.</p>}
+        {isMixed && <p className="text-sm text-bad">Letters of different alphabets stand in one word here: it may not say what it seems to say.</p>}
+        {seen.all > LONG && view.approval.status === 'pending' && <ReadElsewhere key={view.approval.digest} of={view} lines={seen.all} onRead={() => setRead(view.approval.digest)} />}
       </Section>
-      <Decide view={view} hasSeenAll={seen.lines >= seen.all} seen={seen} onDone={onDone} />
+      <Decide view={view} hasSeenAll={seen.lines >= seen.all || read === view.approval.digest} seen={seen} onDone={onDone} />
       {view.changed && view.changed.length > 0 && (
         <Section title="What changed since the last request of this tool"><Changes of={view.changed} before="last time" after="now" /></Section>
       )}
@@ -70,7 +74,7 @@ function Why({ of: { approval } }: { of: ApprovalView }) {
         <Fact name="Rule"><Text>{approval.rule}</Text></Fact>
         <Fact name="Policy"><Id>{approval.policy}</Id></Fact>
         <Fact name="Asked by"><Text>{approval.requester.id}</Text> ({approval.requester.kind}, known by {approval.requester.via.replaceAll('_', ' ')}){approval.principal && <> for <Text>{approval.principal}</Text></>}</Fact>
-        <Fact name="Needs">{needs || 'one person'}; {approval.lacking} to go</Fact>
+        <Fact name="Needs"><Text>{needs || 'one person'}</Text>; {approval.lacking} to go</Fact>
         {approval.votes.map((vote) => (
           <Fact key={vote.by + vote.at} name={vote.is_approval ? 'Approved' : 'Denied'}>
             <Text>{vote.by}</Text>{vote.on_behalf_of && <> on behalf of <Text>{vote.on_behalf_of}</Text></>} <When at={vote.at} />
@@ -98,7 +102,7 @@ function Around({ runId }: { runId: string }) {
         {page?.events.map((event) => (
           <li key={event.id} className="flex gap-3">
             <span className="w-8 text-right text-muted">{event.seq + 1}</span>
-            <span>{event.type.replaceAll('_', ' ')}</span>
+            <span><Text>{event.type.replaceAll('_', ' ')}</Text></span>
             {event.tool && <span className="text-muted"><Text>{event.tool}</Text></span>}
             <span className="ml-auto text-muted"><When at={event.at} /></span>
           </li>

@@ -78,8 +78,8 @@ function Tampered({ of: { flaw } }: { of: Extract<Checked, { is: 'tampered' }> }
       <Facts>
         {flaw.index !== undefined && <Fact name="Entry">#{flaw.index.toLocaleString('en')}</Fact>}
         {flaw.run !== undefined && <Fact name="Run"><Text>{flaw.run}</Text>, event {(flaw.seq ?? 0) + 1}</Fact>}
-        {flaw.expected !== undefined && <Fact name="Expected"><code className="break-all">{flaw.expected}</code></Fact>}
-        {flaw.found !== undefined && <Fact name="Found"><code className="break-all">{flaw.found}</code></Fact>}
+        {flaw.expected !== undefined && <Fact name="Expected"><code className="break-all"><Text>{flaw.expected}</Text></code></Fact>}
+        {flaw.found !== undefined && <Fact name="Found"><code className="break-all"><Text>{flaw.found}</Text></code></Fact>}
       </Facts>
       <p>Keep the database as it is, and verify it where it lies: <code>indelible verify</code>. Restore from a backup only after that.</p>
     </Card>
@@ -123,7 +123,7 @@ function Row({ of, isBad }: { of: Entry; isBad: boolean }) {
   return (
     <tr className={`border-t border-line ${isBad ? 'bg-bad-ground text-bad' : ''}`} {...(isBad && { 'aria-label': 'tampered with' })}>
       <td className="px-3 py-1.5 text-right">{of.index}</td>
-      <td className="px-3 py-1.5">{of.type.replaceAll('_', ' ')}{isBad && <strong> · not what was recorded</strong>}</td>
+      <td className="px-3 py-1.5"><Text>{of.type.replaceAll('_', ' ')}</Text>{isBad && <strong> · not what was recorded</strong>}</td>
       <td className="max-w-48 truncate px-3 py-1.5"><Text>{of.run_id}</Text></td>
       <td className="px-3 py-1.5">{body.at && <When at={body.at} />}</td>
       <td className="px-3 py-1.5"><Id length={10}>{of.hash}</Id></td>

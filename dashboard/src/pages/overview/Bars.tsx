@@ -2,6 +2,7 @@ import { useId } from 'react'
 import { useSettings } from '../../shell/settings'
 import { written } from '../../parts/time'
 import { Text } from '../../parts/Text'
+import { plainly } from '../../parts/visible'
 import { stacked, stretches, totals, type Counted, type Span } from './stacking'
 
 const WIDTH = 720
@@ -32,7 +33,7 @@ export function Bars({ title, figures, span, words }: { title: string; figures: 
         <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-labelledby={label} preserveAspectRatio="none" className="h-40 w-full rounded bg-raised">
           {bars.map((bar, index) => (
             <g key={bar.at}>
-              <title>{`${written(bar.at, zone)}: ${bar.total === 0 ? 'nothing' : bar.segments.map((one) => `${one.count} ${one.group.replaceAll('_', ' ')}`).join(', ')}`}</title>
+              <title>{plainly(`${written(bar.at, zone)}: ${bar.total === 0 ? 'nothing' : bar.segments.map((one) => `${one.count} ${one.group.replaceAll('_', ' ')}`).join(', ')}`)}</title>
               {bar.segments.map((one) => (
                 <rect
                   key={one.group}

@@ -5,6 +5,7 @@ import { stats, type Figure, type Stats, type StatsAsked } from '../../api/figur
 import { Chips } from '../../parts/Chips'
 import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
+import { plainly } from '../../parts/visible'
 import { When } from '../../parts/When'
 import { forFilter } from '../../parts/quoting'
 import { Bars } from './Bars'
@@ -153,7 +154,7 @@ function Budgets() {
             {figures.map((one) => (
               <li key={one.group}>
                 <span className="flex justify-between gap-3"><Text>{one.group ?? ''}</Text><span>{one.used} of {one.limit}</span></span>
-                <meter min={0} max={Number(one.limit) || 1} high={(Number(one.limit) || 1) * 0.9} value={Number(one.used) || 0} aria-label={`${one.group}: ${one.used} of ${one.limit}`} className="w-full" />
+                <meter min={0} max={Number(one.limit) || 1} high={(Number(one.limit) || 1) * 0.9} value={Number(one.used) || 0} aria-label={plainly(`${one.group}: ${one.used} of ${one.limit}`)} className="w-full" />
               </li>
             ))}
           </ul>

@@ -5,6 +5,7 @@ import type { RunEvent } from '../../api/runs'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
 import { length } from '../../parts/time'
+import { plainly } from '../../parts/visible'
 import { childIn, saidBy, type Drawn, type EffectLine, type Stretch } from './lines'
 import { joined, type Scale } from './scale'
 import { COLUMNS } from './Timeline'
@@ -45,7 +46,7 @@ function EventLine({ event, isPart, place }: { event: RunEvent; isPart: boolean;
       <span className={`shrink-0 ${event.status === 'skipped' || event.status === 'unread' ? 'line-through' : ''}`}><Text>{event.type.replaceAll('_', ' ')}</Text></span>
       {child && <Link to="/runs/$runId" params={{ runId: child }} className="truncate"><Text>{child}</Text></Link>}
       {event.step && <span className="truncate text-muted"><Text>{event.step}</Text></span>}
-      {said && <span className="truncate text-muted" title={said}><Text>{said}</Text></span>}
+      {said && <span className="truncate text-muted" title={plainly(said)}><Text>{said}</Text></span>}
       <Aside>{event.status !== 'recorded' && <span className="text-xs text-muted">{event.status}</span>}<span className="truncate text-xs text-muted"><Text>{event.actor}</Text></span></Aside>
     </Row>
   )
@@ -70,7 +71,7 @@ function Aside({ children }: { children: ReactNode }) {
 function Opener({ isOpen, onToggle, name }: { isOpen: boolean; onToggle: () => void; name: string }) {
   const Icon = isOpen ? ChevronDown : ChevronRight
   return (
-    <button type="button" aria-expanded={isOpen} aria-label={`Show ${name}`} onClick={onToggle} className="shrink-0 rounded p-0.5 text-muted hover:bg-sunken">
+    <button type="button" aria-expanded={isOpen} aria-label={plainly(`Show ${name}`)} onClick={onToggle} className="shrink-0 rounded p-0.5 text-muted hover:bg-sunken">
       <Icon size={14} aria-hidden />
     </button>
   )
