@@ -517,6 +517,10 @@ class Desk:
             return None  # nothing can have such an id
         return self._engine.store.get_effect(self.tenant, effect_id)
 
+    def key_of(self, call: ToolCall) -> str:
+        """Gives the key of a call, by which its effect is found; the same one that its handler gets to pass on."""
+        return self._prepare(call).identity.ref.key
+
     def _find_by_key(self, key: str, scope: str | None) -> Effect | None:
         if not is_key(key):
             raise BadCall(f"{key!r} is no key; a key has {_KEY_DIGITS} hexadecimal digits")

@@ -193,3 +193,14 @@ def test_the_ledgers_own_runs_are_closed_to_callers() -> None:
 )
 def test_payments_await_inclusion_unless_told_otherwise(asked: bool | None, side_effect: Any, inclusion: str) -> None:
     assert handling_of(Options(side_effect=side_effect, await_inclusion=asked)).inclusion == inclusion
+
+
+@pytest.mark.parametrize("key", ["", "ab" * 31, "AB" * 32, "ab" * 33, "xy" * 32])
+def test_an_adopted_key_has_the_form_of_a_key(key: str) -> None:
+    with pytest.raises(BadCall, match="64 hexadecimal digits"):
+        ToolCall(tool="pay", adopted_key=key)
+
+
+def test_an_adopted_key_leaves_no_room_for_occurrences() -> None:
+    with pytest.raises(BadCall, match="by that key alone"):
+        ToolCall(tool="pay", adopted_key="ab" * 32, call_id="c1", dedupe="ask")

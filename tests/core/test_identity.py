@@ -288,3 +288,17 @@ def test_a_schema_is_known_by_a_hash_that_any_change_changes() -> None:
     ]
     assert len({schema_hash(schema), *map(schema_hash, others)}) == 5
     assert all(len(schema_hash(one)) == 64 for one in others)
+
+
+# ── keys of other ledgers ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_call_that_another_ledger_knew_keeps_its_key_there_and_has_our_digest() -> None:
+    adopted = replace(CHARGE, adopted_key="ab" * 32)
+    assert identify(adopted, "default").ref == Ref("default", "run-1", "ab" * 32)
+    assert digest(adopted) == digest(CHARGE)
+
+
+def test_an_adopted_key_is_unique_in_its_scope_alone() -> None:
+    adopted = replace(CHARGE, adopted_key="ab" * 32)
+    assert identify(adopted, "default").ref != identify(replace(adopted, run_id="run-2"), "default").ref

@@ -23,12 +23,14 @@ from indelible.core.commands import (
     Illegal,
     Keep,
     Kept,
+    KeyTaken,
     Late,
     Moved,
     NoSuchEffect,
     Outrun,
     Record,
     Recorded,
+    Replayed,
 )
 from indelible.core.effects import Effect, hash_of
 from indelible.core.grants import delegation_ref, grant_ref
@@ -519,6 +521,13 @@ def test_an_open_of_other_content_touches_nothing_that_nobody_is_asked_about() -
     for before in UNASKED.values():
         if before is not None:
             assert next_step(other, before, NOON, SEQ).change is None
+
+
+def test_a_key_that_was_taken_over_replays_nothing_of_another_tool() -> None:
+    """Keys of ours name their tool, and those of other ledgers need not."""
+    mine, others = (open_command(**OTHER, has_key_fields=True, tool=tool) for tool in ("pay", "ship"))
+    assert isinstance(next_step(mine, effect("succeeded"), NOON, SEQ).answer, Replayed)
+    assert isinstance(next_step(others, effect("succeeded"), NOON, SEQ).answer, KeyTaken)
 
 
 def test_the_report_of_whoever_held_it_before_it_was_asked_about_is_kept() -> None:

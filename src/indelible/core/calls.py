@@ -29,6 +29,7 @@ DEDUPES: tuple[Dedupe, ...] = get_args(Dedupe)
 HARMLESS: frozenset[SideEffect] = frozenset({"none", "read"})
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}", re.ASCII)
+_KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LONGEST_NAME = 500
 
 
@@ -60,6 +61,8 @@ class ToolCall:
     dedupe: Dedupe = "args"
     schema: str = ""
     """Is the hash of the tool's schema, where it has one; an approval holds for this schema only."""
+    adopted_key: str | None = None
+    """Is the key that another ledger gave this call, for effects that were taken over from there."""
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.tool):
@@ -79,6 +82,10 @@ class ToolCall:
             raise BadCall(f"{self.tool}: key is a list of argument names, for example key=['order_id']")
         if self.key is not None and self.resource is not None:
             raise BadCall(f"{self.tool}: name key fields or a resource, not both; either alone is the identity")
+        if self.adopted_key is not None and not _KEY.fullmatch(self.adopted_key):
+            raise BadCall(f"{self.tool}: adopted_key={self.adopted_key!r}: a key has 64 hexadecimal digits")
+        if self.adopted_key is not None and self.dedupe != "args":
+            raise BadCall(f"{self.tool}: a call with adopted_key is known by that key alone; leave dedupe away")
 
 
 def check_run_id(run_id: object) -> None:

@@ -49,7 +49,7 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     kind, subject = _subject(call, args_json)
     occurrence = call.call_id if call.dedupe == "call" else None
     return Identity(
-        ref=Ref(tenant, scope, key_of(tenant, scope, call.tool, kind, subject, occurrence)),
+        ref=Ref(tenant, scope, call.adopted_key or key_of(tenant, scope, call.tool, kind, subject, occurrence)),
         digest=digest_of(tenant, call.tool, args_json, resource_json(call)),
         args_json=args_json,
     )

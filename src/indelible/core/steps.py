@@ -243,9 +243,13 @@ def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets
 
 
 def _may_be_other(command: Open, effect: Effect) -> bool:
-    """May a call with other content have this key? With key fields: it replays what is settled, or is asked about."""
+    """May a call with other content have this key? With key fields: it replays what is settled, or is asked about.
+
+    A key of ours names its tool. One that was taken over from another ledger may not.
+    """
     is_asked_about = effect.approval_id is not None and effect.attempt == 0
-    return command.has_key_fields and (effect.is_settled or is_asked_about)
+    is_same_tool = command.tool == effect.tool
+    return command.has_key_fields and is_same_tool and (effect.is_settled or is_asked_about)
 
 
 def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
