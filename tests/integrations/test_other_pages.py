@@ -76,7 +76,7 @@ def test_the_page_on_pydantic_ai() -> None:
     assert told["result"].output == "done"
 
 
-@pytest.mark.parametrize("example", ["openai_agent.py", "pydantic_ai_agent.py"])
+@pytest.mark.parametrize("example", ["openai_agent.py", "pydantic_ai_agent.py", "function_calls.py"])
 def test_the_example_asks_is_decided_and_goes_on_without_doing_anything_twice(example: str, tmp_path: Path) -> None:
     environment = {**os.environ, "INDELIBLE_KEYS": str(tmp_path / "keys")}
     said = []

@@ -1,0 +1,252 @@
+"""Plain functions in a loop of your own: the tool calls of a model's answer go through the ledger, in its own dialect.
+
+    calls = FunctionCalls(ledger, {"charge": charge, "refund": refund}, run="order-123")
+    message = client.chat.completions.create(…).choices[0].message
+    answered = calls.answer(message.tool_calls)         # or response.output, or an Anthropic message's content
+    if answered.waiting:                                # keep the message; come back whenever, wherever
+        …
+    messages += answered.messages                       # what the provider wants to hear
+
+Understood are the tool calls of OpenAI's chat completions and responses and of Anthropic's messages, as dictionaries or
+as the objects of their libraries, of which none is needed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from indelible import Approval, AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    EffectInDoubt,
+    PolicyRefused,
+    StillRunning,
+)
+from indelible.integrations.dialects import Asked, asked_in, messages_of
+from indelible.integrations.terms import Named, Terms
+
+_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Is a call that a person has to see to first: to decide its approval, or to settle what may have happened."""
+
+    call_id: str
+    tool: str
+    why: str
+    approval: Approval | None = None
+    """Is the question; None when the call is in doubt."""
+    effect: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Is what came of a model's tool calls: messages for the model, and the calls that wait for a person."""
+
+    messages: list[dict[str, Any]]
+    waiting: tuple[Waiting, ...] = ()
+
+
+class FunctionCalls:
+    """Lets each tool call of a model run at most once and with permission, however often a loop hands it in.
+
+    `tools` are the functions by the names that the model knows. Calls belong to the run `run`, in which the id that the
+    model gave a call identifies it. `terms` says how single tools are treated, in the words of `@ledger.tool`; further
+    words hold for all. With `wait`, a call waits so long for whoever has to decide.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        tools: Mapping[str, Callable[..., Any]],
+        *,
+        run: str,
+        terms: Mapping[str, Mapping[str, Any]] | None = None,
+        **usual: Any,
+    ) -> None:
+        self._ledger = ledger
+        self._tools = {name: _plain(name, tool) for name, tool in tools.items()}
+        self._schemas = {name: _schema_of(name, tool) for name, tool in self._tools.items()}
+        self._run = run
+        self._terms = Terms(terms, usual)
+
+    def answer(self, tool_calls: Iterable[Any] | None) -> Answered:
+        """Runs the calls, those of one answer at once, and gives what to tell the model; again gives the same."""
+        asked = asked_in(tool_calls)
+        if len(asked) < 2:
+            return _together(asked, [self._answered(one) for one in asked])
+        with ThreadPoolExecutor(len(asked), thread_name_prefix="indelible-call") as threads:
+            runs = [threads.submit(contextvars.copy_context().run, self._answered, one) for one in asked]
+        return _together(asked, [run.result() for run in runs])
+
+    async def answer_async(self, tool_calls: Iterable[Any] | None) -> Answered:
+        """Does as `answer` does, without blocking the loop."""
+        asked = asked_in(tool_calls)
+        # All of them end before one's error is raised: none is cancelled, and so put in doubt, for another's sake.
+        ended = await asyncio.gather(*(self._answered_async(one) for one in asked), return_exceptions=True)
+        errors = [one for one in ended if isinstance(one, BaseException)]
+        if errors:
+            raise errors[0]
+        return _together(asked, [one for one in ended if not isinstance(one, BaseException)])
+
+    def _answered(self, asked: Asked) -> _Told | Waiting:
+        entry = self._entry(asked)
+        while isinstance(entry, _Entry):
+            try:
+                return _Told(_text(self._ledger.blocking.run(entry.call, entry.enter, **entry.words)))
+            except Exception as error:
+                told = entry.told_of(error)
+                if told is not None:
+                    return told
+        return entry
+
+    async def _answered_async(self, asked: Asked) -> _Told | Waiting:
+        entry = self._entry(asked)
+        while isinstance(entry, _Entry):
+            enter = entry.enter_async if entry.is_async else entry.enter
+            try:
+                return _Told(_text(await self._ledger.awaited.run(entry.call, enter, **entry.words)))
+            except Exception as error:
+                told = entry.told_of(error)
+                if told is not None:
+                    return told
+        return entry
+
+    def _entry(self, asked: Asked) -> _Entry | _Told:
+        """Gives a call on its way; or what the model is told of a call that cannot be made."""
+        tool = self._tools.get(asked.tool)
+        if tool is None:
+            return _Told(f"there is no tool {asked.tool!r}; there are: {', '.join(self._tools)}", is_error=True)
+        try:
+            args = _object_in(asked.arguments)
+            inspect.signature(tool).bind(**args)
+        except (TypeError, ValueError) as wrong:
+            return _Told(f"{asked.tool} was not called: {wrong}", is_error=True)
+        named = Named(
+            tool=asked.tool,
+            args=args,
+            run_id=self._run,
+            call_id=asked.call_id or None,
+            schema=self._schemas[asked.tool],
+        )
+        return _Entry(tool, self._terms.call(named), {"wait": False, **self._terms.options(asked.tool)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Is what the model is told of one call."""
+
+    text: str
+    is_error: bool = False
+
+
+class _Entry:
+    """Is one call on its way: what the ledger is asked, and what its tool raised in this process, if it did."""
+
+    def __init__(self, tool: Callable[..., Any], call: ToolCall, words: dict[str, Any]) -> None:
+        self._tool = tool
+        self._raised: Exception | None = None
+        self.is_async = inspect.iscoroutinefunction(tool)
+        self.call = call
+        self.words = words
+
+    def enter(self, effect: RunningEffect) -> Any:
+        """Enters the tool with the recorded arguments."""
+        self._check_is_first()
+        try:
+            return self._tool(**effect.args)
+        except Exception as error:
+            self._raised = error
+            raise
+
+    async def enter_async(self, effect: RunningEffect) -> Any:
+        """Enters a tool that is awaited with the recorded arguments."""
+        self._check_is_first()
+        try:
+            return await self._tool(**effect.args)
+        except Exception as error:
+            self._raised = error
+            raise
+
+    def _check_is_first(self) -> None:
+        if self._raised is not None:  # it may be repeated, but when to do so is for the loop to say
+            raise NothingHappened(str(self._raised))
+
+    def told_of(self, error: Exception) -> _Told | Waiting | None:
+        """Gives what comes of a call that gave no value; None when the ledger is to be asked again."""
+        match error:
+            case _ if error is self._raised and not isinstance(error, NothingHappened):
+                return None  # what is on the record decides what is told, now and on every repeat
+            case NothingHappened() if error is not self._raised:
+                return _Told(str(error), is_error=True)
+            case NothingHappened():
+                return _Told(f"{self.call.tool}: {error}; nothing was done, and calling again is safe", is_error=True)
+            case ApprovalPending():
+                return self._waiting(error, error.approval)
+            case EffectInDoubt():
+                return self._waiting(error)
+            case StillRunning() if self.words.pop("wait", None) is not None:
+                return None  # whoever is at it is waited for, as long as the ledger usually does
+            case EffectFailed():
+                return _Told(str(getattr(error.effect.outcome, "error", error)), is_error=True)
+            case _ if isinstance(error, _SAID_TO_THE_MODEL):
+                return _Told(str(error), is_error=True)
+            case _:
+                raise error
+
+    def _waiting(self, error: ApprovalPending | EffectInDoubt, approval: Approval | None = None) -> Waiting:
+        return Waiting(
+            call_id=self.call.call_id or "",
+            tool=self.call.tool,
+            why=str(error),
+            approval=approval,
+            effect=error.effect,
+        )
+
+
+def _together(asked: list[Asked], ended: list[_Told | Waiting]) -> Answered:
+    told = [(call, one.text, one.is_error) for call, one in zip(asked, ended, strict=True) if isinstance(one, _Told)]
+    return Answered(messages=messages_of(told), waiting=tuple(one for one in ended if isinstance(one, Waiting)))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _object_in(arguments: Any) -> dict[str, Any]:
+    """Gives a call's arguments; raises `ValueError` when they are no JSON object."""
+    try:
+        found = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+    except ValueError as wrong:
+        raise ValueError(f"its arguments are not JSON ({wrong})") from None
+    if not isinstance(found, Mapping):
+        raise ValueError("its arguments are no JSON object")  # noqa: TRY004  # whoever reads it is a model
+    return dict(found)
+
+
+def _plain(name: str, tool: Callable[..., Any]) -> Callable[..., Any]:
+    if not callable(tool):
+        raise BadCall(f"{name}: {tool!r} cannot be called; pass a function")
+    if hasattr(tool, "handler") and hasattr(tool, "__wrapped__"):  # made by @ledger.tool
+        raise BadCall(f"{name}: stands behind the ledger already; pass the plain function, and its words as terms")
+    return tool
+
+
+def _schema_of(name: str, tool: Callable[..., Any]) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    content = json.dumps([name, inspect.getdoc(tool) or "", str(inspect.signature(tool))])
+    return hashlib.sha256(content.encode()).hexdigest()

@@ -1,0 +1,250 @@
+"""Plain functions in a loop: once, with permission, in the dialect of whoever made the calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from indelible import Approval, Effect, Ledger, MayHaveHappened, NothingHappened, migrate
+from indelible.errors import BadCall, KeyReused, StoreError
+from indelible.integrations.function_calls import Answered, FunctionCalls
+
+PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "functions.md"
+
+
+class Till:
+    """Has tools, and counts."""
+
+    def __init__(self, raises: Exception | None = None) -> None:
+        self.charged: list[int] = []
+        self.raises = raises
+
+    def charge(self, amount: int, note: str = "") -> dict[str, int]:
+        """Charges."""
+        self.charged.append(amount)
+        if self.raises is not None:
+            raise self.raises
+        return {"charged": amount}
+
+    async def charge_awaited(self, amount: int) -> dict[str, int]:
+        """Charges."""
+        await asyncio.sleep(0)
+        return self.charge(amount)
+
+
+@pytest.fixture
+def ledger(sqlite_url: str) -> Iterator[Ledger]:
+    with Ledger.open(sqlite_url, seal=False) as opened:
+        yield opened
+
+
+def chat(call_id: str = "c1", arguments: str = '{"amount": 5}', name: str = "charge") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def responses(call_id: str = "c1", amount: int = 5) -> dict[str, Any]:
+    arguments = json.dumps({"amount": amount})
+    return {"type": "function_call", "id": "fc_1", "call_id": call_id, "name": "charge", "arguments": arguments}
+
+
+def anthropic(call_id: str = "c1", amount: int = 5) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "charge", "input": {"amount": amount}}
+
+
+def as_object(item: Any) -> Any:
+    return SimpleNamespace(**{name: as_object(value) if name == "function" else value for name, value in item.items()})
+
+
+def answer_blocking(calls: FunctionCalls, tool_calls: list[Any]) -> Answered:
+    return calls.answer(tool_calls)
+
+
+def answer_awaited(calls: FunctionCalls, tool_calls: list[Any]) -> Answered:
+    return asyncio.run(calls.answer_async(tool_calls))
+
+
+@pytest.fixture(params=[answer_blocking, answer_awaited])
+def answer(request: pytest.FixtureRequest) -> Callable[[FunctionCalls, list[Any]], Answered]:
+    found: Callable[[FunctionCalls, list[Any]], Answered] = request.param
+    return found
+
+
+@pytest.mark.parametrize("form", [dict, as_object])
+def test_each_dialect_is_told_in_its_own_words_and_texts_are_passed_over(ledger: Ledger, form: Any) -> None:
+    till = Till()
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1")
+    said = json.dumps({"charged": 5})
+    assert calls.answer([form(chat("c1"))]).messages == [{"role": "tool", "tool_call_id": "c1", "content": said}]
+    output = [form({"type": "reasoning", "id": "rs_1"}), form(responses("c2"))]
+    assert calls.answer(output).messages == [{"type": "function_call_output", "call_id": "c2", "output": said}]
+    content = [form({"type": "text", "text": "I charge"}), form(anthropic("c3")), form(anthropic("c4", 6))]
+    (message,) = calls.answer(content).messages
+    assert message == {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "c3", "content": said, "is_error": False},
+            {"type": "tool_result", "tool_use_id": "c4", "content": '{"charged": 6}', "is_error": False},
+        ],
+    }
+    assert sorted(till.charged) == [5, 5, 5, 6]
+    assert calls.answer(None) == Answered(messages=[])
+
+
+def test_calls_of_one_answer_run_at_once_and_once(store_url: str, answer: Any) -> None:
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        till = Till()
+        tools = {"charge": till.charge_awaited if answer is answer_awaited else till.charge}
+        asked = [chat(f"c{n}", json.dumps({"amount": n})) for n in range(8)]
+        for _ in range(2):
+            told = answer(FunctionCalls(ledger, tools, run="order-1"), asked)
+            assert [one["tool_call_id"] for one in told.messages] == [f"c{n}" for n in range(8)]
+        assert sorted(till.charged) == list(range(8))
+
+
+def test_an_approval_comes_back_as_a_value_and_the_loop_returns_to_it(store_url: str, answer: Any) -> None:
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        till, asked = Till(), [chat("c1"), chat("c2", '{"amount": 6}'), chat("c3", "{}", "hello")]
+        terms = {"charge": {"approval": "required"}}
+        calls = FunctionCalls(ledger, {"charge": till.charge, "hello": lambda: "hi"}, run="order-1", terms=terms)
+        first = answer(calls, asked)
+        assert [one["content"] for one in first.messages] == ["hi"]
+        assert [one.call_id for one in first.waiting] == ["c1", "c2"]
+        allowed, denied = (one.approval for one in first.waiting)
+        ledger.approve(allowed, digest=allowed.digest, by="ana")
+        ledger.deny(denied, by="ana", reason="too much")
+        second = answer(calls, asked)
+        assert second.waiting == ()
+        assert [one["tool_call_id"] for one in second.messages] == ["c1", "c2", "c3"]
+        assert "was denied: too much" in second.messages[1]["content"]
+        assert till.charged == [5]
+
+
+def test_a_loop_may_wait_for_whoever_decides(sqlite_url: str, answer: Any) -> None:
+    till = Till()
+
+    def decide(approval: Approval, effect: Effect) -> None:
+        ledger.approve(approval, digest=approval.digest, by="ana")
+
+    with Ledger.open(sqlite_url, seal=False, on_approval_required=decide) as ledger:
+        calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", approval="required", wait=30.0)
+        assert answer(calls, [chat()]).messages[0]["content"] == '{"charged": 5}'
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (chat(arguments='{"amount": 5'), "charge was not called: its arguments are not JSON"),
+        (chat(arguments="[5]"), "no JSON object"),
+        (chat(arguments='{"amont": 5}'), "missing a required argument: 'amount'"),
+        (chat(name="chrage"), "there is no tool 'chrage'; there are: charge"),
+        ({"type": "tool_use", "id": "c1", "name": "charge", "input": None}, "no JSON object"),
+    ],
+)
+def test_a_call_that_cannot_be_made_is_answered_and_leaves_no_effect(ledger: Ledger, call: Any, told: str) -> None:
+    till = Till()
+    answered = FunctionCalls(ledger, {"charge": till.charge}, run="order-1").answer([call])
+    assert told in json.dumps(answered.messages, ensure_ascii=False)
+    assert till.charged == ledger.effects() == []
+
+
+def test_a_tool_that_raises_is_told_the_same_each_time(ledger: Ledger, answer: Any) -> None:
+    till = Till(raises=ValueError("no funds"))
+    for _ in range(2):
+        calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1")
+        assert answer(calls, [chat()]).messages == [{"role": "tool", "tool_call_id": "c1", "content": "no funds"}]
+    assert till.charged == [5]
+    assert [effect.status for effect in ledger.effects()] == ["failed"]
+
+
+def test_what_may_have_happened_waits_until_a_person_has_settled_it(ledger: Ledger, answer: Any) -> None:
+    till = Till(raises=MayHaveHappened("no answer"))
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1")
+    for _ in range(2):
+        told = answer(calls, [chat()])
+        assert told.messages == []
+        assert told.waiting[0].approval is None
+        assert "may have happened" in told.waiting[0].why
+    assert till.charged == [5]
+
+
+def test_a_tool_that_may_be_repeated_is_repeated_by_the_loop_alone(ledger: Ledger, answer: Any) -> None:
+    till = Till(raises=MayHaveHappened("no answer"))
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", on_crash="retry")
+    assert "no answer" in answer(calls, [chat()]).messages[0]["content"]
+    assert till.charged == [5]
+    till.raises = NothingHappened("the line is busy")
+    assert "calling again is safe" in answer(calls, [chat()]).messages[0]["content"]
+    till.raises = None
+    assert answer(calls, [chat()]).messages[0]["content"] == '{"charged": 5}'
+
+
+def test_the_same_id_with_other_arguments_and_a_store_that_is_gone_stop_the_loop(sqlite_url: str, answer: Any) -> None:
+    till = Till()
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", lease=timedelta(seconds=5))
+        answer(calls, [chat()])
+        with pytest.raises(KeyReused, match="other arguments"):
+            answer(calls, [chat(arguments='{"amount": 6}'), chat("c2")])
+        assert till.charged == [5, 5], "the other call was made all the same"
+    with pytest.raises((StoreError, RuntimeError)):
+        answer(calls, [chat("c3")])
+    assert till.charged == [5, 5]
+
+
+def test_calls_without_an_id_are_known_by_their_arguments(ledger: Ledger) -> None:
+    till = Till()
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1")
+    for _ in range(2):
+        assert calls.answer([{**chat(), "id": None}]).messages[0]["content"] == '{"charged": 5}'
+    assert till.charged == [5]
+
+
+def test_what_stands_behind_the_ledger_already_is_refused(ledger: Ledger) -> None:
+    tool = ledger.tool(Till().charge)
+    for wrong in (tool, 5):
+        with pytest.raises(BadCall, match="pass "):
+            FunctionCalls(ledger, {"charge": wrong}, run="order-1")  # type: ignore[dict-item]
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    class Client:
+        """Answers as the provider's client does, with what the script says next."""
+
+        def __init__(self, *turns: Any) -> None:
+            self.turns = list(turns)
+            self.chat = SimpleNamespace(completions=self)
+            self.messages = self.responses = self
+
+        def create(self, **asked: Any) -> Any:
+            return self.turns.pop(0)
+
+    def completion(**message: Any) -> Any:
+        told = {"content": None, "tool_calls": None, **message}
+        return SimpleNamespace(choices=[SimpleNamespace(message=SimpleNamespace(**told))])
+
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    refunding = chat("call_2", '{"order": "123"}', "refund")
+    names: dict[str, Any] = {
+        "client": Client(completion(tool_calls=[as_object(refunding)]), completion(content="done")),
+        "charge": lambda order: f"charged {order}",
+        "refund": lambda order: f"refunded {order}",
+        "tools": [],
+    }
+    setting_up, loop, deciding = blocks[:3]
+    exec(setting_up + loop, names)
+    assert names["answered"].waiting
+    exec(deciding, names)
+    assert names["messages"][-1]["content"] == "refunded 123"
+    names["ledger"].close()
