@@ -9,24 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from indelible import Ledger
 from indelible.journal.exporting import export
 from indelible.journal.selecting import OfRun, Selection
-from tests.browser.chromium import find_chromium
 from tests.journal.exported import key_of, store_of, work
 
 Open = Callable[..., Page]
 _BLOCK = re.compile(r'(?<=<script type="application/json" id="record">).*?(?=</script>)', re.DOTALL)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

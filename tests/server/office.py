@@ -25,11 +25,11 @@ SCOPES: tuple[Any, ...] = ("approver",)
 class House:
     """A server on a store, for the offices of any number of tenants."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **words: Any) -> None:
         migrate(url)
         self.store_url = url
         self.store: Store = open_store(url)
-        self.app = create_app(Ledgers(open_store(url), seal=False), Identity(self.store))
+        self.app = create_app(Ledgers(open_store(url), **(words or {"seal": False})), Identity(self.store))
         self.served = Served(Hardened(self.app))
         self.url = self.served.url.replace("127.0.0.1", "localhost")
         self.opened: list[httpx2.Client] = []
