@@ -348,7 +348,7 @@ class AsyncLedger(Desk):
         before: str | None = None,
         limit: int = 100,
     ) -> list[Run]:
-        """Lists runs by name, last first; pass the last one's name as `before` for the next page."""
+        """Lists runs, the one begun last first; pass the last one's name as `before` for the next page."""
         check_limit(limit)
         return await asyncio.to_thread(self._run_desk().keeping.runs, status, agent, before, limit)
 

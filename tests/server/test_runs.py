@@ -233,13 +233,14 @@ def test_pages_go_through_everything_once(place: RunsPlace, post: Any, get: Any)
     rest = get(f"/runs/{run_id}/checkpoints", limit=2, before=first["next"])
     assert [one["id"] for one in first["checkpoints"] + rest["checkpoints"]] == made[::-1]
     assert rest["next"] is None
-    names = {f"pages-{uuid4().hex}" for _ in range(3)}
+    names = [f"pages-{uuid4().hex}" for _ in range(3)]
     for name in names:
         post("/runs", {"agent": "lister", "run_id": name}, 201)
     first = get("/runs", agent="lister", limit=2)
     rest = get("/runs", agent="lister", limit=2, before=first["next"])
-    assert [one["id"] for one in first["runs"] + rest["runs"]] == sorted(names, reverse=True)
+    assert [one["id"] for one in first["runs"] + rest["runs"]] == names[::-1]
     assert rest["next"] is None
+    assert get("/runs", 404, before="nobody")["type"].endswith("unknown-run")
     assert place.agent.get("/runs", params={"agent": "lister", "status": "completed"}).json() == {
         "runs": [],
         "next": None,

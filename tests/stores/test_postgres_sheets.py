@@ -240,6 +240,9 @@ def test_what_is_kept_aside_takes_two_statements_however_much_it_is(store: Postg
         ({"due_by": datetime(2030, 1, 1, tzinfo=UTC)}, "by_due", "(due_at <="),
         ({"due_by": datetime(2030, 1, 1, tzinfo=UTC), "status": "due"}, "by_due", "(due_at <="),
         ({"due_by": datetime(2030, 1, 1, tzinfo=UTC), "topic": "chat"}, "by_channel", "(due_at <="),
+        ({"is_by_time": True}, "newest", "(ROW(created_at, id) <"),
+        ({"is_by_time": True, "status": "due"}, "newest_by_status", "(status ="),
+        ({"is_by_time": True, "topic": "chat", "status": "due"}, "newest_by_topic", "(topic ="),
     ],
 )
 def test_every_way_to_list_sheets_has_its_index_and_needs_no_sorting(
@@ -253,16 +256,16 @@ def test_every_way_to_list_sheets_has_its_index_and_needs_no_sorting(
     assert store.ledger_name
     if is_filled:
         admin.execute(
-            "INSERT INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, body) "
+            "INSERT INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, body, created_at) "
             "SELECT %s, 'delivery', 'm-' || n, 1, CASE WHEN n < 5 THEN 'due' ELSE 'sent' END, 'topic-' || n %% 9, "
-            "CASE WHEN n < 5 THEN now() END, '{}' FROM generate_series(1, 5000) n",
+            "CASE WHEN n < 5 THEN now() END, '{}', now() - n * interval '1 s' FROM generate_series(1, 5000) n",
             (TENANT,),
         )
         admin.execute("ANALYZE indelible_sheets")
     admin.execute("SELECT " + re.findall(r"(set_config\('plan.*)", SQL["settle_in"].sql.decode(), re.DOTALL)[0])
-    statement, values = listing(TENANT, SheetFilter(kind="delivery", **words))
+    statement, _ = listing(TENANT, SheetFilter(kind="delivery", **words))
     admin.execute(b"PREPARE probe AS " + statement.sql)
-    nulls = ", ".join(["NULL"] * len(values))
+    nulls = ", ".join(["NULL"] * len(statement.parameters))
     plan = "\n".join(row[0] for row in admin.execute(f"EXPLAIN EXECUTE probe ({nulls})"))
     assert "Sort" not in plan
     conditions = re.findall(rf"Scan.* using indelible_sheets_{index} .*\n\s*Index Cond: (.*)", plan)

@@ -63,6 +63,7 @@ def test_what_somebody_writes_onto_a_sheet_of_the_record_is_not_believed(store: 
 
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+OLDER = "created_at>? AND (created_at,id)<(?,?))"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,15 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
         ({"due_by": LONG_AGO}, "INDEX indelible_sheets_by_due (tenant=? AND kind=? AND due_at<?)"),
         ({"due_by": LONG_AGO, "status": "due"}, "INDEX indelible_sheets_by_due (tenant=? AND kind=? AND due_at<?)"),
         ({"due_by": LONG_AGO, "topic": "chat"}, "INDEX indelible_sheets_by_channel (tenant=? AND topic=? AND due_at<?"),
+        ({"is_by_time": True}, f"INDEX indelible_sheets_newest (tenant=? AND kind=? AND {OLDER}"),
+        (
+            {"is_by_time": True, "status": "due", "before": "m", "before_time": LONG_AGO},
+            f"INDEX indelible_sheets_newest_by_status (tenant=? AND kind=? AND status=? AND {OLDER}",
+        ),
+        (
+            {"is_by_time": True, "topic": "chat", "status": "due"},
+            f"INDEX indelible_sheets_newest_by_topic (tenant=? AND kind=? AND topic=? AND {OLDER}",
+        ),
     ],
 )
 def test_every_way_to_list_sheets_in_a_file_has_its_index_and_needs_no_sorting(

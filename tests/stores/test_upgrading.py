@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 
 import indelible
+from indelible import Ledger
 from indelible.core.commands import AwaitingApproval, Claimed, Decided, InDoubt, Moved, Recorded, Replayed
 from indelible.core.effects import Effect
 from indelible.core.ports import Store
-from indelible.core.sheets import SheetFilter
-from indelible.stores import open_store
+from indelible.core.sheets import Sheet, SheetFilter
+from indelible.stores import open_store, secure_rows
 from indelible.stores.postgres import schema as postgres_schema
 from indelible.stores.sqlite import schema as sqlite_schema
 from indelible.testing.clock import FakeClock
@@ -83,7 +86,7 @@ def test_a_filled_ledger_of_the_version_before_keeps_everything(older_url: str) 
         before = {table: sorted(map(repr, rows_of(older, table))) for table in older.tables()}
         assert all(before[table] for table in ("indelible_effects", "indelible_events", "indelible_leaves"))
         assert "indelible_sheets" not in before
-    assert indelible.migrate(older_url) == ["0004_approvals"]
+    assert indelible.migrate(older_url) == ["0004_approvals", "0005_newest_runs"]
     with Database(older_url) as newer:
         for table in set(before) - {"indelible_migrations"}:
             columns = len(newer.tables()[table])
@@ -92,6 +95,80 @@ def test_a_filled_ledger_of_the_version_before_keeps_everything(older_url: str) 
             assert sorted(map(repr, rows)) == before[table], table
         assert newer.run("SELECT DISTINCT approval_id, charges FROM indelible_effects") == [(None, None)]
         assert newer.run("SELECT count(*) FROM indelible_sheets") == [(0,)]
+
+
+BEFORE_NEWEST_RUNS = 4
+
+
+def begin_runs(url: str, keys: Path) -> list[str]:
+    """Begins runs whose names are no order, and gives them as they are to be listed."""
+    for tenant in (TENANT, "acme"):
+        with Ledger.open(url, tenant=tenant, keys=keys, seal=False) as ledger:
+            for name in ("m", "z", "a", "k"):
+                ledger.start_run(name, agent="scout").complete()
+            listed = [run.id for run in ledger.runs()]
+    assert listed == ["k", "a", "z", "m"]
+    return listed
+
+
+def forget_when_they_began(url: str) -> None:
+    """Makes the tables those of the version before, which kept no time."""
+    with Database(url) as database:
+        for index in ("newest", "newest_by_status", "newest_by_topic"):
+            database.run(f"DROP INDEX indelible_sheets_{index}")
+        database.run("ALTER TABLE indelible_sheets DROP COLUMN created_at")
+        database.run("DELETE FROM indelible_migrations WHERE number > ?", (BEFORE_NEWEST_RUNS,))
+
+
+def test_runs_of_the_version_before_are_listed_by_when_they_began(store_url: str, tmp_path: Path) -> None:
+    indelible.migrate(store_url)
+    listed = begin_runs(store_url, tmp_path)
+    with Database(store_url) as database:
+        kept = "SELECT tenant, kind, id, created_at FROM indelible_sheets ORDER BY 1, 2, 3"
+        before = [tuple(row) for row in database.run(kept)]
+    forget_when_they_began(store_url)
+    assert indelible.migrate(store_url) == ["0005_newest_runs"]
+    with Database(store_url) as database:
+        assert [tuple(row) for row in database.run(kept)] == before
+    with Ledger.open(store_url, keys=tmp_path, seal=False) as ledger:
+        assert [run.id for run in ledger.runs()] == listed
+
+
+def test_a_run_whose_first_event_was_altered_is_listed_last(store_url: str, tmp_path: Path) -> None:
+    indelible.migrate(store_url)
+    begin_runs(store_url, tmp_path)
+    with Database(store_url) as database:
+        database.run("UPDATE indelible_events SET body = ? WHERE run_id = 'k' AND seq = 0", (b"\xff nonsense",))
+    forget_when_they_began(store_url)
+    indelible.migrate(store_url)
+    with Ledger.open(store_url, keys=tmp_path, seal=False) as ledger:
+        assert [sheet.id for sheet in newest(ledger)] == ["a", "z", "m", "k"]
+
+
+def newest(ledger: Ledger) -> list[Sheet]:
+    return ledger._engine.store.sheets(TENANT, SheetFilter(kind="run", is_by_time=True))
+
+
+def test_rows_that_are_secured_are_upgraded_too(postgres_url: str, tmp_path: Path) -> None:
+    """Their owner, who upgrades them, sees none of them otherwise; afterwards the wall stands again."""
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("DROP ROLE IF EXISTS upgrading")
+        admin.execute("CREATE ROLE upgrading LOGIN PASSWORD 'upgrading' NOSUPERUSER NOBYPASSRLS")
+        admin.execute("GRANT CREATE ON SCHEMA public TO upgrading")
+        parts = urlsplit(postgres_url)
+        owned = urlunsplit(parts._replace(netloc=f"upgrading:upgrading@{parts.netloc.rpartition('@')[2]}"))
+        indelible.migrate(owned)
+        secure_rows(owned)
+        begin_runs(owned, tmp_path)
+        kept = "SELECT tenant, id, created_at FROM indelible_sheets WHERE kind = 'run' ORDER BY 1, 2"
+        before = admin.execute(kept).fetchall()
+        forget_when_they_began(owned)
+        indelible.migrate(owned)
+        assert admin.execute(kept).fetchall() == before
+        walls = "SELECT count(*) FROM pg_class WHERE relforcerowsecurity AND relname IN ('indelible_sheets', %s)"
+        assert admin.execute(walls, ("indelible_events",)).fetchone() == (2,)
+        admin.execute("DROP OWNED BY upgrading")
+        admin.execute("DROP ROLE upgrading")
 
 
 def rows_of(database: Database, table: str) -> list[tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 import { useInfiniteQuery, useQueryClient, type InfiniteData } from '@tanstack/react-query'
 import { useEffect, useMemo, useRef } from 'react'
 import { useHeard, type News } from './live'
-import { placed, type Page } from './placing'
+import { byId, placed, type Order, type Page } from './placing'
 
 const BREATH = 500
 /** Is how many single things are asked for in one breath; the others wait for the next. */
@@ -15,9 +15,10 @@ type Asking<Thing> = {
   page: (before: string) => Promise<Page<Thing>>
   /** Which thing an event is about, and how to ask whether it belongs into this list. */
   about: (news: News) => { id: string; ask: () => Promise<Thing | null> } | null
+  isBefore?: Order<Thing>
 }
 
-export function useEndless<Thing extends { readonly id: string }>({ name, page, about }: Asking<Thing>) {
+export function useEndless<Thing extends { readonly id: string }>({ name, page, about, isBefore = byId }: Asking<Thing>) {
   const queryKey = ['list', ...name]
   const asked = useInfiniteQuery({
     queryKey,
@@ -27,12 +28,12 @@ export function useEndless<Thing extends { readonly id: string }>({ name, page, 
     staleTime: 30_000,
     refetchOnWindowFocus: false,
   })
-  useSingleNews(queryKey, about)
+  useSingleNews(queryKey, about, isBefore)
   const things = useMemo(() => asked.data?.pages.flatMap((one) => one.things) ?? [], [asked.data])
   return { ...asked, things }
 }
 
-function useSingleNews<Thing extends { readonly id: string }>(queryKey: readonly unknown[], about: Asking<Thing>['about']): void {
+function useSingleNews<Thing extends { readonly id: string }>(queryKey: readonly unknown[], about: Asking<Thing>['about'], isBefore: Order<Thing>): void {
   const questions = useQueryClient()
   const waiting = useRef(new Map<string, () => Promise<Thing | null>>())
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined)
@@ -52,7 +53,7 @@ function useSingleNews<Thing extends { readonly id: string }>(queryKey: readonly
     timer.current = waiting.current.size > 0 ? setTimeout(() => void look(), BREATH) : undefined
   }
   const put = (id: string, thing: Thing | null) =>
-    questions.setQueryData<InfiniteData<Page<Thing>, string>>(queryKey, (kept) => kept && { ...kept, pages: placed(kept.pages, id, thing) })
+    questions.setQueryData<InfiniteData<Page<Thing>, string>>(queryKey, (kept) => kept && { ...kept, pages: placed(kept.pages, id, thing, isBefore) })
   useHeard((news) => {
     const one = about(news)
     if (!one) return

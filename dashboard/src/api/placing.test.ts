@@ -1,6 +1,6 @@
 // @vitest-environment node
 import { expect, it } from 'vitest'
-import { placed, type Page } from './placing'
+import { byBeginning, placed, type Page } from './placing'
 
 type Thing = { id: string; word?: string }
 const pages: Page<Thing>[] = [
@@ -16,6 +16,14 @@ it('puts a new thing where it belongs', () => {
   expect(ids(placed(pages, 'z', { id: 'z' }))).toEqual(['zfd', 'c'])
   expect(ids(placed(pages, 'e', { id: 'e' }))).toEqual(['fed', 'c'])
   expect(ids(placed(pages, 'cc', { id: 'cc' }))).toEqual(['fd', 'ccc'])
+})
+it('puts a run by when it began, whatever it is called', () => {
+  const runs = [{ things: [{ id: 'a', created_at: '2026-03' }, { id: 'z', created_at: '2026-01' }], next: 'z' }]
+  const after = (id: string, created_at: string) => ids(placed(runs, id, { id, created_at }, byBeginning))
+  expect(after('b', '2026-04')).toEqual(['baz'])
+  expect(after('b', '2026-02')).toEqual(['abz'])
+  expect(after('b', '2026-03')).toEqual(['baz'])
+  expect(after('b', '2025-12')).toEqual(['az'])
 })
 it('leaves to a later page what belongs there', () => {
   expect(ids(placed(pages, 'a', { id: 'a' }))).toEqual(['fd', 'c'])

@@ -1248,8 +1248,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists runs by name, last first
-         * @description Lists runs by name, last first.
+         * Lists runs, the one begun last first
+         * @description Lists runs, the one begun last first; `before` is the name of the last one seen.
          */
         get: operations["runs_list_runs"];
         put?: never;
@@ -3702,7 +3702,7 @@ export interface components {
         };
         /**
          * RunPage
-         * @description Is a page of runs, by name, last first; pass `next` as `before` for the one after it.
+         * @description Is a page of runs, the one begun last first; pass `next` as `before` for the one after it.
          */
         RunPage: {
             /** Runs */

@@ -63,7 +63,7 @@ def runs() -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
 @about_ledger
 def list_runs(status: RunStatus | None, agent: str | None, query: Query, before: str | None, limit: int) -> None:
-    """List runs by name, last first."""
+    """List runs, the one begun last first."""
     place = where()
     with open_existing(place) as ledger:
         finding = finding_in(ledger)

@@ -270,6 +270,7 @@ def run_sheet(run: Run) -> Sheet:
         status=run.status,
         topic=run.agent,
         body=body_of(content),
+        created_at=run.created_at,
     )
 
 

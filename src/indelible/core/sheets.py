@@ -33,7 +33,7 @@ class Sheet:
     """Is one piece of state: `version` counts its changes, and `due_at` says when somebody should look at it again.
 
     `run_id` and `seq` name the event that commits to `body`; a sheet that is kept aside has none. A body that was
-    erased is None, and then nothing can be decided on it.
+    erased is None, and then nothing can be decided on it. `created_at` is kept where ids do not follow time.
     """
 
     kind: str
@@ -45,6 +45,7 @@ class Sheet:
     body: bytes | None = field(repr=False)
     run_id: str | None = None
     seq: int | None = None
+    created_at: datetime | None = None
 
     @property
     def ref(self) -> SheetRef:
@@ -83,7 +84,8 @@ class SheetFilter:
     """Selects sheets of one kind; what is None does not matter. `after` and `before` are ids, and ids follow time.
 
     `due_by` selects those that somebody should look at by then, the most urgent first; else the newest come first, or,
-    with `after`, the oldest.
+    with `after`, the oldest. `is_by_time` lists those that keep when they were made, the newest first; then the next
+    page begins after the one that has `before` as its id and `before_time` as its time.
     """
 
     kind: str
@@ -93,6 +95,8 @@ class SheetFilter:
     after: str | None = None
     before: str | None = None
     due_by: datetime | None = None
+    is_by_time: bool = False
+    before_time: datetime | None = None
     limit: int = 100
 
 

@@ -233,7 +233,7 @@ def _why_not_told(row: Sheet, place: Place, told: ToldSheet) -> str | None:
 def _why_other(row: Sheet) -> str | None:
     """Says in what a row differs from what is on its sheet, or None when it does not."""
     kept = _as_kept(row.kind, row)
-    for name in ("id", "version", "status", "topic", "due_at", "body"):
+    for name in ("id", "version", "status", "topic", "due_at", "created_at", "body"):
         if getattr(kept, name) != getattr(row, name):
             return f"its row has another {'id or version' if name == 'body' else name} than what is on it"
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, get_args
 
@@ -277,11 +277,19 @@ class RunKeeping:
         return found
 
     def runs(self, status: RunStatus | None, agent: str | None, before: str | None, limit: int) -> list[Run]:
-        """Lists runs by their names, last first."""
+        """Lists runs, the one begun last first, from after the one named `before`."""
         if status is not None and status not in get_args(RunStatus):
             raise BadCall(f"status={status!r}: choose one of {', '.join(get_args(RunStatus))}")
-        selected = SheetFilter(kind="run", status=status, topic=agent, before=before, limit=limit)
+        selected = SheetFilter(kind="run", status=status, topic=agent, is_by_time=True, limit=limit)
+        if before is not None:
+            selected = replace(selected, before=before, before_time=self._begun_at(before))
         return [self._read(sheet) for sheet in self._engine.store.sheets(self._tenant, selected)]
+
+    def _begun_at(self, run_id: str) -> datetime | None:
+        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
+        if not found:
+            raise UnknownRun(f"before={run_id!r}: no run has this name; begin with the first page")
+        return found[0].created_at
 
     def driver(self, run_id: str) -> Driver | None:
         """Gives who drives a run, or drove it last."""

@@ -68,7 +68,7 @@ def run_shown(run: Run) -> RunShown:
 
 
 class RunPage(BaseModel):
-    """Is a page of runs, by name, last first; pass `next` as `before` for the one after it."""
+    """Is a page of runs, the one begun last first; pass `next` as `before` for the one after it."""
 
     runs: list[RunShown]
     next: str | None

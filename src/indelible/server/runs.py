@@ -101,7 +101,7 @@ async def list_runs(
     limit: Limit = 100,
     asked: Asking = BY_READER,
 ) -> RunPage:
-    """Lists runs by name, last first."""
+    """Lists runs, the one begun last first; `before` is the name of the last one seen."""
     query = asked_for(q, "runs")
     found = await aside(finding_of(asked).runs, query, status, agent, before, limit)
     return RunPage(runs=[run_shown(run) for run in found.things], next=found.next)

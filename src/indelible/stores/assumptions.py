@@ -43,6 +43,9 @@ def way_to(selected: SheetFilter) -> str:
         return "id"
     if selected.due_by is not None:
         return "channel" if selected.kind == "delivery" and selected.topic is not None else "due"
+    if selected.is_by_time:
+        by = "_by_topic" if selected.topic is not None else "" if selected.status is None else "_by_status"
+        return f"newest{by}"
     if selected.topic is not None:
         return "topic"
     return "kind" if selected.status is None else "status"
@@ -52,4 +55,6 @@ def order_of(selected: SheetFilter) -> str:
     """Gives the order in which a filter wants its sheets."""
     if selected.due_by is not None:
         return "s.due_at, s.id"
+    if selected.is_by_time:
+        return "s.created_at DESC, s.id DESC"
     return "s.id DESC" if selected.after is None else "s.id"

@@ -131,6 +131,32 @@ class SheetListsConformance(Suite):
             apply_one(store, make.keep(urgent.after(status="sent", body=b"{}")))
             assert due(due_by=later) == "da"
 
+    def test_sheets_lists_by_the_time_they_keep_the_newest_first(self) -> None:
+        """Whatever their ids are; of two of the same moment the higher id comes first, and none without a time."""
+        make, clock = Commands(self.tenant()), FakeClock()
+        moments = {"m": 0, "a": 3, "z": 1, "k": 1, "b": 2}
+        with self.opened(clock) as store:
+            for name, later in moments.items():
+                sheet = message(name, status="s-1" if name in "az" else "s-2", topic=f"t-{later}")
+                apply_one(store, make.keep(replace(sheet, created_at=clock.now() + LEASE * later)))
+            apply_one(store, make.keep(message("timeless")))
+
+            def listed(**words: Any) -> str:
+                found = store.sheets(make.tenant, SheetFilter(kind="delivery", is_by_time=True, **words))
+                assert [sheet.created_at for sheet in found] == [clock.now() + LEASE * moments[s.id] for s in found]
+                return "".join(sheet.id for sheet in found)
+
+            assert listed() == "abzkm"
+            assert listed(limit=2) == "ab"
+            assert listed(before="b", before_time=clock.now() + LEASE * 2) == "zkm"
+            assert listed(before="z", before_time=clock.now() + LEASE, limit=1) == "k"
+            assert listed(status="s-1") == "az"
+            assert listed(status="s-2", before="b", before_time=clock.now() + LEASE * 2) == "km"
+            assert listed(topic="t-1", status="s-2") == "k"
+            (first,) = store.sheets(make.tenant, SheetFilter(kind="delivery", is_by_time=True, limit=1))
+            apply_one(store, make.keep(first.after(status="s-3", body=b"{}")))
+            assert (listed(status="s-1"), listed(status="s-3"), listed()) == ("z", "a", "abzkm")
+
     def test_sheets_keep_names_of_any_letters_and_bodies_of_any_size(self) -> None:
         clock = FakeClock()
         for name in ("ürün 🎁", "a|b/c", "'; --", "line\nbreak\ttab", '"quoted"', "\\", "%_", "e\u0301", "x" * 500):

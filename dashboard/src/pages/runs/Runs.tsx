@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { useCallback } from 'react'
 import { useEndless } from '../../api/endless'
+import { byBeginning } from '../../api/placing'
 import { runsPage, storyOfLine, type Run, type RunStatus } from '../../api/runs'
 import { Empty, Snippet } from '../../parts/Empty'
 import { useResting, WHOLE_LINE, type Column } from '../../parts/Table'
@@ -38,6 +39,7 @@ export function Runs() {
 function useRuns(status: RunStatus | undefined, q: string) {
   return useEndless<Run>({
     name: ['runs', status, q],
+    isBefore: byBeginning,
     page: async (before) => {
       const page = await runsPage({ status, q, before: before || undefined, limit: PAGE })
       return { things: page.runs, next: page.next }
@@ -56,6 +58,7 @@ const COLUMNS: readonly Column<Run>[] = [
   { name: 'intent', width: 'minmax(8rem, 3fr)', isMinor: true, cell: (run) => <span className="text-muted"><Text>{run.intent}</Text></span> },
   { name: 'step', width: 'minmax(4rem, 1fr)', isMinor: true, cell: (run) => <Step of={run} /> },
   { name: 'effects', width: '7rem', isMinor: true, cell: (run) => <Effects of={run} /> },
+  { name: 'began', width: '7.5rem', cell: (run) => <span className="text-muted"><When at={run.created_at} /></span> },
   { name: 'updated', width: '7.5rem', cell: (run) => <span className="text-muted"><When at={run.updated_at} /></span> },
 ]
 

@@ -83,17 +83,18 @@ WHERE NOT EXISTS (SELECT FROM opened)
 -- With sheets, which are locked before runs and effects, also to more values; undone by an error if a guard fails.
 WITH
 --+ kept AS (
---+     INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic, due_at, run_id, seq, body)
---+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body
+--+     INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic, due_at, run_id, seq, body,
+--+         created_at)
+--+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body, k.created_at
 --+     FROM unnest(%(kept_kind)s::text[], %(kept_id)s::text[], %(kept_was_version)s::bigint[],
 --+         %(kept_version)s::bigint[], %(kept_status)s::text[], %(kept_topic)s::text[], %(kept_due_at)s::timestamptz[],
---+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[])
---+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body)
+--+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[], %(kept_created_at)s::timestamptz[])
+--+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body, created_at)
 --+     WHERE k.was_version = 0 OR (
 --+         SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = k.kind AND id = k.id) IS NOT NULL
 --+     ON CONFLICT (tenant, kind, id) DO UPDATE SET version = excluded.version, status = excluded.status,
 --+         topic = excluded.topic, due_at = excluded.due_at, run_id = excluded.run_id, seq = excluded.seq,
---+         body = excluded.body
+--+         body = excluded.body, created_at = excluded.created_at
 --+     WHERE s.version = (
 --+         SELECT was_version FROM unnest(%(kept_kind)s, %(kept_id)s, %(kept_was_version)s) AS w (kind, id, was_version)
 --+         WHERE w.kind = excluded.kind AND w.id = excluded.id)
@@ -210,18 +211,19 @@ WITH headed AS (
         AND e.version = m.was_version AND e.token_hash = m.was_token
     RETURNING e.key, e.awaited
 --+ ), kept AS (
---+     INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic, due_at, run_id, seq, body)
---+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body
+--+     INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic, due_at, run_id, seq, body,
+--+         created_at)
+--+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body, k.created_at
 --+     FROM unnest(%(kept_kind)s::text[], %(kept_id)s::text[], %(kept_was_version)s::bigint[],
 --+         %(kept_version)s::bigint[], %(kept_status)s::text[], %(kept_topic)s::text[], %(kept_due_at)s::timestamptz[],
---+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[])
---+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body)
+--+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[], %(kept_created_at)s::timestamptz[])
+--+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body, created_at)
 --+     -- One that was there and is gone does not come back.
 --+     WHERE k.was_version = 0 OR (
 --+         SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = k.kind AND id = k.id) IS NOT NULL
 --+     ON CONFLICT (tenant, kind, id) DO UPDATE SET version = excluded.version, status = excluded.status,
 --+         topic = excluded.topic, due_at = excluded.due_at, run_id = excluded.run_id, seq = excluded.seq,
---+         body = excluded.body
+--+         body = excluded.body, created_at = excluded.created_at
 --+     WHERE s.version = (
 --+         SELECT was_version FROM unnest(%(kept_kind)s, %(kept_id)s, %(kept_was_version)s) AS w (kind, id, was_version)
 --+         WHERE w.kind = excluded.kind AND w.id = excluded.id)
@@ -336,7 +338,6 @@ WHERE s.tenant = held.tenant AND s.kind = held.kind AND s.id = held.id AND s.ver
 SELECT {sheet}
 FROM indelible_sheets s
 WHERE {way} AND kind = %(kind)s::text
-    AND id > coalesce(%(after)s::text, '') AND (%(before)s::text IS NULL OR id < %(before)s)
     AND (%(id)s::text IS NULL OR id = %(id)s)
     AND (%(status)s::text IS NULL OR status = %(status)s)
     AND (%(topic)s::text IS NULL OR topic = %(topic)s)

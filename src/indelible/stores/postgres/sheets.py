@@ -16,13 +16,21 @@ from indelible.stores.postgres.statements import Statement, listing_sheets
 _ASKED = "requires_approval"
 # Each leaves the planner one index to take: what a filter says besides is hidden from it.
 _ELSEWHERE = 'tenant COLLATE "POSIX" = %(tenant)s::text'
+_BETWEEN = "id > coalesce(%(after)s::text, '') AND (%(before)s::text IS NULL OR id < %(before)s)"
+_OLDER = (
+    "created_at IS NOT NULL AND (created_at, id) < "
+    "(coalesce(%(before_time)s::timestamptz, 'infinity'), coalesce(%(before)s::text, ''))"
+)
 _WAYS = {
-    "id": "tenant = %(tenant)s::text AND id = %(id)s",
-    "channel": f"{_ELSEWHERE} AND kind = 'delivery' AND topic = %(topic)s AND due_at <= %(due_by)s",
-    "due": f"{_ELSEWHERE} AND due_at <= %(due_by)s",
-    "topic": f"{_ELSEWHERE} AND topic = %(topic)s",
-    "status": f"{_ELSEWHERE} AND status = %(status)s",
-    "kind": "tenant = %(tenant)s::text",
+    "id": f"tenant = %(tenant)s::text AND id = %(id)s AND {_BETWEEN}",
+    "channel": f"{_ELSEWHERE} AND kind = 'delivery' AND topic = %(topic)s AND due_at <= %(due_by)s AND {_BETWEEN}",
+    "due": f"{_ELSEWHERE} AND due_at <= %(due_by)s AND {_BETWEEN}",
+    "topic": f"{_ELSEWHERE} AND topic = %(topic)s AND {_BETWEEN}",
+    "status": f"{_ELSEWHERE} AND status = %(status)s AND {_BETWEEN}",
+    "kind": f"tenant = %(tenant)s::text AND {_BETWEEN}",
+    "newest": f"{_ELSEWHERE} AND {_OLDER}",
+    "newest_by_topic": f"{_ELSEWHERE} AND topic = %(topic)s AND {_OLDER}",
+    "newest_by_status": f"{_ELSEWHERE} AND status = %(status)s AND {_OLDER}",
 }
 
 
@@ -42,6 +50,7 @@ def sheet_from(raw: bytes) -> Sheet:
         body=at[9] if kind in KEPT_ASIDE else _attested(kind, told),
         run_id=None if at[7] is None else at[7].decode(),
         seq=None if at[8] is None else wire.read_bigint(at[8]),
+        created_at=None if at[10] is None else wire.read_timestamptz(at[10]),
     )
 
 
@@ -113,6 +122,7 @@ def _put_kept(values: Named, batch: Batch) -> None:
     values["kept_seq"] = wire.bigints(sheet.seq for sheet in sheets)
     # What is on the record is kept with the event that commits to it.
     values["kept_body"] = wire.byteas(None if sheet.is_recorded else sheet.body for sheet in sheets)
+    values["kept_created_at"] = wire.timestamptzs(sheet.created_at for sheet in sheets)
 
 
 def listing(tenant: str, selected: SheetFilter) -> tuple[Statement, Named]:
@@ -128,6 +138,7 @@ def listing(tenant: str, selected: SheetFilter) -> tuple[Statement, Named]:
     }
     values: Named = {name: None if word is None else word.encode() for name, word in words.items()}
     values["due_by"] = None if selected.due_by is None else wire.timestamptz(selected.due_by)
+    values["before_time"] = None if selected.before_time is None else wire.timestamptz(selected.before_time)
     values["limit"] = wire.bigint(selected.limit)
     return listing_sheets(_WAYS[way_to(selected)], order_of(selected)), values
 

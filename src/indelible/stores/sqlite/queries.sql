@@ -83,8 +83,9 @@ SELECT kind, id FROM indelible_sheets WHERE tenant = ?1 AND kind = 'limit' AND i
 
 -- name: insert_sheets
 -- New sheets; their places must be free.
-INSERT OR ROLLBACK INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body)
-VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR ROLLBACK INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body,
+    created_at)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: update_sheets
 -- Changes of sheets that leave them where they are in every index, each only from the version it was decided on.
@@ -107,7 +108,7 @@ SELECT s.*, p.value, p.salt, e.body
 FROM indelible_sheets s {index}
 LEFT JOIN indelible_payloads p ON p.tenant = s.tenant AND p.run_id = s.run_id AND p.seq = s.seq AND p.field = s.kind
 LEFT JOIN indelible_events e ON e.tenant = s.tenant AND e.run_id = s.run_id AND e.seq = s.seq
-WHERE s.tenant = :tenant AND s.kind = :kind AND {way} AND s.id > :after AND s.id < :before
+WHERE s.tenant = :tenant AND s.kind = :kind AND {way}
     AND (:id IS NULL OR s.id = :id)
     AND (:status IS NULL OR s.status = :status)
     AND (:topic IS NULL OR s.topic = :topic)

@@ -15,17 +15,23 @@ from indelible.stores.sqlite.rows import Row, micros, moment
 from indelible.stores.sqlite.statements import SQL
 
 # The index for each way, and what it is searched by: left alone, SQLite takes the primary key and reads every sheet.
+_BETWEEN = "s.id > :after AND s.id < :before"
+_OLDER = "s.created_at IS NOT NULL AND (s.created_at, s.id) < (:before_time, :before)"
 _WAYS = {
-    "id": ("", "s.id = :id"),
+    "id": ("", f"s.id = :id AND {_BETWEEN}"),
     "channel": (
         "INDEXED BY indelible_sheets_by_channel",
-        "s.kind = 'delivery' AND s.topic = :topic AND s.due_at <= :due_by",
+        f"s.kind = 'delivery' AND s.topic = :topic AND s.due_at <= :due_by AND {_BETWEEN}",
     ),
-    "due": ("INDEXED BY indelible_sheets_by_due", "s.due_at <= :due_by"),
-    "topic": ("INDEXED BY indelible_sheets_by_topic", "s.topic = :topic"),
-    "status": ("INDEXED BY indelible_sheets_by_status", "s.status = :status"),
-    "kind": ("", "true"),
+    "due": ("INDEXED BY indelible_sheets_by_due", f"s.due_at <= :due_by AND {_BETWEEN}"),
+    "topic": ("INDEXED BY indelible_sheets_by_topic", f"s.topic = :topic AND {_BETWEEN}"),
+    "status": ("INDEXED BY indelible_sheets_by_status", f"s.status = :status AND {_BETWEEN}"),
+    "kind": ("", _BETWEEN),
+    "newest": ("INDEXED BY indelible_sheets_newest", _OLDER),
+    "newest_by_topic": ("INDEXED BY indelible_sheets_newest_by_topic", f"s.topic = :topic AND {_OLDER}"),
+    "newest_by_status": ("INDEXED BY indelible_sheets_newest_by_status", f"s.status = :status AND {_OLDER}"),
 }
+_END_OF_TIME = 2**63 - 1
 
 
 def read_sheets(connection: apsw.Connection, tenant: str, refs: Sequence[SheetRef]) -> Sheets:
@@ -64,6 +70,7 @@ def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter)
         "after": selected.after or "",
         "before": selected.before or "\U0010ffff",
         "due_by": None if selected.due_by is None else micros(selected.due_by),
+        "before_time": _END_OF_TIME if selected.before_time is None else micros(selected.before_time),
         "limit": selected.limit,
     }
     return [sheet_from(row) for row in connection.execute(sql, values)]
@@ -71,7 +78,7 @@ def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter)
 
 def sheet_from(row: Row) -> Sheet:
     """Reads a row of `sheets` followed by the payload that its event commits to, the salt of that, and the event."""
-    _, kind, id_, version, status, topic, due_at, run_id, seq, body, *told = row
+    _, kind, id_, version, status, topic, due_at, run_id, seq, body, created_at, *told = row
     return Sheet(
         kind=kind,
         id=id_,
@@ -82,6 +89,7 @@ def sheet_from(row: Row) -> Sheet:
         body=body if kind in KEPT_ASIDE else attested_body(kind, *told),
         run_id=run_id,
         seq=seq,
+        created_at=None if created_at is None else moment(created_at),
     )
 
 
@@ -92,8 +100,10 @@ def _stays_in_place(before: Sheet, after: Sheet) -> bool:
 
 def _row(tenant: str, sheet: Sheet) -> Row:
     due_at = None if sheet.due_at is None else micros(sheet.due_at)
+    created_at = None if sheet.created_at is None else micros(sheet.created_at)
     place = (tenant, sheet.kind, sheet.id)
-    return (*place, sheet.version, sheet.status, sheet.topic, due_at, sheet.run_id, sheet.seq, _body(sheet))
+    told = (sheet.run_id, sheet.seq, _body(sheet))
+    return (*place, sheet.version, sheet.status, sheet.topic, due_at, *told, created_at)
 
 
 def _kept_row(tenant: str, before: Sheet, after: Sheet) -> Row:
