@@ -1,4 +1,7 @@
-"""Promises of a witness and of those who ask it, over real sockets: one history for each log, whatever happens."""
+"""Promises of a witness and of those who ask it, over real sockets: one history for each log, whatever happens.
+
+`collect` is called here as docs/witness.md shows it.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The documentation is true: its programs run, its commands exist, its links lead somewhere."""
