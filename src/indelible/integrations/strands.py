@@ -1,0 +1,253 @@
+"""Strands: a plugin that puts every tool call of an agent behind the ledger, with the SDK's interrupts as its pauses.
+
+    session = FileSessionManager("order-123")
+    agent = Agent(model, tools=[charge], session_manager=session, plugins=[LedgerPlugin(ledger)])
+    result = agent("charge what is due")
+    if result.stop_reason == "interrupt":                  # the session keeps it; resume whenever, wherever
+        …
+    agent([{"interruptResponse": {"interruptId": one.id, "response": "look again"}} for one in result.interrupts])
+
+What is answered to an interrupt decides nothing: what runs is what people let run at the ledger. Calls belong to the
+session, and the id that the model gave a call tells it from the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
+
+from strands import Agent
+from strands.hooks import AfterToolsEvent, AgentInitializedEvent
+from strands.interrupt import InterruptException
+from strands.middleware import ExecuteToolContext, ExecuteToolStage
+from strands.plugins import Plugin
+from strands.tools.structured_output.structured_output_tool import StructuredOutputTool
+from strands.types._events import ToolInterruptEvent
+from strands.types.events import ToolResultEvent, TypedEvent
+from strands.types.session import decode_bytes_values, encode_bytes_values
+from strands.types.tools import AgentTool
+
+from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import (
+    ApprovalEndedUnused,
+    ApprovalPending,
+    BadCall,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    EffectInDoubt,
+    IndelibleError,
+    PolicyRefused,
+    StillRunning,
+)
+from indelible.integrations.terms import Named, Terms
+
+RunOf = Callable[[ExecuteToolContext], str]
+Next = Callable[[ExecuteToolContext], AsyncGenerator[TypedEvent, None]]
+_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+_REFUSALS = "indelible_refusals"
+
+
+class LedgerPlugin(Plugin):
+    """Lets each tool call of an agent run at most once and with permission, whoever resumes its session, and wherever.
+
+    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
+    belong to the run that `run` names, by default the session.
+    """
+
+    name = "indelible"
+
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        *,
+        run: str | RunOf | None = None,
+        terms: Mapping[str, Mapping[str, Any]] | None = None,
+        **usual: Any,
+    ) -> None:
+        super().__init__()
+        self._ledger = ledger.awaited
+        self._run = run
+        self._terms = Terms(terms, usual)
+
+    def init_agent(self, agent: Agent) -> None:
+        """Waits until the agent is made: then it stands inside of all middleware that the agent was made with."""
+        agent.add_hook(self._stand_innermost, AgentInitializedEvent)
+        agent.add_hook(self._stop, AfterToolsEvent)
+
+    def _stand_innermost(self, event: AgentInitializedEvent) -> None:
+        event.agent.add_middleware(ExecuteToolStage, self.gate)
+
+    def _stop(self, event: AfterToolsEvent) -> None:
+        """Stops the agent when the ledger refused to go on: by itself, the SDK would tell the model, and go on."""
+        refusals = event.invocation_state.pop(_REFUSALS, [])
+        if refusals:
+            raise refusals[0]
+
+    async def gate(self, context: ExecuteToolContext, next_fn: Next) -> AsyncGenerator[TypedEvent, None]:
+        """Runs a tool call, replays it, interrupts the agent, or tells the model why not."""
+        if context.tool is None or isinstance(context.tool, StructuredOutputTool):  # nothing is done outside
+            async for event in next_fn(context):
+                yield event
+            return
+        entry = _Entry(context, next_fn)
+        walk = asyncio.ensure_future(self._walked(entry))
+        walk.add_done_callback(lambda _: entry.told.put_nowait(None))
+        try:
+            while (told := await entry.told.get()) is not None:  # what a tool streams is passed on as it comes
+                yield told
+            yield await walk
+        except IndelibleError as refusal:
+            context.invocation_state.setdefault(_REFUSALS, []).append(refusal)
+            raise
+        finally:
+            walk.cancel()
+            await asyncio.gather(walk, return_exceptions=True)  # what became of it is on the record before we leave
+
+    async def _walked(self, entry: _Entry) -> TypedEvent:
+        call = self._call(entry.context)
+        words = {"wait": False, **self._terms.options(call.tool)}
+        while True:
+            try:
+                return entry.given(await self._ledger.run(call, entry.enter, **words))
+            except NothingHappened as nothing:
+                return entry.halted(nothing)
+            except ApprovalPending as pending:
+                entry.pause(_question(pending))
+            except EffectInDoubt as doubt:
+                entry.pause({"type": "indelible.in_doubt", "tool": call.tool, "why": str(doubt)})
+            except ApprovalEndedUnused:
+                words["wait"] = False  # nobody decided in time: it is asked anew
+            except StillRunning:
+                if words.pop("wait", None) is None:
+                    raise
+            except EffectFailed as failed:
+                return entry.refused(str(getattr(failed.effect.outcome, "error", failed)), failed)
+            except _SAID_TO_THE_MODEL as said:
+                return entry.refused(str(said), said)
+            except MayHaveHappened:
+                continue  # the tool said so; the ledger holds it until somebody has looked
+            except Exception as error:
+                return entry.raised(error)
+
+    def _call(self, context: ExecuteToolContext) -> ToolCall:
+        use, tool = context.tool_use, context.tool
+        assert tool is not None, "unknown tools do not come this far"
+        named = Named(
+            tool=use["name"],
+            args=use["input"],
+            run_id=self._run_of(context),
+            call_id=use["toolUseId"],
+            schema=_schema_of(tool),
+        )
+        return self._terms.call(named)
+
+    def _run_of(self, context: ExecuteToolContext) -> str:
+        if self._run is not None:
+            return self._run if isinstance(self._run, str) else self._run(context)
+        session = getattr(getattr(context.agent, "_session_manager", None), "session_id", None)
+        if not session:
+            raise BadCall("an agent's calls belong to its session: give it a session_manager, or say run='order-123'")
+        return str(session)
+
+
+class _Entry:
+    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+
+    def __init__(self, context: ExecuteToolContext, next_fn: Next) -> None:
+        self.context = context
+        self.told: asyncio.Queue[TypedEvent | None] = asyncio.Queue()
+        self._next = next_fn
+        self._live: ToolResultEvent | None = None
+        self._halt: ToolInterruptEvent | InterruptException | None = None
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Enters the tool with the recorded arguments."""
+        use: Any = {**self.context.tool_use, "input": effect.args}
+        try:
+            async for event in self._next(self.context.replace(tool_use=use)):
+                self._hear(event)
+        except InterruptException as interrupt:
+            self._halt = interrupt
+        if self._halt is not None:
+            raise NothingHappened("the tool interrupts the agent, and is entered again when that is resumed")
+        if self._live is None:
+            raise MayHaveHappened("the tool was entered, and no result came of it")
+        if self._live.tool_result["status"] == "error":
+            raise self._live.exception or ToolError(_text_of(self._live))
+        return {"gave": encode_bytes_values(self._live.tool_result["content"])}
+
+    def _hear(self, event: TypedEvent) -> None:
+        match event:
+            case ToolInterruptEvent():
+                self._halt = event
+            case ToolResultEvent():
+                self._live = event
+            case _:
+                self.told.put_nowait(event)
+
+    def given(self, recorded: Any) -> TypedEvent:
+        """Gives what the tool gave, now or when it ran."""
+        if self._live is not None:
+            return self._live
+        if isinstance(recorded, Mapping) and "gave" in recorded:
+            return self._result("success", decode_bytes_values(recorded["gave"]))
+        # A person settled it by hand, with a value of their own.
+        return self._result("success", [{"text": recorded if isinstance(recorded, str) else json.dumps(recorded)}])
+
+    def pause(self, question: Mapping[str, Any]) -> None:
+        """Interrupts the agent: anew after every answer, for the SDK hands out old answers again."""
+        about = question.get("approval", question["type"])
+        for time in itertools.count(1):
+            self.context.interrupt(f"{about} {time}", reason=dict(question))
+
+    def halted(self, nothing: NothingHappened) -> TypedEvent:
+        """Gives the tool's own interrupt, or the error by which it said that nothing happened."""
+        if isinstance(self._halt, InterruptException):
+            raise self._halt
+        return self._halt or self.refused(str(nothing), nothing)
+
+    def raised(self, error: Exception) -> TypedEvent:
+        """Gives what the SDK tells the model of a tool that raised; what is not the tool's is raised."""
+        if self._live is None or isinstance(error, IndelibleError):
+            raise error
+        return self._live
+
+    def refused(self, why: str, error: Exception) -> ToolResultEvent:
+        """Gives an error that the model is told."""
+        return self._result("error", [{"text": why}], error)
+
+    def _result(self, status: Any, content: Any, error: Exception | None = None) -> ToolResultEvent:
+        use_id = self.context.tool_use["toolUseId"]
+        return ToolResultEvent({"toolUseId": use_id, "status": status, "content": content}, exception=error)
+
+
+class ToolError(Exception):
+    """Is an error that a tool told as its result, so that it is recorded as the failure it was."""
+
+
+def _question(pending: ApprovalPending) -> dict[str, Any]:
+    """Gives what the interrupt shows: enough to find the question and to answer it by its digest."""
+    approval = pending.approval
+    return {
+        "type": "indelible.approval",
+        "approval": approval.id,
+        "digest": approval.digest,
+        "tool": approval.tool,
+        "expires_at": approval.expires_at.isoformat(),
+        "show": f"indelible approvals show {approval.id}",
+    }
+
+
+def _text_of(event: ToolResultEvent) -> str:
+    return " ".join(str(part.get("text", "")) for part in event.tool_result["content"]).strip() or "the tool failed"
+
+
+def _schema_of(tool: AgentTool) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    return hashlib.sha256(json.dumps(tool.tool_spec, sort_keys=True, default=str).encode()).hexdigest()
