@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from playwright.sync_api import Page
 
-from indelible import AwaitingApproval, Effect, Ledger, ToolCall
+from indelible import Approval, AwaitingApproval, Effect, Ledger, ToolCall
 from indelible.server.people import People
 from tests.browser.watching import Watch
 from tests.server.office import House
@@ -31,6 +31,19 @@ class Story:
         begun = self.ledger.begin(call, approval="required", side_effect="payment")
         assert isinstance(begun, AwaitingApproval)
         return begun.effect
+
+    def asked_about(self, effect: Effect) -> Approval:
+        """Gives the question about a call, as the ledger has it now."""
+        assert effect.approval_id is not None
+        found = self.ledger.get_approval(effect.approval_id)
+        assert found is not None
+        return found
+
+    def now(self, effect: Effect) -> Effect:
+        """Gives a call as the ledger has it now."""
+        found = self.ledger.get_effect(effect.id)
+        assert found is not None
+        return found
 
     def link(self, name: str, *scopes: Any) -> str:
         """Gives the link by which somebody signs in, once."""

@@ -1,9 +1,10 @@
 import { TriangleAlert } from 'lucide-react'
+import type { ReactNode } from 'react'
 import { Problem } from '../api/client'
 import { Text } from './Text'
 
 /** Says what went wrong, and what to do next. */
-export function Trouble({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+export function Trouble({ error, onRetry, children }: { error: unknown; onRetry?: () => void; children?: ReactNode }) {
   const title = error instanceof Problem ? error.title : 'Something went wrong in this page'
   const detail = error instanceof Error ? error.message : String(error)
   return (
@@ -13,6 +14,7 @@ export function Trouble({ error, onRetry }: { error: unknown; onRetry?: () => vo
         <p className="font-semibold"><Text>{title}</Text></p>
         {detail !== title && <p className="break-words"><Text>{detail}</Text></p>}
         {onRetry && <button type="button" onClick={onRetry} className="underline">Try again</button>}
+        {children}
       </div>
     </div>
   )

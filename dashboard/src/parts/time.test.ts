@@ -8,6 +8,7 @@ it('says which side of now', () => {
   const at = Date.parse('2030-01-01T00:00:00Z')
   expect(fromNow('2030-01-01T00:01:00Z', at)).toBe('in 1 min')
   expect(fromNow('2029-12-31T23:59:00Z', at)).toBe('1 min ago')
+  expect(fromNow('2030-01-01T00:00:01Z', at)).toBe('just now')
 })
 it('writes UTC as such', () => {
   expect(written('2030-01-01T00:00:00.123456Z', 'utc')).toBe('2030-01-01 00:00:00.123 UTC')

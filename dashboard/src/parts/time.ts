@@ -47,10 +47,14 @@ export function length(milliseconds: number): string {
   return milliseconds < 60_000 ? `${(milliseconds / 1000).toFixed(milliseconds < 10_000 ? 1 : 0)} s` : span(milliseconds / 1000)
 }
 
+/** Is by how many seconds two clocks may differ before that is worth a word; ours ticks once a second. */
+const CLOCKS = 2
+
 /** Says when something was or will be, seen from now. */
 export function fromNow(instant: string, at: number): string {
   const seconds = (Date.parse(instant) - at) / 1000
-  return seconds > 0.5 ? `in ${span(seconds)}` : `${span(-seconds)} ago`
+  if (Math.abs(seconds) < CLOCKS) return 'just now'
+  return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`
 }
 
 export type Zone = 'utc' | 'local'

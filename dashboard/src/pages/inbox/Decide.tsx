@@ -1,15 +1,18 @@
-import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { Check, X } from 'lucide-react'
 import { useEffect, useState, type FormEvent } from 'react'
-import type { ApprovalView } from '../../api/asks'
+import { me, type Approval, type ApprovalView } from '../../api/asks'
 import { api, Problem, told } from '../../api/client'
+import { useMay } from '../../api/may'
 import { Button } from '../../parts/Button'
 import { Dialog } from '../../parts/Dialog'
 import { Trouble } from '../../parts/Trouble'
 import { useHotkeys } from '../../shell/hotkeys'
+import { whatChanged, whyNotMine } from './deciding'
 
-type Props = { view: ApprovalView; hasSeenAll: boolean; seen: { lines: number; all: number }; onDone: () => void }
-type Decision = { decision: 'approve' | 'deny'; reason?: string }
+type Props = { view: ApprovalView; hasSeenAll: boolean; seen: { lines: number; all: number }; onDone: (said: string) => void }
+type Answer = { decision: 'approve' | 'deny'; reason?: string; about: Approval }
 
 /** Lets a person decide: approving takes two presses, and all of the arguments must have been on screen. */
 export function Decide({ view: { approval }, hasSeenAll, seen, onDone }: Props) {
@@ -17,16 +20,17 @@ export function Decide({ view: { approval }, hasSeenAll, seen, onDone }: Props) 
   const [isDenying, setDenying] = useState(false)
   const questions = useQueryClient()
   const sending = useMutation({
-    mutationFn: (told_: Decision) =>
+    mutationFn: ({ about, ...answer }: Answer) =>
       told(
         api.POST('/v1/approvals/{approval_id}/decisions', {
-          params: { path: { approval_id: approval.id }, header: { 'if-match': `"${approval.version}"` } },
-          body: { ...told_, digest: approval.digest },
+          params: { path: { approval_id: about.id }, header: { 'if-match': `"${about.version}"` } },
+          body: { ...answer, digest: about.digest },
         }),
       ),
     onSettled: () => questions.invalidateQueries({ queryKey: ['approvals'] }),
-    onSuccess: (answer) => {
-      if (answer.approval.status !== 'pending') onDone()
+    onSuccess: ({ approval: now }) => {
+      if (now.status === 'approved') onDone(`Approved: ${now.tool} may run, once.`)
+      else if (now.status !== 'pending') onDone(`Denied: ${now.tool} will not run, and the agent is told why.`)
     },
   })
   useEffect(() => setArmed(false), [approval.digest, approval.version]) // what was armed for something else is not armed
@@ -34,14 +38,17 @@ export function Decide({ view: { approval }, hasSeenAll, seen, onDone }: Props) 
     if (!hasSeenAll || sending.isPending) return
     if (!isArmed) return setArmed(true)
     setArmed(false)
-    sending.mutate({ decision: 'approve' })
+    sending.mutate({ decision: 'approve', about: approval })
   }
+  const whyNot = whyNotMine(approval, useQuery(me).data?.name ?? '', useMay(['approver']))
   const isOpen = approval.status === 'pending'
-  useHotkeys(isOpen ? { a: approve, d: () => setDenying(true), Escape: () => setArmed(false) } : {})
-  if (!isOpen) return sending.error ? <Refused error={sending.error} /> : null
+  useHotkeys(isOpen && whyNot === null ? { a: approve, d: () => setDenying(true), Escape: () => setArmed(false) } : {})
+  const refused = sending.error && sending.variables && <Refused error={sending.error} read={sending.variables.about} now={approval} />
+  if (!isOpen) return refused
+  if (whyNot !== null) return <>{refused}<p className="rounded-lg border border-line bg-raised p-3 text-sm">{whyNot}</p></>
   return (
     <div className="space-y-2 rounded-lg border border-line bg-raised p-3">
-      {sending.error && <Refused error={sending.error} />}
+      {refused}
       <div className="flex flex-wrap items-center gap-2">
         <Button look="good" disabled={!hasSeenAll || sending.isPending} aria-describedby="before-approving" onClick={approve}>
           <Check size={16} aria-hidden /> {isArmed ? 'Press again to approve' : 'Approve'} <kbd className="text-ink">a</kbd>
@@ -58,7 +65,7 @@ export function Decide({ view: { approval }, hasSeenAll, seen, onDone }: Props) 
           onClose={() => setDenying(false)}
           onDeny={(reason) => {
             setDenying(false)
-            sending.mutate({ decision: 'deny', reason })
+            sending.mutate({ decision: 'deny', reason, about: approval })
           }}
         />
       )}
@@ -88,10 +95,14 @@ function Denying({ onClose, onDeny }: { onClose: () => void; onDeny: (reason: st
   )
 }
 
-/** Says in words of this page what the server would not do. */
-function Refused({ error }: { error: unknown }) {
-  if (error instanceof Problem && (error.status === 409 || error.status === 412)) {
-    return <Trouble error={new Problem(error.status, error.type, 'It has changed meanwhile', `${error.detail}. What you see now is how it stands.`)} />
-  }
-  return <Trouble error={error} />
+/** Says in words of this page what the server would not do, and where to read on. */
+function Refused({ error, read, now }: { error: unknown; read: Approval; now: Approval }) {
+  if (!(error instanceof Problem && (error.status === 409 || error.status === 412))) return <Trouble error={error} />
+  const isStale = now.version !== read.version
+  const { title, detail } = isStale ? whatChanged(read, now) : { title: 'It was not counted', detail: error.detail }
+  return (
+    <Trouble error={new Problem(error.status, error.type, title, detail)}>
+      <Link to="/effects/$effectId" params={{ effectId: now.effect_id }} className="text-inherit">Show the call and all that was decided about it</Link>
+    </Trouble>
+  )
 }

@@ -1,4 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import { ShieldCheck } from 'lucide-react'
 import { useCallback, useMemo, useState } from 'react'
 import { approval as ask, lastEvents, run as askRun, type ApprovalView } from '../../api/asks'
 import { Changes } from '../../parts/Changes'
@@ -10,34 +12,52 @@ import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
 import { mixesScripts } from '../../parts/visible'
 import { Countdown, When } from '../../parts/When'
+import { Alike } from './Alike'
+import { Bytes } from './Bytes'
 import { Decide } from './Decide'
+import { useExact, type Bound } from './exact'
+import { History } from './History'
+import { Lookers } from './Lookers'
+import { TakeBack } from './TakeBack'
+import { gathered } from './deciding'
 import { LONG, ReadElsewhere } from './ReadElsewhere'
 
 /** Shows one question completely: the exact arguments, what is different this time, who asks, and by which rule. */
-export function Detail({ id, onDone }: { id: string; onDone: () => void }) {
+export function Detail({ id, onDone }: { id: string; onDone: (said: string) => void }) {
   const { data: view, error, refetch } = useQuery(ask(id))
   const [seen, setSeen] = useState({ lines: 0, all: Number.POSITIVE_INFINITY })
   const [read, setRead] = useState<string | null>(null)
   const onSeen = useCallback((lines: number, all: number) => setSeen({ lines, all }), [])
-  const isMixed = useMemo(() => mixesScripts(JSON.stringify(view?.args ?? null)), [view?.args])
+  const { args, bound } = useExact(view)
+  const isMixed = useMemo(() => mixesScripts(JSON.stringify(args ?? null)), [args])
   if (error) return <Trouble error={error} onRetry={() => void refetch()} />
   if (!view) return <p className="p-6 text-muted">Looking …</p>
+  const hasSeenAll = (seen.lines >= seen.all || read === view.approval.digest) && (bound.is === 'same' || bound.is === 'unable')
   return (
     <article className="mx-auto max-w-4xl space-y-5 p-5" aria-label={`Approval ${view.approval.id}`}>
-      <Heading of={view} />
-      <Section title="Exact arguments" aside={<Digest of={view} />}>
-        <Json key={view.approval.digest} value={view.args} label="Exact arguments" onSeen={onSeen} />
+      <div className="space-y-1">
+        <Heading of={view} />
+        <Lookers of={view.approval} />
+      </div>
+      <Section title="Exact arguments" aside={<Digest of={view} bound={bound} />}>
+        <Json key={view.approval.digest} value={args} label="Exact arguments" onSeen={onSeen} />
         {isMixed && <p className="text-sm text-bad">Letters of different alphabets stand in one word here: it may not say what it seems to say.</p>}
-        {seen.all > LONG && view.approval.status === 'pending' && <ReadElsewhere key={view.approval.digest} of={view} lines={seen.all} onRead={() => setRead(view.approval.digest)} />}
+        {seen.all > LONG && view.approval.status === 'pending' && <ReadElsewhere key={view.approval.digest} of={{ ...view, args }} lines={seen.all} onRead={() => setRead(view.approval.digest)} />}
+        <Bytes name={view.approval.id} text={view.args_json} />
+        <Mismatch bound={bound} />
       </Section>
-      <Decide view={view} hasSeenAll={seen.lines >= seen.all || read === view.approval.digest} seen={seen} onDone={onDone} />
+      <Decide view={view} hasSeenAll={hasSeenAll} seen={seen} onDone={onDone} />
+      <Alike to={view} isReady={hasSeenAll} />
+      <TakeBack of={view.approval} />
       {view.changed && view.changed.length > 0 && (
-        <Section title="What changed since the last request of this tool"><Changes of={view.changed} before="last time" after="now" /></Section>
+        <Section title="What changed since this was asked before"><Changes of={view.changed} before="asked before" after="now" /></Section>
       )}
+      {view.previous && view.previous !== view.approval.replaces && <SincePrevious of={view} />}
       {view.unusual && view.unusual.length > 0 && (
-        <Section title="Unusual"><Changes of={view.unusual} before="usually" after="now" /></Section>
+        <Section title="Unlike the last call of this tool that was approved"><Changes of={view.unusual} before="approved" after="now" /></Section>
       )}
       <Why of={view} />
+      <History of={view} />
       <Around runId={view.approval.run_id} />
     </article>
   )
@@ -58,11 +78,31 @@ function Heading({ of: { approval } }: { of: ApprovalView }) {
 }
 
 /** Shows the digest that a decision is bound to. */
-function Digest({ of: { approval } }: { of: ApprovalView }) {
+function Digest({ of: { approval }, bound }: { of: ApprovalView; bound: Bound }) {
   return (
-    <span className="flex items-center gap-1 text-xs text-muted" title="A decision is bound to exactly these bytes">
+    <span className="flex flex-wrap items-center justify-end gap-1 text-xs text-muted" title="A decision is bound to exactly these bytes">
       bound to <Id length={16}>{approval.digest}</Id>
+      {bound.is === 'same' && <span className="flex items-center gap-1 text-good"><ShieldCheck size={14} aria-hidden /> computed here: the same</span>}
+      {bound.is === 'unable' && <span>not computed here: that takes https</span>}
     </span>
+  )
+}
+
+/** Warns whoever would approve something else than they see. */
+function Mismatch({ bound }: { bound: Bound }) {
+  if (bound.is !== 'other') return null
+  return (
+    <p role="alert" className="rounded-lg bg-bad-ground p-3 text-sm text-bad">
+      The digest is not of what is shown here: the server, or something on the way, changed one of them. Nothing can be approved. Look at it with <code>indelible approvals show</code>, and find out who changed it: <code>indelible verify</code>.
+    </p>
+  )
+}
+
+function SincePrevious({ of: { previous, since_previous: changes } }: { of: ApprovalView }) {
+  return (
+    <Section title="What changed since the request before, of this tool in this run" aside={<Link to="/inbox" search={{ tab: 'all', approval: previous! }} className="text-sm">Show that one</Link>}>
+      {changes === null ? <p className="text-sm text-muted">Its arguments are erased, so nobody can tell.</p> : changes.length === 0 ? <p className="text-sm text-muted">Nothing: it is the same call again.</p> : <Changes of={changes} before="the one before" after="now" />}
+    </Section>
   )
 }
 
@@ -71,10 +111,10 @@ function Why({ of: { approval } }: { of: ApprovalView }) {
   return (
     <Section title="Why this was asked">
       <Facts>
-        <Fact name="Rule"><Text>{approval.rule}</Text></Fact>
-        <Fact name="Policy"><Id>{approval.policy}</Id></Fact>
+        <Fact name="Rule">{approval.rule ? <code><Text>{approval.rule}</Text></code> : 'No rule of a policy: the tool itself, or whoever opened the ledger, asks for approval'}</Fact>
+        {approval.rule && <Fact name="Policy"><Id>{approval.policy}</Id> <Link to="/tools" className="ml-2">Show the policy</Link></Fact>}
         <Fact name="Asked by"><Text>{approval.requester.id}</Text> ({approval.requester.kind}, known by {approval.requester.via.replaceAll('_', ' ')}){approval.principal && <> for <Text>{approval.principal}</Text></>}</Fact>
-        <Fact name="Needs"><Text>{needs || 'one person'}</Text>; {approval.lacking} to go</Fact>
+        <Fact name="Needs"><Text>{needs || 'one person'}</Text>; {gathered(approval) ?? `${approval.lacking} to go`}</Fact>
         {approval.votes.map((vote) => (
           <Fact key={vote.by + vote.at} name={vote.is_approval ? 'Approved' : 'Denied'}>
             <Text>{vote.by}</Text>{vote.on_behalf_of && <> on behalf of <Text>{vote.on_behalf_of}</Text></>} <When at={vote.at} />

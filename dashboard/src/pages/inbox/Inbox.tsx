@@ -1,7 +1,8 @@
-import { useInfiniteQuery } from '@tanstack/react-query'
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { useEffect, useMemo } from 'react'
-import { approvals, type Approval } from '../../api/asks'
+import { X } from 'lucide-react'
+import { useEffect, useMemo, useState } from 'react'
+import { approvals, me, type Approval } from '../../api/asks'
 import { Button } from '../../parts/Button'
 import { Empty, Snippet } from '../../parts/Empty'
 import { Status } from '../../parts/Status'
@@ -9,33 +10,53 @@ import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
 import { Countdown, When } from '../../parts/When'
 import { useHotkeys } from '../../shell/hotkeys'
+import { gathered } from './deciding'
+import { Delegating } from './Delegating'
 import { Detail } from './Detail'
-import { TABS } from './tabs'
+import { filterOf, TABS } from './tabs'
 
 /** Shows what waits for a person, and everything needed to decide it. */
 export function Inbox() {
   const { tab = 'pending', approval } = useSearch({ from: '/inbox' })
-  const asked = useInfiniteQuery(approvals(TABS.find((one) => one.name === tab)?.status))
+  const name = useQuery(me).data?.name
+  const asked = useInfiniteQuery({ ...approvals(TABS.find((one) => one.name === tab)?.status, filterOf(tab, name ?? '')), enabled: tab !== 'mine' || name !== undefined })
   const found = useMemo(() => asked.data?.pages.flatMap((page) => page.approvals) ?? [], [asked.data])
   const go = useNavigate({ from: '/inbox' })
+  const [said, setSaid] = useState('')
   const chosen = found.find((one) => one.id === approval) ?? (approval ? undefined : found[0])
+  const first = approval ? undefined : found[0]?.id
+  useEffect(() => {
+    // What somebody looks at stays, whatever comes and goes in the list: nothing changes under a hand that decides.
+    if (first) void go({ search: (before) => ({ ...before, approval: first }), replace: true })
+  }, [first, go])
   const move = (by: number) => {
     const at = found.findIndex((one) => one.id === chosen?.id)
     const next = found[Math.min(found.length - 1, Math.max(0, at + by))]
     if (next) void go({ search: { tab, approval: next.id }, replace: true })
   }
   useHotkeys({ j: () => move(1), k: () => move(-1) })
+  const done = (words: string) => {
+    setSaid(words)
+    const others = found.filter((one) => one.id !== shown)
+    const at = found.findIndex((one) => one.id === shown)
+    const next = others[Math.max(0, Math.min(at, others.length - 1))]
+    if (next) void go({ search: (before) => ({ ...before, approval: next.id }), replace: true })
+  }
   const shown = approval ?? chosen?.id
   return (
     <div className="flex h-full min-h-0 flex-col">
       <Tabs />
+      <p role="status" className={said ? 'flex items-center justify-between gap-3 bg-good-ground px-4 py-1.5 text-sm text-good' : ''}>
+        {said && <Text>{said}</Text>}
+        {said && <button type="button" aria-label="Do not show this any more" onClick={() => setSaid('')} className="rounded p-0.5"><X size={15} aria-hidden /></button>}
+      </p>
       {asked.error ? <Trouble error={asked.error} onRetry={() => void asked.refetch()} /> : null}
       <div className="flex min-h-0 flex-1 max-lg:flex-col">
         {found.length > 0 && (
           <List of={found} chosen={shown} more={asked.hasNextPage ? () => void asked.fetchNextPage() : undefined} />
         )}
         <div className="min-w-0 flex-1 overflow-auto">
-          {shown ? <Detail key={shown} id={shown} onDone={() => move(1)} /> : asked.isSuccess && <Nothing isPending={tab === 'pending'} />}
+          {shown ? <Detail key={shown} id={shown} onDone={done} /> : asked.isSuccess && <Nothing isPending={tab === 'pending'} />}
         </div>
       </div>
     </div>
@@ -90,7 +111,7 @@ function Line({ of, isChosen }: { of: Approval; isChosen: boolean }) {
           <span className="truncate">{of.side_effect.replaceAll('_', ' ')} · <Text>{of.run_id}</Text> · <When at={of.asked_at} /></span>
           {of.status === 'pending' && <Countdown to={of.expires_at} />}
         </span>
-        {of.needs.length > 0 && of.status === 'pending' && <span className="block text-xs text-muted">{of.votes.length > 0 ? `${of.votes.length} decided, ` : ''}{of.lacking} to go</span>}
+        {of.status === 'pending' && gathered(of) && <span className="block text-xs text-muted">{gathered(of)}</span>}
       </Link>
     </li>
   )
