@@ -49,6 +49,8 @@ PUBLIC = {
     "connect",
     "connect_async",
     "current_effect",
+    "current_run",
+    "instrument",
     "migrate",
     "rule",
     "verify",

@@ -26,13 +26,14 @@ from indelible.core.tags import Redacted
 from indelible.errors import IndelibleError, MayHaveHappened, NothingHappened
 from indelible.ledger import Ledger
 from indelible.offline import verify
-from indelible.running import RunningEffect, current_effect
+from indelible.running import RunningEffect, current_effect, current_run
 from indelible.stores import migrate
 
 if TYPE_CHECKING:
     from indelible.aio import AsyncLedger
     from indelible.connecting import connect, connect_async
     from indelible.core.policy import Policy, rule
+    from indelible.integrations.instrument import instrument
     from indelible.runs.active import ActiveRun
 
 __version__ = "0.1.0"
@@ -76,6 +77,8 @@ __all__ = [
     "connect",
     "connect_async",
     "current_effect",
+    "current_run",
+    "instrument",
     "migrate",
     "rule",
     "verify",
@@ -88,6 +91,7 @@ _LAZY = {
     "Policy": "indelible.core.policy",
     "connect": "indelible.connecting",
     "connect_async": "indelible.connecting",
+    "instrument": "indelible.integrations.instrument",
     "rule": "indelible.core.policy",
 }
 

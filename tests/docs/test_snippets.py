@@ -35,6 +35,7 @@ FOLLOWED_BY = {
     "docs/approvals.md": "tests/cli/test_approvals_page.py",
     "docs/http.md": "tests/server/test_http_page.py",
     "docs/integrations/functions.md": "tests/integrations/test_function_calls.py",
+    "docs/integrations/instrument.md": "tests/integrations/test_instrument.py",
     "docs/integrations/langchain.md": "tests/integrations/test_langchain_page.py",
     "docs/integrations/openai-agents.md": "tests/integrations/test_other_pages.py",
     "docs/integrations/pydantic-ai.md": "tests/integrations/test_other_pages.py",

@@ -7,10 +7,9 @@ person's vote only where the integrator says whose it is, and only for the diges
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import mcp_types as types
-from mcp.client import Client
 from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -57,6 +56,14 @@ class _Said(NamedTuple):
     responses: Mapping[str, Any]
 
 
+class Upstream(Protocol):
+    """Is a connected client of the server below."""
+
+    @property
+    def session(self) -> Any:
+        """Is its line: `list_tools` and `call_tool`."""
+
+
 class McpGate:
     """Lets each tool call run at most once and with permission, whichever client asks and however often.
 
@@ -68,7 +75,7 @@ class McpGate:
     def __init__(
         self,
         ledger: Ledger | AsyncLedger,
-        upstream: Client,
+        upstream: Upstream,
         *,
         run: str,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
@@ -87,12 +94,12 @@ class McpGate:
         return await self._listed(params)
 
     async def _listed(self, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        found = await self._upstream.session.list_tools(params=params)
+        found: types.ListToolsResult = await self._upstream.session.list_tools(params=params)
         self._tools.update({tool.name: tool for tool in found.tools})
         return found
 
-    async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> Answer:
-        """Runs a call, replays it, asks a person, or says why not."""
+    async def call_tool(self, ctx: Context | None, params: types.CallToolRequestParams) -> Answer:
+        """Runs a call, replays it, asks a person, or says why not; without a context, nobody there can be asked."""
         said = _read(params)
         entry = await self._entry(params, said)
         while True:
@@ -144,12 +151,14 @@ class McpGate:
         self._tools.clear()
 
     async def _asked(
-        self, ctx: Context, params: types.CallToolRequestParams, pending: ApprovalPending, said: _Said
+        self, ctx: Context | None, params: types.CallToolRequestParams, pending: ApprovalPending, said: _Said
     ) -> Answer | None:
         """Gives what to answer while a person has to decide; None when somebody may have decided by now."""
         approval = pending.approval
         if said.approval is not None:  # this is the answer to our question
             return await self._counted(approval, said.digest, said.responses.get(said.approval))
+        if ctx is None:
+            return waits(approval)
         words = question(approval, params.arguments or {}, decides=self._approver is not None)
         schema = VOTE_SCHEMA if self._approver is not None else LOOK_SCHEMA
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -181,7 +190,7 @@ class McpGate:
 class _Entry:
     """Is one call on its way through the gate: what the ledger is asked, and what the server below gave."""
 
-    def __init__(self, upstream: Client, terms: Terms, named: Named, said: _Said, meta: dict[str, Any]) -> None:
+    def __init__(self, upstream: Upstream, terms: Terms, named: Named, said: _Said, meta: dict[str, Any]) -> None:
         self._upstream = upstream
         self._tool = named.tool
         self._said = said

@@ -129,6 +129,11 @@ def ledger_tools(tools: Iterable[Tool], ledger: Ledger | AsyncLedger, **words: A
     return LedgerTools(ledger, **words).tools(tools)
 
 
+def is_guarded(tool: FunctionTool) -> bool:
+    """Does a ledger stand before this tool already?"""
+    return isinstance(tool.on_invoke_tool, _Entrance)
+
+
 class ToolFailed(Exception):
     """Is what a tool raised when it ran; it is not run again."""
 

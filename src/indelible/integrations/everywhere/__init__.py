@@ -1,0 +1,1 @@
+"""Where `indelible.instrument` reaches into a framework: one file each, at the innermost point of execution."""

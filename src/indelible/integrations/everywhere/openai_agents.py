@@ -1,0 +1,90 @@
+"""OpenAI Agents everywhere: the function tools of every agent, those of its MCP servers too, whenever they were made.
+
+The SDK knows an agent's tools by their identity, so they stay the same objects: only their entrance changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agents import Agent, FunctionTool, RunContextWrapper, Tool
+from agents.agent import AgentBase
+from agents.tool_context import ToolContext
+
+from indelible.integrations.everywhere.reach import Around, Undo, is_behind, replaced, run_here
+from indelible.integrations.openai_agents import LedgerTools, is_guarded
+
+Invoke = Callable[[ToolContext[Any], str], Awaitable[Any]]
+
+
+def reach(around: Around) -> Undo:
+    """Puts the ledger before the tools of an agent whenever the SDK asks for them, which it does before it runs one."""
+    switch = _Switch(around)
+    ask = AgentBase.get_all_tools
+
+    @functools.wraps(ask)
+    async def get_all_tools(self: Agent[Any], run_context: RunContextWrapper[Any]) -> list[Tool]:
+        found = await ask(self, run_context)
+        for tool in found:
+            if isinstance(tool, FunctionTool) and not is_guarded(tool):
+                switch.put_before(tool)
+        return found
+
+    restore = replaced(AgentBase, "get_all_tools", get_all_tools, takes=("self", "run_context"))
+
+    def undo() -> None:
+        switch.is_on = False
+        restore()
+
+    return undo
+
+
+class _Switch:
+    """Is on until the reach is undone: then every entrance leads straight to its tool again."""
+
+    def __init__(self, around: Around) -> None:
+        self.around = around
+        self.is_on = True
+
+    def put_before(self, tool: FunctionTool) -> None:
+        """Gives a tool an entrance through the ledger, unless it has one."""
+        current = tool.on_invoke_tool
+        if isinstance(current, _Entrance):
+            if current.switch.is_on:
+                return
+            current = current.plain
+        tool.on_invoke_tool = _Entrance(self, tool, current)
+
+
+class _Entrance:
+    """Leads a call through the ledger to the tool. A copy of the tool gets none: it is found in its own time."""
+
+    def __init__(self, switch: _Switch, tool: FunctionTool, plain: Invoke) -> None:
+        self.switch = switch
+        self.plain = plain
+        self._tool = tool
+        around = switch.around
+        gate = LedgerTools(around.ledger, run=_run_of, terms=around.terms, **around.usual)
+        # What the tool itself asks people stays the SDK's affair.
+        asked = dataclasses.replace(tool, on_invoke_tool=plain, needs_approval=False)
+        (behind,) = gate.tools([asked])
+        assert isinstance(behind, FunctionTool)
+        self._behind: Invoke = behind.on_invoke_tool
+
+    def __agents_bind_function_tool__(self, tool: FunctionTool) -> Invoke:
+        """Gives the plain entrance for a copy of the tool, as the SDK asks for."""
+        bind = getattr(self.plain, "__agents_bind_function_tool__", None)
+        return bind(tool) if callable(bind) else self.plain
+
+    async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
+        is_agent = self._tool._is_agent_tool  # what that agent does is guarded call by call
+        if is_agent or not self.switch.is_on or is_behind(self._tool.name, context.tool_call_id):
+            return await self.plain(context, arguments)
+        return await self._behind(context, arguments)
+
+
+def _run_of(context: RunContextWrapper[Any]) -> str:
+    return run_here(None, advice="result = await Runner.run(agent, …)")

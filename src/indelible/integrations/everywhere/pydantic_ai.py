@@ -1,0 +1,50 @@
+"""Pydantic AI everywhere: every run of every agent, whenever it was made."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.tools import ToolDefinition
+
+from indelible import current_effect
+from indelible.integrations.everywhere.reach import Around, Undo, is_behind, replaced, run_here
+from indelible.integrations.pydantic_ai import MODEL_TURN, LedgerCapability
+
+
+def reach(around: Around) -> Undo:
+    """Gives every run a capability more, as `agent.run(…, capabilities=[…])` does."""
+    own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, **around.usual)
+    begin = Agent.iter
+
+    @functools.wraps(begin)
+    def iter_(self: Agent[Any, Any], *args: Any, capabilities: Any = None, **words: Any) -> Any:
+        return begin(self, *args, capabilities=[*(capabilities or ()), own], **words)
+
+    return replaced(Agent, "iter", iter_, takes=("self", "user_prompt"))
+
+
+class _Everywhere(LedgerCapability):
+    """Steps aside where the agent has a capability of ours already."""
+
+    async def wrap_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
+    ) -> Any:
+        """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
+        if is_behind(call.tool_name, call.tool_call_id):
+            return await handler(args)
+        return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
+
+    async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
+        """Gives the model's answer of this turn, asked for once."""
+        running = current_effect()
+        if running is not None and running.tool == MODEL_TURN:
+            response: ModelResponse = await handler(request_context)
+            return response
+        return await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
+
+
+def _run_of(ctx: RunContext[Any]) -> str:
+    return run_here(ctx.conversation_id, advice="…, or run the agent with conversation_id=…")

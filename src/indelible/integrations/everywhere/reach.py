@@ -1,0 +1,58 @@
+"""What every reach into a framework needs: whose run it is, whether a call is guarded already, and the way back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from indelible import AsyncLedger, IndelibleError, Ledger, current_effect, current_run
+from indelible.errors import BadCall
+
+Undo = Callable[[], None]
+
+
+class Around(NamedTuple):
+    """Is what is put around a framework: a ledger, and how tools are treated, in the words of `@ledger.tool`."""
+
+    ledger: Ledger | AsyncLedger
+    terms: Mapping[str, Mapping[str, Any]] | None
+    usual: Mapping[str, Any]
+
+
+class NotAsKnown(IndelibleError):
+    """A framework is not built as the reach into it was written for; nothing was changed."""
+
+
+def run_here(framework_id: str | None, *, advice: str) -> str:
+    """Names the run that a call belongs to: the one around it, else the framework's own stable id."""
+    found = current_run() or framework_id
+    if not found:
+        raise BadCall(f"no run is known here, so a repeat could not be told; write: with ledger.in_run('…'): {advice}")
+    return found
+
+
+def is_behind(tool: str, call_id: str | None) -> bool:
+    """Is this very call being carried out by the ledger already? Then an adapter stands around it."""
+    running = current_effect()
+    return running is not None and running.tool == tool and running.effect.call_id == call_id
+
+
+def replaced(owner: type, name: str, replacement: Callable[..., Any], *, takes: Sequence[str]) -> Undo:
+    """Puts a function in the place of a method that takes these parameters; gives the way back.
+
+    A method of other parameters is not the one that we know, and stays as it is.
+    """
+    original = vars(owner).get(name)
+    known = [] if original is None else list(inspect.signature(original).parameters)
+    if known[: len(takes)] != list(takes):
+        raise NotAsKnown(
+            f"{owner.__module__}.{owner.__qualname__}.{name} is not as known: {', '.join(known) or 'gone'}"
+        )
+    setattr(owner, name, replacement)
+
+    def undo() -> None:
+        if vars(owner).get(name) is replacement:  # else somebody came after us, and would be undone instead
+            setattr(owner, name, original)
+
+    return undo

@@ -1,0 +1,230 @@
+"""`indelible.instrument()`: one line that puts a ledger around the agent frameworks that are installed here.
+
+    print(indelible.instrument(ledger))
+
+It reaches in where a framework enters its tools, innermost, so agents and tools stay as they are. A framework of which
+this release knows no safe place, or another version, is left alone: the report names the line that does it by hand.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+from indelible import AsyncLedger, Ledger
+from indelible.errors import BadCall
+from indelible.integrations.everywhere.reach import Around, Undo
+from indelible.integrations.terms import Terms
+
+
+class Framework(NamedTuple):
+    """Is a framework that we know: the package it comes in, from which version on and before which one."""
+
+    name: str
+    package: str
+    oldest: str
+    before: str
+    by_hand: str
+    reach: str | None = None
+    covers: str = ""
+
+
+_HERE = "indelible.integrations.everywhere"
+FRAMEWORKS = (
+    Framework(
+        "LangChain and LangGraph",
+        "langgraph",
+        "1.2",
+        "2",
+        "create_agent(…, middleware=[LedgerMiddleware(ledger)])",
+        f"{_HERE}.langgraph",
+        "the tools of every ToolNode and create_agent; the run is the thread_id. Model turns: LedgerMiddleware",
+    ),
+    Framework(
+        "OpenAI Agents",
+        "openai-agents",
+        "0.24",
+        "0.25",
+        "Agent(…, tools=LedgerTools(ledger, run='order-123').tools([charge]))",
+        f"{_HERE}.openai_agents",
+        "the function tools of every agent, in the run around it. Pausing for the ledger's approvals: LedgerTools",
+    ),
+    Framework(
+        "Pydantic AI",
+        "pydantic-ai-slim",
+        "2.66",
+        "3",
+        "Agent(…, capabilities=[LedgerCapability(ledger)])",
+        f"{_HERE}.pydantic_ai",
+        "the tools and model turns of every agent; the run is the conversation_id",
+    ),
+    Framework(
+        "MCP",
+        "mcp",
+        "2.3",
+        "3",
+        "indelible mcp proxy -- <the server's command or URL>",
+        f"{_HERE}.mcp",
+        "every tool call of a client session, in the run around it; one without an id is known by its arguments",
+    ),
+    Framework(
+        "CrewAI",
+        "crewai",
+        "1.15.28",
+        "2",
+        "see docs/integrations/crewai.md: the crew's tools are wrapped one by one",
+    ),
+    Framework(
+        "Strands",
+        "strands-agents",
+        "1.62",
+        "2",
+        "see docs/integrations/strands.md: each agent is given the ledger's middleware",
+    ),
+    Framework(
+        "Google ADK",
+        "google-adk",
+        "2.13",
+        "3",
+        "see docs/integrations/adk.md: each App is given the ledger's plugin",
+    ),
+    Framework(
+        "Claude Agent SDK",
+        "claude-agent-sdk",
+        "0.2.182",
+        "0.3",
+        "see docs/integrations/claude-agent.md: the options are given the ledger's hooks",
+    ),
+)
+
+State = Literal["wrapped", "by hand", "other version", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Is what was found of one framework, and what was done: it is wrapped, or the line that does it is named."""
+
+    framework: str
+    version: str
+    state: State
+    says: str
+    by_hand: str
+
+    def __str__(self) -> str:
+        mark = "✓" if self.state == "wrapped" else "✗"
+        line = f"{mark} {self.framework} {self.version}: {self.says}"
+        return line if self.state == "wrapped" else f"{line}\n      by hand: {self.by_hand}"
+
+
+class Instrumented:
+    """Reports what a ledger was put around, and takes it away again: by `undo()`, or at the end of a `with`."""
+
+    def __init__(self, ledger: Ledger | AsyncLedger, findings: Sequence[Finding], undos: Sequence[Undo]) -> None:
+        self.ledger = ledger
+        self.findings = tuple(findings)
+        self._undos = list(undos)
+
+    @property
+    def wrapped(self) -> tuple[str, ...]:
+        """Names the frameworks whose tool calls go through the ledger now."""
+        return tuple(found.framework for found in self.findings if found.state == "wrapped")
+
+    @property
+    def not_wrapped(self) -> tuple[str, ...]:
+        """Names the frameworks that are installed and were left alone."""
+        return tuple(found.framework for found in self.findings if found.state != "wrapped")
+
+    def undo(self) -> None:
+        """Takes the ledger away from everywhere again; calling it twice does no harm."""
+        global _active
+        with _lock:
+            while self._undos:
+                self._undos.pop()()
+            if _active is self:
+                _active = None
+
+    def __enter__(self) -> Instrumented:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.undo()
+
+    def __repr__(self) -> str:
+        if not self.findings:
+            return "Indelible found no agent framework here; @ledger.tool puts a function behind the ledger."
+        return "\n".join([f"Indelible, at {self.ledger.address}:", *(f"  {found}" for found in self.findings)])
+
+
+_lock = threading.RLock()
+_active: Instrumented | None = None
+
+
+def instrument(
+    ledger: Ledger | AsyncLedger | None = None,
+    *,
+    terms: Mapping[str, Mapping[str, Any]] | None = None,
+    **usual: Any,
+) -> Instrumented:
+    """Puts a ledger around the agent frameworks that are installed, and reports what it could wrap and what not.
+
+    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all. Without a
+    ledger, it opens the one that `Ledger.open()` finds. A second call with the same ledger changes nothing.
+    """
+    global _active
+    Terms(terms, usual)  # what is wrong with them is told before anything is changed
+    with _lock:
+        if _active is not None:
+            if ledger is None or ledger.blocking.__dict__ is _active.ledger.blocking.__dict__:
+                return _active
+            raise BadCall(f"the ledger at {_active.ledger.address} is put around already; call its undo() first")
+        around = Around(Ledger.open() if ledger is None else ledger, terms, usual)
+        undos: list[Undo] = []
+        findings = [_reached(known, version, around, undos) for known, version in installed()]
+        _active = Instrumented(around.ledger, findings, undos)
+        return _active
+
+
+def installed() -> list[tuple[Framework, str]]:
+    """Gives the frameworks that are installed here, with their versions; none of them is loaded for that."""
+    found = []
+    for known in FRAMEWORKS:
+        try:
+            found.append((known, metadata.version(known.package)))
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def is_known_version(known: Framework, version: str) -> bool:
+    """Is this a version that we have tried, by what that framework promises of its versions?"""
+    return _numbers(known.oldest) <= _numbers(version) < _numbers(known.before)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Gives the release's numbers; what comes before a release, as 2.0rc1, already counts as that release."""
+    leading = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in leading[0].split(".")) if leading else ()
+
+
+def _reached(known: Framework, version: str, around: Around, undos: list[Undo]) -> Finding:
+    """Reaches into one framework, if that is safe, and says what came of it."""
+
+    def found(state: State, says: str) -> Finding:
+        return Finding(framework=known.name, version=version, state=state, says=says, by_hand=known.by_hand)
+
+    if not is_known_version(known, version):
+        return found(
+            "other version", f"not wrapped: this release knows it from {known.oldest} to before {known.before}"
+        )
+    if known.reach is None:
+        return found("by hand", "not wrapped: there is no safe place for all of its agents at once")
+    try:
+        undos.append(import_module(known.reach).reach(around))
+    except Exception as error:  # one framework that cannot be loaded leaves the others as they are
+        return found("failed", f"not wrapped: {type(error).__name__}: {error}")
+    return found("wrapped", known.covers)
