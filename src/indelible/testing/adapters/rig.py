@@ -43,6 +43,7 @@ ADAPTERS = {
     "pydantic-ai": Adapter(f"{_HERE}.pydantic_ai", ("pydantic_ai",), '"indelible[pydantic-ai]"'),
     "mcp": Adapter(f"{_HERE}.mcp", ("mcp", "mcp_types"), '"indelible[mcp]"'),
     "strands": Adapter(f"{_HERE}.strands", ("strands",), '"indelible[strands]"'),
+    "adk": Adapter(f"{_HERE}.adk", ("google.adk",), '"indelible[adk]"'),
     "functions": Adapter(f"{_HERE}.functions", (), "indelible"),
 }
 

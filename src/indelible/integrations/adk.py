@@ -1,0 +1,268 @@
+"""Google ADK: a plugin that puts every tool call of an app behind the ledger, with ADK's confirmations as its pauses.
+
+    resumable = ResumabilityConfig(is_resumable=True)
+    app = App(name="billing", root_agent=agent, plugins=[LedgerPlugin(ledger)], resumability_config=resumable)
+    runner = Runner(app=app, session_service=SqliteSessionService("sessions.db"))
+    …
+    answer = await plugin.answer(session)                 # what people decided at the ledger; some may still wait
+    runner.run_async(…, invocation_id=answer.invocation_id, new_message=answer.message)
+
+A call that a person has to decide asks for a confirmation, as `request_confirmation` does. What is answered to that
+decides nothing: it lets the app look again, and what runs is what people let run at the ledger. Calls belong to the
+session, and the id of the function call tells them apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from google.adk.events.event_actions import EventActions
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.sessions.session import Session
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.set_model_response_tool import SetModelResponseTool
+from google.adk.tools.tool_context import ToolContext
+from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
+from google.genai import types
+from pydantic import TypeAdapter
+
+from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import (
+    ApprovalEndedUnused,
+    ApprovalPending,
+    BadCall,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    EffectInDoubt,
+    PolicyRefused,
+    StillRunning,
+)
+from indelible.integrations.terms import Named, Terms
+
+RunOf = Callable[[ToolContext], str]
+NAME = "indelible"
+_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+_INSIDE = (TransferToAgentTool, SetModelResponseTool)  # these do nothing outside of the app
+_ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
+_CONFIRMATION = "adk_request_confirmation"
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class Answer(NamedTuple):
+    """Is what an app is resumed with: a message, the invocation that asked, and the approvals that still wait."""
+
+    message: types.Content
+    invocation_id: str
+    waiting: Sequence[str]
+
+
+class LedgerPlugin(BasePlugin):
+    """Lets each tool call of an app run at most once and with permission, whoever resumes its session, and wherever.
+
+    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
+    belong to the run that `run` names, by default the session.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        *,
+        run: str | RunOf | None = None,
+        terms: Mapping[str, Mapping[str, Any]] | None = None,
+        **usual: Any,
+    ) -> None:
+        super().__init__(name=NAME)
+        self._ledger = ledger.awaited
+        self._run = run
+        self._terms = Terms(terms, usual)
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Puts a gate at the tool itself, where all callbacks are over: none changes the arguments afterwards."""
+        if inspect.isasyncgenfunction(getattr(tool, "func", None)):
+            raise BadCall(f"{tool.name}: streams while it runs, so no ledger can tell when it is done; leave it out")
+        if not isinstance(tool, _INSIDE) and not isinstance(vars(tool).get("run_async"), _Gate):
+            vars(tool)["run_async"] = _Gate(tool)
+        return None
+
+    async def walk(self, entry: _Entry) -> Any:
+        """Runs a tool call, replays it, asks for a confirmation, or tells the model why not."""
+        call = self._call(entry)
+        words = {"wait": False, **self._terms.options(call.tool)}
+        while True:
+            try:
+                return entry.given(await self._ledger.run(call, entry.enter, **words))
+            except NothingHappened:
+                return entry.paused()
+            except ApprovalPending as pending:
+                return entry.pause(pending, f"a person has to decide about {call.tool}", _question(pending))
+            except EffectInDoubt as doubt:
+                payload = {"type": "indelible.in_doubt", "why": str(doubt)}
+                return entry.pause(doubt, f"{call.tool} may have happened", payload)
+            except MayHaveHappened:
+                continue  # the tool said so; the ledger holds it until somebody has looked
+            except ApprovalEndedUnused:
+                words["wait"] = False  # nobody decided in time: it is asked anew
+            except StillRunning:
+                if words.pop("wait", None) is None:
+                    raise
+            except _SAID_TO_THE_MODEL as refused:
+                return {"error": str(refused)}
+            except EffectFailed as failed:
+                raise ToolFailed(str(getattr(failed.effect.outcome, "error", failed))) from failed
+
+    def _call(self, entry: _Entry) -> ToolCall:
+        named = Named(
+            tool=entry.tool.name,
+            args=entry.args,
+            run_id=self._run_of(entry.context),
+            call_id=entry.context.function_call_id,
+            schema=_schema_of(entry.tool),
+        )
+        return self._terms.call(named)
+
+    def _run_of(self, context: ToolContext) -> str:
+        if self._run is not None:
+            return self._run if isinstance(self._run, str) else self._run(context)
+        return str(context.session.id)
+
+    async def answer(self, session: Session) -> Answer | None:
+        """Answers what a session asked for the ledger, so that its app looks again; None when it asked nothing."""
+        asked = _questions(session)
+        if not asked:
+            return None
+        ids = [payload["approval"] for _, _, payload in asked.values() if "approval" in payload]
+        found = [await self._ledger.get_approval(id_) for id_ in ids]
+        waiting = [approval.id for approval in found if approval is not None and approval.status == "pending"]
+        parts = [
+            types.Part(
+                function_response=types.FunctionResponse(id=question, name=_CONFIRMATION, response={"confirmed": True})
+            )
+            for question, _, _ in asked.values()
+        ]
+        invocation_id = next(iter(asked.values()))[1]
+        return Answer(types.Content(role="user", parts=parts), invocation_id, waiting)
+
+
+class _Gate:
+    """Stands at a tool: the plugin of the app that calls it lets calls through; an app without one calls the tool."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        self._tool = tool
+        self._run: Callable[..., Awaitable[Any]] = tool.run_async
+
+    async def __call__(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        plugin = tool_context._invocation_context.plugin_manager.get_plugin(NAME)
+        if not isinstance(plugin, LedgerPlugin):
+            return await self._run(args=args, tool_context=tool_context)
+        return await plugin.walk(_Entry(self._tool, args, tool_context, self._run))
+
+
+class _Entry:
+    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+
+    def __init__(
+        self, tool: BaseTool, args: dict[str, Any], context: ToolContext, run: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self.tool = tool
+        self.args = args
+        self.context = context
+        self._run = run
+        self._live: list[Any] = []
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Enters the tool with the recorded arguments."""
+        result = await self._run(args=dict(effect.args), tool_context=self.context)
+        self._live.append(result)
+        if self._asks():
+            raise NothingHappened("the tool asks for somebody or something, and is entered again when that is there")
+        done = self.context.actions.model_dump(mode="json", exclude_defaults=True, exclude=_ASKS)
+        return {"gave": _kept(result), "actions": done}
+
+    def _asks(self) -> bool:
+        call_id, actions = self.context.function_call_id, self.context.actions
+        return call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs
+
+    def given(self, recorded: Any) -> Any:
+        """Gives what the tool gave, and does again what it did to the session, now or when it ran."""
+        if self._live:
+            return self._live[0]
+        if not isinstance(recorded, Mapping) or set(recorded) != {"gave", "actions"}:
+            return recorded  # a person settled it by hand, with a value of their own
+        done = EventActions.model_validate(recorded["actions"])
+        for name in done.model_fields_set:
+            value, current = getattr(done, name), getattr(self.context.actions, name)
+            if isinstance(current, dict):
+                current.update(value)
+            else:
+                setattr(self.context.actions, name, value)
+        return recorded["gave"]
+
+    def paused(self) -> Any:
+        """Gives what the tool itself gave while it waits for somebody; nothing has happened."""
+        return self._live[0] if self._live else {"error": f"{self.tool.name}: nothing happened; it may be called again"}
+
+    def pause(self, refusal: Exception, hint: str, payload: Mapping[str, Any]) -> dict[str, str]:
+        """Asks for a confirmation by ADK's own means, by which the app stops.
+
+        ADK asks once about a call: a second question would be lost, and the call with it. So an app that is resumed too
+        early stops with what the ledger says, and can be resumed again.
+        """
+        if self.context.tool_confirmation is not None:
+            raise refusal
+        self.context.request_confirmation(hint=hint, payload=dict(payload))
+        self.context.actions.skip_summarization = True  # the model has nothing to say to this
+        return {"error": f"waits: {hint}"}
+
+
+class ToolFailed(Exception):
+    """Is what a tool raised when it ran; it is not run again."""
+
+
+def _question(pending: ApprovalPending) -> dict[str, Any]:
+    """Gives what the confirmation shows: enough to find the question and to answer it by its digest."""
+    approval = pending.approval
+    return {
+        "type": "indelible.approval",
+        "approval": approval.id,
+        "digest": approval.digest,
+        "expires_at": approval.expires_at.isoformat(),
+        "show": f"indelible approvals show {approval.id}",
+    }
+
+
+def _questions(session: Session) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
+    """Gives the confirmations that are open for the ledger, by the call that each is about."""
+    asked: dict[str, tuple[str, str, Mapping[str, Any]]] = {}
+    for event in session.events:
+        for response in event.get_function_responses():
+            asked.pop(str(response.id), None)  # what was asked about has a result since
+        for call in event.get_function_calls():
+            args: Mapping[str, Any] = call.args or {}
+            payload = args.get("toolConfirmation", {}).get("payload")
+            if call.name == _CONFIRMATION and str((payload or {}).get("type", "")).startswith(f"{NAME}."):
+                asked[args["originalFunctionCall"]["id"]] = (str(call.id), event.invocation_id, payload)
+    return asked
+
+
+def _kept(result: Any) -> Any:
+    """Gives a result as JSON; what JSON cannot say, ADK would have told the model as a text as well."""
+    try:
+        return _ANYTHING.dump_python(result, mode="json")
+    except ValueError:
+        return str(result)
+
+
+def _schema_of(tool: BaseTool) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    declared = tool._get_declaration()
+    parameters = None if declared is None else declared.model_dump(mode="json", exclude_none=True)
+    content = json.dumps([tool.name, tool.description, parameters], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
