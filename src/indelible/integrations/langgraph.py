@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -22,6 +22,7 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
 from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
 from indelible.errors import (
@@ -39,7 +40,8 @@ from indelible.errors import (
     VoteRefused,
 )
 from indelible.integrations.langgraph_values import Given, kept, replayed
-from indelible.integrations.terms import Named, OnError, Terms
+from indelible.integrations.results import plain
+from indelible.integrations.terms import Named, OnError, Spoken, Terms, ordinal_of
 
 DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
 """Says who made an answer, by a proof that the answer itself carries; None when nobody can be told to have made it.
@@ -83,6 +85,7 @@ class ToolGate:
         run: str | RunOf | None = None,
         decided_by: DecidedBy | None = None,
         on_error: OnError = "raise",
+        messages_key: str = "messages",
         **usual: Any,
     ) -> None:
         if on_error not in ("raise", "tell"):
@@ -92,6 +95,7 @@ class ToolGate:
         self._run = run
         self._decided_by = decided_by
         self._on_error = on_error
+        self._messages_key = messages_key
         self._schemas: dict[str, tuple[BaseTool, str]] = {}
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
@@ -152,13 +156,15 @@ class ToolGate:
         call, config = request.tool_call, request.runtime.config
         run_id = self.run_of(config)
         inside = subgraph_of(config)
+        counts = self._terms.counts(call["name"])
         return Named(
             tool=call["name"],
-            args=call["args"],
+            args=_validated(request.tool, call["args"]) if counts else call["args"],
             run_id=run_id,
             scope=f"{run_id}|{inside}" if inside else None,
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
+            ordinal=ordinal_of(call["id"], _spoken(request.state, self._messages_key)) if counts else None,
         )
 
     def _schema_of(self, tool: BaseTool) -> str:
@@ -225,7 +231,7 @@ def ledger_tool_node(
     A tool that raises is recorded as what it raised, and then stops the graph or, with on_error="tell", is told to the
     model. The node itself turns no error into a message: what a tool left open would be lost on the way.
     """
-    gate = ToolGate(ledger, **words)
+    gate = ToolGate(ledger, messages_key=messages_key, **words)
     return ToolNode(
         tools,
         name=name,
@@ -240,6 +246,28 @@ def subgraph_of(config: RunnableConfig) -> str:
     """Names the graphs around the node we are in, without their tasks' ids: those change with the stored state."""
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     return "|".join(part.partition(":")[0] for part in namespace.split("|")[:-1])
+
+
+def _spoken(state: Any, key: str) -> Iterator[Spoken]:
+    """Gives the calls of the conversation that a graph's state holds, in their order."""
+    messages = state if isinstance(state, list) else state.get(key) if isinstance(state, Mapping) else None
+    for message in (getattr(state, key, None) if messages is None else messages) or ():
+        if isinstance(message, AIMessage):
+            yield from (Spoken(call["id"], call["name"], call["args"]) for call in message.tool_calls)
+
+
+def _validated(tool: BaseTool | None, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Gives arguments as the tool gets them, what it adds by itself included; those it does not take stay as they are.
+
+    Other frameworks show the ledger validated arguments, and calls are the same in both only if they look the same.
+    """
+    schema = None if tool is None else tool.tool_call_schema
+    if not isinstance(schema, type) or not issubclass(schema, BaseModel):
+        return args
+    try:
+        return schema.model_validate(args).model_dump(mode="json", by_alias=True)
+    except ValueError:
+        return args
 
 
 class _Entry:
@@ -293,9 +321,10 @@ class _Entry:
         """Gives what the tool gave, now or when it ran."""
         if self._live:
             return self._live[-1]
-        if not isinstance(recorded, Mapping) or not {"gave", "to_parent"} & set(recorded):
-            # A person settled it by hand, with a value of their own.
-            return self.message(recorded if isinstance(recorded, str) else json.dumps(recorded), status="success")
+        if not isinstance(recorded, Mapping) or set(recorded) not in ({"call_id", "gave"}, {"call_id", "to_parent"}):
+            # Another framework recorded it, or a person settled it by hand, with a value of their own.
+            value = plain(recorded)
+            return self.message(value if isinstance(value, str) else json.dumps(value), status="success")
         if "to_parent" in recorded:
             command = replayed(recorded["to_parent"], None, None)
             assert isinstance(command, Command)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolRetryError
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolCallPart, ToolReturn
 from pydantic_ai.tools import ToolDefinition
 
@@ -40,12 +40,13 @@ from indelible.errors import (
     PolicyRefused,
     StillRunning,
 )
-from indelible.integrations.terms import Named, Terms
+from indelible.integrations.results import plain
+from indelible.integrations.terms import Named, Spoken, Terms, ordinal_of
 
 RunOf = Callable[[RunContext[Any]], str]
 MODEL_TURN = "model.turn"
 # Asking a model again does no harm, and an answer that somebody else is waiting for may take minutes.
-_TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
+TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
 _SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 _DEFERRED = (ApprovalRequired, CallDeferred)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
@@ -108,13 +109,15 @@ class LedgerCapability(AbstractCapability[Any]):
         named = Named(
             tool=call.tool_name,
             args=args,
-            run_id=self._run_of(ctx),
+            run_id=self.run_of(ctx),
             call_id=call.tool_call_id,
             schema=_schema_of(tool),
+            ordinal=ordinal_of(call.tool_call_id, _spoken(ctx)) if self._terms.counts(call.tool_name) else None,
         )
         return self._terms.call(named)
 
-    def _run_of(self, ctx: RunContext[Any]) -> str:
+    def run_of(self, ctx: RunContext[Any]) -> str:
+        """Names the run that calls belong to: the conversation, unless the integrator said otherwise."""
         if self._run is not None:
             return self._run if isinstance(self._run, str) else self._run(ctx)
         if ctx.conversation_id is None:
@@ -128,9 +131,9 @@ class LedgerCapability(AbstractCapability[Any]):
             return response
         turn = _Turn(request_context, handler)
         args = {"asks": turn.asks, "step": len(request_context.messages)}
-        call = ToolCall(tool=MODEL_TURN, args=args, run_id=self._run_of(ctx))
+        call = ToolCall(tool=MODEL_TURN, args=args, run_id=self.run_of(ctx))
         try:
-            return turn.given(await self._ledger.run(call, turn.enter, **_TURN))
+            return turn.given(await self._ledger.run(call, turn.enter, **TURN))
         except NothingHappened as nothing:
             raise turn.error or nothing from None
 
@@ -159,11 +162,15 @@ class _Entry:
             return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
         return {"gave": _ANYTHING.dump_python(result, mode="json"), "is_return": False}
 
-    def given(self, recorded: Mapping[str, Any]) -> Any:
-        """Gives what the tool gave, now or as it was recorded."""
+    def given(self, recorded: Any) -> Any:
+        """Gives what the tool gave, now or as it was recorded, here or by another framework, or by a person."""
         if self._live:
             return self._live[0]
-        return _RETURN.validate_python(recorded["gave"]) if recorded["is_return"] else recorded["gave"]
+        match recorded:
+            case {"gave": gave, "is_return": True, **rest} if not rest:
+                return _RETURN.validate_python(gave)
+            case _:
+                return plain(recorded)
 
 
 class _Turn:
@@ -209,19 +216,28 @@ def _question(pending: ApprovalPending) -> dict[str, Any]:
 
 def _again(failed: EffectFailed) -> Exception:
     """Gives what a tool raised when it ran: what it asked of the model then, it asks again."""
+    said = str(getattr(failed.effect.outcome, "error", failed))
     if failed.error_type in (ModelRetry.__name__, ToolRetryError.__name__):
-        return ModelRetry(str(getattr(failed.effect.outcome, "error", failed)))
-    return failed
+        return ModelRetry(said)
+    return ToolFailed(said) if failed.error_type in (ToolFailed.__name__, ToolFailedError.__name__) else failed
+
+
+def _spoken(ctx: RunContext[Any]) -> Iterator[Spoken]:
+    """Gives the calls of the conversation, in their order."""
+    for message in ctx.messages:
+        if isinstance(message, ModelResponse):
+            yield from (Spoken(part.tool_call_id, part.tool_name, part.args) for part in message.tool_calls)
 
 
 def _digest_of(messages: Any) -> str:
     """Gives a hash of what the model is asked: what was said, without when and by which process."""
     told = json.loads(ModelMessagesTypeAdapter.dump_json(list(messages)))
-    said = [[one["kind"], one.get("instructions"), [_lasting(part) for part in one["parts"]]] for one in told]
+    said = [[one["kind"], one.get("instructions"), [lasting(part) for part in one["parts"]]] for one in told]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def _lasting(part: Mapping[str, Any]) -> dict[str, Any]:
+def lasting(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives a part of a message without when it was said."""
     return {name: value for name, value in part.items() if name != "timestamp"}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from indelible import Options, Resource, ToolCall
 from indelible.errors import BadCall
@@ -12,6 +14,16 @@ from indelible.errors import BadCall
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))
 _IDENTITY = frozenset({"key", "dedupe"})
+OCCURRENCE = "occurrence"
+"""Tells calls apart by what they say and how often it was said before: the one rule that frameworks share."""
+
+
+class Spoken(NamedTuple):
+    """Is one call as it stands in a conversation."""
+
+    call_id: str | None
+    tool: str
+    args: Mapping[str, Any] | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +36,34 @@ class Named:
     scope: str | None = None
     call_id: str | None = None
     schema: str = ""
+    ordinal: int | None = None
+    """Counts the calls of the conversation that say the same, up to this one; None where nobody can count them."""
+
+
+def ordinal_of(call_id: str | None, conversation: Iterable[Spoken]) -> int | None:
+    """Says the how manieth call a call is of those in its conversation that say the same; None if it is not there."""
+    said = [(one.call_id, _wording(one)) for one in conversation]
+    for place in range(len(said) - 1, -1, -1):  # from the end, for some models use an id again in a later turn
+        if said[place][0] == call_id:
+            return sum(wording == said[place][1] for _, wording in said[: place + 1])
+    return None
+
+
+def _wording(spoken: Spoken) -> str:
+    args = spoken.args
+    if isinstance(args, str):
+        with suppress(ValueError):  # what is no JSON still says the same as what has the same letters
+            args = json.loads(args)
+    return json.dumps([spoken.tool, args or {}], sort_keys=True, default=str)
 
 
 class Terms:
     """Knows what was said of each tool of a framework, and makes calls for the ledger of its calls.
 
     A call is known by the id that the model gave it: the same id with other arguments is refused, and a new id is a new
-    call. A tool that names a `key`, or says `dedupe`, is told apart as the ledger does it.
+    call. A tool that names a `key`, or says `dedupe`, is told apart as the ledger does it. With dedupe="occurrence" the
+    ids of a framework do not matter: the second call that says the same is another one than the first, in whichever
+    framework either of them is made.
     """
 
     def __init__(self, tools: Mapping[str, Mapping[str, Any]] | None, usual: Mapping[str, Any]) -> None:
@@ -43,10 +76,20 @@ class Terms:
         """Gives the words by which a ledger treats a call of this tool."""
         return {word: value for word, value in self._of(tool).items() if word in _OPTIONS}
 
+    def own(self, tool: str) -> dict[str, Any]:
+        """Gives the words that were said of this tool by its name, and not those that hold for every tool."""
+        return self.options(tool) if tool in self._tools else {}
+
+    def counts(self, tool: str) -> bool:
+        """Are this tool's calls told apart by what they say and how often, whatever their ids?"""
+        return self._of(tool).get("dedupe") == OCCURRENCE
+
     def call(self, named: Named) -> ToolCall:
         """Gives the call that the ledger is to run."""
         words = self._of(named.tool)
         key, dedupe = words.get("key"), words.get("dedupe")
+        if dedupe == OCCURRENCE:
+            return _counted(named)
         by_id = named.call_id is not None and key is None and dedupe is None
         return ToolCall(
             tool=named.tool,
@@ -64,10 +107,31 @@ class Terms:
         return self._tools.get(tool, self._usual)
 
 
+def _counted(named: Named) -> ToolCall:
+    """Gives the call of its arguments alone, as every ledger tool makes it, or the how manieth of these it is."""
+    if named.ordinal is None:
+        raise BadCall(
+            f"{named.tool}: dedupe='occurrence' counts the calls in a conversation, and this one is in none that can be"
+            " seen here; say dedupe='args', or name key fields"
+        )
+    is_first = named.ordinal == 1
+    return ToolCall(
+        tool=named.tool,
+        args=named.args,
+        run_id=named.run_id,
+        scope=named.scope,
+        schema=named.schema,
+        call_id=named.call_id if is_first else str(named.ordinal),
+        dedupe="args" if is_first else "call",
+    )
+
+
 def _checked(tool: str, words: Mapping[str, Any]) -> dict[str, Any]:
     unknown = set(words) - _OPTIONS - _IDENTITY
     if unknown:
         known = ", ".join(sorted(_OPTIONS | _IDENTITY))
         raise BadCall(f"{tool}: {', '.join(sorted(unknown))} is nothing that can be said of a tool; use: {known}")
+    if words.get("dedupe") == OCCURRENCE and words.get("key") is not None:
+        raise BadCall(f"{tool}: key fields tell its calls apart already; say key or dedupe='occurrence', not both")
     Options(**{word: value for word, value in words.items() if word in _OPTIONS})
     return dict(words)

@@ -1,0 +1,37 @@
+"""What a tool gave, read by another framework than the one that recorded it.
+
+Each integration records what its framework gives back, so that a repeat is the same to it. What the tool itself said is
+in there, and this finds it: another framework goes on with that, and so does one whose effect a person settled by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def plain(recorded: Any) -> Any:
+    """Gives what a tool gave, as JSON, without the words of the framework that recorded it."""
+    if not isinstance(recorded, Mapping):
+        return recorded
+    match dict(recorded):
+        case {"call_id": _, "gave": gave, **rest} if not rest:
+            return _said(gave)
+        case {"gave": {"return_value": value}, "is_return": True, **rest} if not rest:
+            return value
+        case {"gave": gave, "is_return": False, **rest} if not rest:
+            return gave
+        case _:
+            return recorded
+
+
+def _said(gave: Any) -> Any:
+    """Gives what the messages say that a tool of a graph gave back."""
+    match gave:
+        case {"$message": {"data": {"content": content}}}:
+            return content
+        case {"$command": {"update": {"messages": [*messages]}}} | [*messages] if messages:
+            said = [_said(message) for message in messages]
+            return said[0] if len(said) == 1 else said
+        case _:
+            return gave
