@@ -33,6 +33,7 @@ COMMANDS = {
     "people": ("indelible.cli.people", "people"),
     "worker": ("indelible.cli.worker", "worker"),
     "mcp": ("indelible.cli.mcp", "mcp"),
+    "hook": ("indelible.cli.hook", "hook"),
     "conformance": ("indelible.cli.conformance", "conformance"),
     "witness": ("indelible.cli.witness", "witness"),
     "verify": ("indelible.cli.verify", "verify"),

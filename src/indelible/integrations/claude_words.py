@@ -1,0 +1,60 @@
+"""What Claude's hooks are told of a call, and which call a new one belongs to: for Claude Code and its Agent SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from indelible import Approval, Effect
+
+Decision = Literal["allow", "deny", "defer"]
+_MOST_TOLD = 4000
+# A call that has these may still be made; whoever calls again after an answer makes that call, not another one.
+OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_approval")
+
+
+def decided(decision: Decision, reason: str) -> dict[str, Any]:
+    """Gives a PreToolUse hook's answer; of a denial, the reason is told to the model."""
+    told = {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": decision,
+        "permissionDecisionReason": f"Indelible: {reason}",
+    }
+    return {"hookSpecificOutput": told}
+
+
+def waits(approval: Approval) -> str:
+    """Says that a person has to decide first, how, and what to do then."""
+    return (
+        f"{approval.tool} waits for a person, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, and was not carried out. "
+        f"A person decides with: indelible approvals show {approval.id}. "
+        "When it is decided, call again with exactly the same arguments"
+    )
+
+
+def was_done(effect: Effect, outcome: Any) -> str:
+    """Says that a call was carried out before, and what came of it."""
+    text = outcome if isinstance(outcome, str) else json.dumps(outcome, ensure_ascii=False)
+    cut = text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}… ({len(text)} characters)"
+    return f"{effect.tool} was carried out before ({effect.id}) and is not repeated; what came of it: {cut}"
+
+
+def has_failed(effect: Effect, error: str) -> str:
+    """Says that a call was carried out before, and failed."""
+    return f"{effect.tool} was carried out before ({effect.id}), failed, and is not repeated: {error[:_MOST_TOLD]}"
+
+
+def standing_call_id(waiting: Iterable[Effect], args: Mapping[str, Any], call_id: str) -> str:
+    """Gives the id of the call that was asked about and is now made again, if it was; else the id that it has.
+
+    A model that was told to call again gives its call a new id. What people decided is about the first one.
+    """
+    alike = [effect.call_id for effect in waiting if effect.call_id and _has(effect, args)]
+    if not alike or call_id in alike:
+        return call_id
+    return alike[-1]
+
+
+def _has(effect: Effect, args: Mapping[str, Any]) -> bool:
+    return not effect.are_args_erased and effect.args == args

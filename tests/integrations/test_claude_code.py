@@ -1,0 +1,234 @@
+"""Claude Code's hooks: what one process begins another one reports, and what the ledger does not let run is denied."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indelible import Ledger, Succeeded, migrate
+from indelible.errors import BadCall, LeaseLost
+from indelible.integrations.claude_code import ClaudeCodeHook
+
+INDELIBLE = (sys.executable, "-m", "indelible.cli")
+PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "claude-code.md"
+PUSH = {"command": "git push", "description": "Pushes"}
+
+
+def told(event: str = "PreToolUse", use: str = "toolu_1", args: Any = PUSH, **more: Any) -> dict[str, Any]:
+    """Gives what Claude Code 2.1.325 writes to a hook, as it was seen to."""
+    return {
+        "session_id": "6f0f3a0e-7a3c-4c0e-9c39-3f1f0c1d2e3f",
+        "transcript_path": "/home/ana/.claude/projects/-work/6f0f3a0e.jsonl",
+        "cwd": "/work",
+        "permission_mode": "default",
+        "hook_event_name": event,
+        "tool_name": "Bash",
+        "tool_input": args,
+        "tool_use_id": use,
+        **more,
+    }
+
+
+def after(use: str = "toolu_1", **more: Any) -> dict[str, Any]:
+    response = {"stdout": "pushed", "stderr": "", "interrupted": False, "isImage": False}
+    return told("PostToolUse", use, tool_response=response, duration_ms=48, **more)
+
+
+def failure(use: str = "toolu_1", *, is_interrupt: bool = False) -> dict[str, Any]:
+    return told("PostToolUseFailure", use, error="Exit code 1", is_interrupt=is_interrupt)
+
+
+def denial(answer: dict[str, Any], decision: str = "deny") -> str:
+    output = answer["hookSpecificOutput"]
+    assert (output["hookEventName"], output["permissionDecision"]) == ("PreToolUse", decision)
+    reason: str = output["permissionDecisionReason"]
+    return reason
+
+
+class Commands:
+    """Runs the hook as Claude Code does: a process for each event."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.environment = {**os.environ, "INDELIBLE_CLAIMS": str(folder / "claims"), "INDELIBLE_URL": url}
+
+    def run(self, event: dict[str, Any], *options: str) -> dict[str, Any]:
+        ran = self.ran(json.dumps(event), *options)
+        assert ran.returncode == 0, ran.stderr
+        answer: dict[str, Any] = json.loads(ran.stdout) if ran.stdout else {}
+        return answer
+
+    def ran(self, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [*INDELIBLE, "hook", "claude-code", *options]
+        return subprocess.run(
+            command, input=text, env=self.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+
+
+@pytest.fixture
+def commands(store_url: str, tmp_path: Path) -> Commands:
+    migrate(store_url)
+    return Commands(store_url, tmp_path)
+
+
+def test_a_call_is_begun_by_one_process_reported_by_another_and_denied_to_a_third(commands: Commands) -> None:
+    assert commands.run(told()) == {}, "Claude Code asks for permission as it always does"
+    assert commands.run(after()) == {}
+    reason = denial(commands.run(told()))
+    assert "was carried out before" in reason
+    assert '"stdout": "pushed"' in reason
+    with Ledger.open(commands.url, seal=False) as ledger:
+        (effect,) = ledger.effects()
+        assert (effect.status, effect.run_id, effect.call_id) == ("succeeded", told()["session_id"], "toolu_1")
+        assert effect.args == PUSH
+
+
+def test_what_waits_for_a_person_is_denied_and_runs_when_the_model_calls_again(commands: Commands) -> None:
+    reason = denial(commands.run(told(), "--approval", "required"))
+    with Ledger.open(commands.url, seal=False) as ledger:
+        (question,) = ledger.approvals(status="pending")
+        assert f"indelible approvals show {question.id}" in reason
+        ledger.approve(question, digest=question.digest, by="ana")
+    answer = commands.run(told(use="toolu_2"), "--approval", "required", "--allow")  # a model gives it a new id
+    assert denial(answer, "allow")
+    commands.run(after("toolu_2"))
+    with Ledger.open(commands.url, seal=False) as ledger:
+        assert [(effect.status, effect.call_id) for effect in ledger.effects()] == [("succeeded", "toolu_1")]
+
+
+def test_a_session_killed_in_a_tool_leaves_it_in_doubt_and_denied(commands: Commands, tmp_path: Path) -> None:
+    terms = tmp_path / "tools.toml"
+    terms.write_text("[tools.Bash]\nlease_s = 0.01\n")
+    assert commands.run(told(), "--terms", str(terms)) == {}
+    reason = denial(commands.run(told(), "--terms", str(terms)))
+    assert "may have happened" in reason
+    with Ledger.open(commands.url, seal=False) as ledger:
+        (effect,) = ledger.effects(status="in_doubt")
+        assert f"indelible effects show {effect.id}" in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "says"),
+    [
+        ("{", "sqlite:///here.db", "JSON is expected"),
+        (json.dumps(told()), "postgresql://nobody@127.0.0.1:1/none", "cannot be reached"),
+        (json.dumps(told()), "sqlite:////dev/null/ledger.db", "/dev/null"),
+    ],
+)
+def test_when_the_ledger_cannot_tell_the_tool_is_stopped(text: str, url: str, says: str, tmp_path: Path) -> None:
+    """Of all exit codes, 2 alone stops it."""
+    commands = Commands(url, tmp_path)
+    commands.environment["CLAUDE_PROJECT_DIR"] = str(tmp_path)
+    ran = commands.ran(text)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert says in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.fixture
+def ledger(sqlite_url: str) -> Iterator[Ledger]:
+    with Ledger.open(sqlite_url, seal=False) as opened:
+        yield opened
+
+
+def test_a_tool_that_fails_is_recorded_so_and_one_that_was_interrupted_is_not(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims")
+    for use, report in (("toolu_1", failure("toolu_1")), ("toolu_2", failure("toolu_2", is_interrupt=True))):
+        assert hook.answer(told(use=use)) == {}
+        assert hook.answer(report) == {}
+    assert "failed, and is not repeated: Exit code 1" in denial(hook.answer(told(use="toolu_1")))
+    assert "is being carried out, or was cut short" in denial(hook.answer(told(use="toolu_2")))
+    statuses = {effect.call_id: effect.status for effect in ledger.effects()}
+    assert statuses == {"toolu_1": "failed", "toolu_2": "processing"}
+
+
+def test_a_new_id_is_a_new_call_and_the_same_id_with_other_arguments_is_none(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims")
+    for use in ("toolu_1", "toolu_2"):
+        assert hook.answer(told(use=use)) == {}
+        assert hook.answer(after(use)) == {}
+    assert "other arguments" in denial(hook.answer(told(args={"command": "rm -rf /"})))
+    by_args = ClaudeCodeHook(ledger, tmp_path / "claims", run="release-7", dedupe="args")
+    assert by_args.answer(told(use="toolu_3")) == {}
+    assert by_args.answer(after("toolu_3")) == {}
+    assert "was carried out before" in denial(by_args.answer(told(use="toolu_4")))
+
+
+def test_what_a_person_denies_stays_denied_under_its_id_and_a_call_that_waits_can_be_deferred(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required", defers=True)
+    assert "waits for a person" in denial(hook.answer(told()), "defer")
+    assert "waits for a person" in denial(hook.answer(told(use="toolu_2")), "defer")
+    (question,) = ledger.approvals(status="pending")
+    ledger.deny(question, by="ana", reason="not on a Friday")
+    assert "was denied: not on a Friday" in denial(hook.answer(told()))
+
+
+def test_each_question_is_about_its_own_arguments(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required")
+    for n, command in enumerate(("git push", "git push --force")):
+        denial(hook.answer(told(use=f"toolu_{n}", args={"command": command})))
+    pushed = next(one for one in ledger.approvals() if ledger.get_effect(one.effect_id).call_id == "toolu_0")  # type: ignore[union-attr]
+    ledger.approve(pushed, digest=pushed.digest, by="ana")
+    assert "waits" in denial(hook.answer(told(use="toolu_7", args={"command": "git push --force"})))
+    assert hook.answer(told(use="toolu_8", args={"command": "git push"})) == {}
+
+
+def test_a_stop_denies_and_a_report_that_comes_too_late_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", lease=timedelta(milliseconds=1))
+    assert hook.answer(told()) == {}
+    assert "may have happened" in denial(hook.answer(told()))
+    with pytest.raises(LeaseLost, match="kept as an event"):
+        hook.answer(after())
+    ledger.stop(by="ana", reason="too much")
+    assert "all effects are stopped" in denial(hook.answer(told(use="toolu_2")))
+
+
+def test_what_a_command_prints_need_not_be_text(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims")
+    assert hook.answer(told()) == {}
+    assert hook.answer({**after(), "tool_response": {"stdout": "a\ud800b"}}) == {}
+    (effect,) = ledger.effects()
+    assert effect.outcome == Succeeded({"stdout": "a?b"})
+
+
+def test_what_is_no_call_is_refused_and_what_is_none_of_ours_is_let_be(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims")
+    wrong: list[dict[str, Any]] = [{}, told(use=""), told(args="git push"), {**told(), "session_id": 5}]
+    for event in wrong:
+        with pytest.raises(BadCall, match=r"expected|hook_event_name"):
+            hook.answer(event)
+    assert hook.answer(told("Stop")) == hook.answer(after("never-begun")) == {}
+    assert ledger.effects() == []
+
+
+def test_the_right_to_report_is_for_its_owner_and_for_the_ledger_it_is_of(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims")
+    assert hook.answer(told()) == {}
+    (kept,) = (tmp_path / "claims").iterdir()
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    kept.write_text(json.dumps({"effect": "eff_of_another", "token": "none"}))
+    with pytest.raises(BadCall, match="begun in another ledger"):
+        hook.answer(after())
+    (effect,) = ledger.effects()
+    assert effect.status == "processing"
+
+
+def test_the_page_shows_settings_that_can_be_used() -> None:
+    text = PAGE.read_text()
+    settings = json.loads(text.split("```json\n")[1].split("```")[0])
+    assert set(settings["hooks"]) == {"PreToolUse", "PostToolUse", "PostToolUseFailure"}
+    for event, groups in settings["hooks"].items():
+        (group,) = groups
+        (hook,) = group["hooks"]
+        assert hook["command"].startswith("indelible hook claude-code")
+        assert hook.get("onFailure") == ("block" if event == "PreToolUse" else None)
