@@ -1,0 +1,1 @@
+"""Makes what is published: `./run release`. Nothing here is part of the package."""
