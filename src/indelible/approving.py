@@ -64,7 +64,8 @@ class ApprovalView:
     """Is everything somebody needs to see before they decide.
 
     `changed` lists what is other than in the question this one replaces; `unusual` what is other than in the call of
-    this tool that was approved last. Either is None when there is nothing to compare with.
+    this tool that was approved last; `since_previous` what is other than in the question before this one about this
+    tool in this run, which is `previous`. Each is None when there is nothing to compare with.
     """
 
     approval: Approval
@@ -72,6 +73,8 @@ class ApprovalView:
     args: Mapping[str, Any]
     changed: Sequence[Difference] | None
     unusual: Sequence[Difference] | None
+    previous: Approval | None = None
+    since_previous: Sequence[Difference] | None = None
 
 
 class Approving:
@@ -156,12 +159,15 @@ class Approving:
             )
         args = self._args_of(approval)
         replaced = None if approval.replaces is None else self.get(approval.replaces)
+        previous = self._asked_before(approval)
         return ApprovalView(
             approval=approval,
             effect=effect,
             args=effect.args if args is None else args,
             changed=None if replaced is None else self._compared(replaced, approval, args),
             unusual=self._compared(self._last_approved(approval), approval, args),
+            previous=previous,
+            since_previous=self._compared(previous, approval, args),
         )
 
     def _compared(self, other: Approval | None, approval: Approval, args: Any) -> list[Difference] | None:
@@ -172,6 +178,11 @@ class Approving:
         bound = [(name, getattr(other, name), getattr(approval, name)) for name in ("policy", "schema")]
         changed = [Difference(name, one, another) for name, one, another in bound if one != another]
         return [*differences(before, args), *changed]
+
+    def _asked_before(self, approval: Approval) -> Approval | None:
+        """Gives the question before this one about the same tool in the same run, however it ended."""
+        selected = SheetFilter(kind="approval", topic=approval.run_id, before=approval.id, limit=_PAGE)
+        return next((one for one in self._sheets(selected) if one.tool == approval.tool), None)
 
     def _last_approved(self, approval: Approval) -> Approval | None:
         """Gives the newest approval of the same tool that led to an execution before this one was asked.

@@ -266,6 +266,18 @@ def test_whoever_looks_sees_how_it_differs_from_the_last_approved_call(ledger: D
     ]
 
 
+def test_whoever_looks_sees_how_it_differs_from_the_question_before_of_this_tool_in_this_run(ledger: Driver) -> None:
+    """However that one ended; other tools and other runs do not count."""
+    first = asked(ledger, args={"amount": 5})
+    assert ledger.view_approval(first.approval.id).previous is None
+    ledger.deny(first.approval.id, reason="no", by="ada")
+    asked(ledger, tool="other", args={"amount": 6})
+    asked(ledger, run_id="another", args={"amount": 7})
+    second = ledger.view_approval(asked(ledger, args={"amount": 8}).approval.id)
+    assert second.previous is not None
+    assert (second.previous.id, second.since_previous) == (first.approval.id, [Difference("args.amount", 5, 8)])
+
+
 def test_approvals_are_listed_newest_first_and_page_by_page(ledger: Driver) -> None:
     questions = [asked(ledger, args={"amount": n}, run_id=f"run-{n % 2}") for n in range(5)]
     ids = [question.approval.id for question in questions]

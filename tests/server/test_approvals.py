@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.server.places import Place, sqlite_place
+from indelible.core.approvals import approval_digest
+from tests.server.places import WHO, Place, sqlite_place
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,22 @@ def test_looking_shows_everything_decides_nothing_and_leaves_no_trace(place: Pla
         assert seen.json()["approval"] == approval
         assert seen.headers["etag"] == '"1"'
     assert events(place, run) == before
+
+
+def test_the_text_that_is_shown_has_the_digest_that_is_sent_back(place: Place, run: str) -> None:
+    """Whoever hashes it need not believe anything else, and no number is rounded on the way."""
+    approval = ask(place, run, args={"amount": 2**53 + 1, "to": "Zoë"})
+    seen = place.get(f"/v1/approvals/{approval['id']}", "ana").json()
+    assert seen["args_json"] == '{"amount":{"$int":"9007199254740993"},"to":"Zoë"}'
+    bound = {name: approval[name] for name in ("run_id", "tool", "schema", "policy")}
+    expires_at = datetime.fromisoformat(approval["expires_at"])
+    text = seen["args_json"].encode()
+    digest = approval_digest(tenant=WHO["ana"][0], args_json=text, expires_at=expires_at, **bound)
+    assert digest == approval["digest"]
+    again = ask(place, run, args={"amount": 6, "to": "Zoë"})
+    second = place.get(f"/v1/approvals/{again['id']}", "ana").json()
+    changed = {"path": "args.amount", "before": {"$int": "9007199254740993"}, "after": 6}
+    assert (second["previous"], second["since_previous"]) == (approval["id"], [changed])
 
 
 def test_having_been_shown_it_goes_on_the_record_when_asked(place: Place, run: str) -> None:

@@ -20,11 +20,11 @@ export const me = queryOptions({
   staleTime: 60_000,
 })
 
-export const approvals = (status: Approval['status'] | undefined) =>
+export const approvals = (status: Approval['status'] | undefined, q = '') =>
   infiniteQueryOptions({
-    queryKey: ['approvals', status ?? 'all'],
+    queryKey: ['approvals', status ?? 'all', q],
     queryFn: ({ pageParam }) =>
-      told(api.GET('/v1/approvals', { params: { query: { limit: PAGE, ...(status && { status }), ...(pageParam && { before: pageParam }) } } })),
+      told(api.GET('/v1/approvals', { params: { query: { limit: PAGE, ...(status && { status }), ...(q && { q }), ...(pageParam && { before: pageParam }) } } })),
     initialPageParam: '',
     getNextPageParam: (page) => page.next,
   })

@@ -1993,16 +1993,27 @@ export interface components {
         /**
          * ApprovalViewShown
          * @description Is everything to see before deciding: the exact arguments, what changed, and what is unusual.
+         *
+         *     `args_json` is the text whose bytes the digest is of: whoever hashes it need not believe what else is said here.
          */
         ApprovalViewShown: {
             approval: components["schemas"]["ApprovalShown"];
             effect: components["schemas"]["EffectShown"];
             /** Args */
             args: unknown;
+            /** Args Json */
+            args_json: string;
             /** Changed */
             changed: components["schemas"]["DifferenceShown"][] | null;
             /** Unusual */
             unusual: components["schemas"]["DifferenceShown"][] | null;
+            /**
+             * Previous
+             * @description The question before, about this tool in this run.
+             */
+            previous: string | null;
+            /** Since Previous */
+            since_previous: components["schemas"]["DifferenceShown"][] | null;
         };
         /**
          * ArtifactShown

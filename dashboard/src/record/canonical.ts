@@ -9,3 +9,13 @@ export function canonical(value: unknown): string {
   }
   return JSON.stringify(value)
 }
+
+/** Reads a value from its one text; null when the text is not the one that would be written of it again. */
+export function readCanonical(text: string): { readonly value: unknown } | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return canonical(value) === text ? { value } : null
+  } catch {
+    return null
+  }
+}

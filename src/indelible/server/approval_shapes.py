@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from indelible.approving import ApprovalView
 from indelible.core.approvals import Approval, ApprovalStatus, Question, Vote
+from indelible.core.canonical import encode
 from indelible.core.differences import MISSING, Difference
 from indelible.core.events import instant
 from indelible.core.grants import Delegation, Grant
@@ -147,11 +149,17 @@ class ApprovalAnswer(BaseModel):
 
 
 class ApprovalViewShown(ApprovalAnswer):
-    """Is everything to see before deciding: the exact arguments, what changed, and what is unusual."""
+    """Is everything to see before deciding: the exact arguments, what changed, and what is unusual.
+
+    `args_json` is the text whose bytes the digest is of: whoever hashes it need not believe what else is said here.
+    """
 
     args: Any
+    args_json: str
     changed: list[DifferenceShown] | None
     unusual: list[DifferenceShown] | None
+    previous: Annotated[str | None, Field(description="The question before, about this tool in this run.")]
+    since_previous: list[DifferenceShown] | None
 
 
 class ApprovalOnly(BaseModel):
@@ -272,8 +280,11 @@ def view_shown(view: ApprovalView) -> dict[str, Any]:
         "approval": approval_shown(view.approval),
         "effect": effect_shown(view.effect),
         "args": plainly(view.args),
+        "args_json": encode(view.args).decode(),
         "changed": _differences(view.changed),
         "unusual": _differences(view.unusual),
+        "previous": None if view.previous is None else view.previous.id,
+        "since_previous": _differences(view.since_previous),
     }
 
 
@@ -284,7 +295,8 @@ def _differences(found: Iterable[Difference] | None) -> list[dict[str, Any]] | N
 
 
 def _side(name: str, value: Any) -> dict[str, Any]:
-    return {} if value is MISSING else {name: plainly(value)}
+    # As it is recorded: a number too long for some readers is a text there, and nobody sees another one.
+    return {} if value is MISSING else {name: json.loads(encode(value))}
 
 
 def grant_shown(grant: Grant) -> dict[str, Any]:

@@ -111,8 +111,8 @@ function Why({ of: { approval } }: { of: ApprovalView }) {
   return (
     <Section title="Why this was asked">
       <Facts>
-        <Fact name="Rule">{approval.rule ? <code><Text>{approval.rule}</Text></code> : 'No rule of a policy: the tool itself, or whoever opened the ledger, asks for approval'}</Fact>
-        {approval.rule && <Fact name="Policy"><Id>{approval.policy}</Id> <Link to="/tools" className="ml-2">Show the policy</Link></Fact>}
+        <Fact name="Rule">{approval.rule ? <Text>{approval.rule}</Text> : 'none'}</Fact>
+        <Fact name="Policy">{approval.policy ? <><Id>{approval.policy}</Id> <Link to="/tools" className="ml-2">Show the policy</Link></> : 'None is set: the tool, or whoever opened the ledger, wants a person to look'}</Fact>
         <Fact name="Asked by"><Text>{approval.requester.id}</Text> ({approval.requester.kind}, known by {approval.requester.via.replaceAll('_', ' ')}){approval.principal && <> for <Text>{approval.principal}</Text></>}</Fact>
         <Fact name="Needs"><Text>{needs || 'one person'}</Text>; {gathered(approval) ?? `${approval.lacking} to go`}</Fact>
         {approval.votes.map((vote) => (
@@ -134,7 +134,7 @@ function Around({ runId }: { runId: string }) {
   return (
     <Section title="In its run">
       <Facts>
-        <Fact name="Run"><Id length={30}>{run.id}</Id></Fact>
+        <Fact name="Run"><Link to="/runs/$runId" params={{ runId: run.id }}><Text>{run.id}</Text></Link></Fact>
         {run.intent && <Fact name="Intent"><Text>{run.intent}</Text></Fact>}
         {run.agent && <Fact name="Agent"><Text>{run.agent}</Text></Fact>}
       </Facts>

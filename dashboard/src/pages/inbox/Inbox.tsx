@@ -13,7 +13,7 @@ import { useHotkeys } from '../../shell/hotkeys'
 import { gathered } from './deciding'
 import { Delegating } from './Delegating'
 import { Detail } from './Detail'
-import { filterOf, TABS } from './tabs'
+import { filterOf, TABS, type Tab } from './tabs'
 
 /** Shows what waits for a person, and everything needed to decide it. */
 export function Inbox() {
@@ -56,7 +56,7 @@ export function Inbox() {
           <List of={found} chosen={shown} more={asked.hasNextPage ? () => void asked.fetchNextPage() : undefined} />
         )}
         <div className="min-w-0 flex-1 overflow-auto">
-          {shown ? <Detail key={shown} id={shown} onDone={done} /> : asked.isSuccess && <Nothing isPending={tab === 'pending'} />}
+          {shown ? <Detail key={shown} id={shown} onDone={done} /> : asked.isSuccess && <Nothing in={tab} />}
         </div>
       </div>
     </div>
@@ -79,6 +79,7 @@ function Tabs() {
           {one.title}
         </Link>
       ))}
+      <span className="ml-auto"><Delegating /></span>
     </div>
   )
 }
@@ -117,8 +118,8 @@ function Line({ of, isChosen }: { of: Approval; isChosen: boolean }) {
   )
 }
 
-function Nothing({ isPending }: { isPending: boolean }) {
-  if (!isPending) return <Empty title="Nothing here" />
+function Nothing({ in: tab }: { in: Tab }) {
+  if (tab !== 'pending') return <Empty title={TABS.find((one) => one.name === tab)!.says} />
   return (
     <Empty title="Nobody waits for you">
       <p>A tool call waits here when a rule says that a person has to look at it first:</p>

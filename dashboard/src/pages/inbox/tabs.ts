@@ -1,13 +1,20 @@
 /** The parts of the inbox. */
 
 import type { Approval } from '../../api/asks'
+import { forFilter } from '../../parts/quoting'
 
-export type Tab = 'pending' | 'approved' | 'denied' | 'expired' | 'all'
+export type Tab = 'pending' | 'mine' | 'decided' | 'expired' | 'all'
 
-export const TABS: readonly { readonly name: Tab; readonly title: string; readonly status?: Approval['status'] }[] = [
-  { name: 'pending', title: 'Pending', status: 'pending' },
-  { name: 'approved', title: 'Approved, not started', status: 'approved' },
-  { name: 'denied', title: 'Denied', status: 'denied' },
-  { name: 'expired', title: 'Expired', status: 'expired' },
-  { name: 'all', title: 'All' },
+export const TABS: readonly { readonly name: Tab; readonly title: string; readonly says: string; readonly status?: Approval['status'] }[] = [
+  { name: 'pending', title: 'Pending', says: 'Nobody waits for you', status: 'pending' },
+  { name: 'mine', title: 'Mine', says: 'You have neither asked nor answered anything' },
+  { name: 'decided', title: 'Decided', says: 'Nothing has been decided' },
+  { name: 'expired', title: 'Expired', says: 'No question ran out of time', status: 'expired' },
+  { name: 'all', title: 'All', says: 'Nothing was ever asked' },
 ]
+
+/** Gives the filter of a tab: what this person asked or answered, or what is answered. */
+export function filterOf(tab: Tab, name: string): string {
+  if (tab === 'mine') return `actor:${forFilter(name)}`
+  return tab === 'decided' ? 'status:approved,consumed,denied' : ''
+}
