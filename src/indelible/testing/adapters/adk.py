@@ -118,7 +118,12 @@ async def _resumed(scene: Scene, runner: Runner, plugin: LedgerPlugin | None) ->
 
 async def _run(runner: Runner, message: types.Content, invocation: str | None = None) -> Standing:
     """Runs an app until it is done or asks."""
-    words = {"user_id": USER, "session_id": SESSION, "new_message": message, "invocation_id": invocation}
+    words: dict[str, Any] = {
+        "user_id": USER,
+        "session_id": SESSION,
+        "new_message": message,
+        "invocation_id": invocation,
+    }
     heard = [event async for event in runner.run_async(**words)]
     await runner.close()
     asked = _asked(heard)

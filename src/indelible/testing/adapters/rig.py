@@ -42,6 +42,7 @@ ADAPTERS = {
     "openai-agents": Adapter(f"{_HERE}.openai_agents", ("agents",), '"indelible[openai-agents]"'),
     "pydantic-ai": Adapter(f"{_HERE}.pydantic_ai", ("pydantic_ai",), '"indelible[pydantic-ai]"'),
     "mcp": Adapter(f"{_HERE}.mcp", ("mcp", "mcp_types"), '"indelible[mcp]"'),
+    "crewai": Adapter(f"{_HERE}.crewai", ("crewai",), '"indelible[crewai]"'),
     "strands": Adapter(f"{_HERE}.strands", ("strands",), '"indelible[strands]"'),
     "adk": Adapter(f"{_HERE}.adk", ("google.adk",), '"indelible[adk]"'),
     "functions": Adapter(f"{_HERE}.functions", (), "indelible"),
