@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -10,11 +13,12 @@ import psycopg
 import pytest
 
 import indelible
-from indelible import Ledger
+from indelible import Ledger, ToolCall
 from indelible.core.commands import AwaitingApproval, Claimed, Decided, InDoubt, Moved, Recorded, Replayed
 from indelible.core.effects import Effect
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
+from indelible.errors import SchemaOutdated
 from indelible.stores import open_store, secure_rows
 from indelible.stores.postgres import schema as postgres_schema
 from indelible.stores.sqlite import schema as sqlite_schema
@@ -29,27 +33,78 @@ BEFORE_APPROVALS = 3
 
 
 @pytest.fixture
-def older_url(store_url: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A ledger as the version before approvals left it: filled, with effects in every state it knew."""
+def newer_url(store_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Another ledger on the same kind of store, of the newest version."""
     newer = f"sqlite:///{tmp_path / 'newer.db'}"
     if not store_url.startswith("sqlite"):
         newer = request.getfixturevalue("another_postgres_url")
     indelible.migrate(newer)
-    fill(newer)
-    with monkeypatch.context() as patch:
-        for module in (sqlite_schema, postgres_schema):
-            patch.setattr(module, "MIGRATIONS", module.MIGRATIONS[:BEFORE_APPROVALS])
-        indelible.migrate(store_url)
-    with Database(newer) as source, Database(store_url) as copy:
-        copy.run("DELETE FROM indelible_ledger")
-        for table, columns in copy.tables().items():
-            if table != "indelible_migrations":
-                named, places = ", ".join(columns), ", ".join("?" * len(columns))
-                for row in source.run(f"SELECT {named} FROM {table}"):
-                    copy.run(f"INSERT INTO {table} ({named}) VALUES ({places})", row)
+    return newer
+
+
+@pytest.fixture
+def older_url(store_url: str, newer_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A ledger as the version before approvals left it: filled, with effects in every state it knew."""
+    fill(newer_url)
+    make_older(store_url, BEFORE_APPROVALS, monkeypatch)
+    with Database(newer_url) as source, Database(store_url) as copy:
+        carry_over(source, copy)
         # At that time, a question was the status of an effect and nothing else.
         copy.run("UPDATE indelible_effects SET status = 'requires_approval', attempt = 0 WHERE status = 'ready'")
     return store_url
+
+
+def make_older(url: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the tables as so many migrations left them."""
+    with monkeypatch.context() as patch:
+        for module in (sqlite_schema, postgres_schema):
+            patch.setattr(module, "MIGRATIONS", module.MIGRATIONS[:version])
+        indelible.migrate(url)
+
+
+def carry_over(source: Database, copy: Database) -> None:
+    """Copies what an older ledger can hold of a newer one."""
+    tables = copy.tables()
+    if "indelible_ledger" in tables:
+        copy.run("DELETE FROM indelible_ledger")
+    for table, columns in tables.items():
+        if table != "indelible_migrations":
+            named, places = ", ".join(columns), ", ".join("?" * len(columns))
+            for row in source.run(f"SELECT {named} FROM {table}"):
+                copy.run(f"INSERT INTO {table} ({named}) VALUES ({places})", row)
+
+
+@pytest.mark.parametrize("calls", [0, 3], ids=["empty", "filled"])
+def test_a_ledger_of_the_first_version_goes_on_and_all_of_it_is_sealed(
+    store_url: str, newer_url: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger.open(newer_url, keys=tmp_path / "elsewhere", seal=False) as ledger:
+        told = [ledger.run(numbered(number), lambda effect: {"done": effect.args}) for number in range(calls)]
+    make_older(store_url, 1, monkeypatch)
+    with Database(newer_url) as source, Database(store_url) as first:
+        carry_over(source, first)
+        assert len(rows_of(first, "indelible_effects")) == calls
+        assert "indelible_leaves" not in first.tables()
+    with pytest.raises(SchemaOutdated) if store_url.startswith("postgres") else nullcontext():
+        Ledger.open(store_url, keys=tmp_path / "keys").close()
+    indelible.migrate(store_url)
+    with Ledger.open(store_url, keys=tmp_path / "keys", seal=True) as ledger:
+        assert [ledger.run(numbered(number), never) for number in range(calls)] == told
+        ledger.run(numbered(99), lambda effect: "new")
+        assert len(list(ledger.events("order-1"))) == 2 * (calls + 1)
+        done = ledger.export(tmp_path / "all.zip")
+        assert done.events == done.size > 2 * (calls + 1)  # the ledger also tells of its own key
+    with zipfile.ZipFile(tmp_path / "all.zip") as bundle:
+        (key,) = json.loads(bundle.read("manifest.json"))["keys"]
+    assert indelible.verify(tmp_path / "all.zip", key=key).verdict == "verified"
+
+
+def numbered(number: int) -> ToolCall:
+    return ToolCall(run_id="order-1", tool="charge", args={"number": number})
+
+
+def never(effect: object) -> None:
+    raise AssertionError("this was done by the version before")
 
 
 @pytest.fixture
