@@ -40,6 +40,7 @@ FOLLOWED_BY = {
     "docs/integrations/openai-agents.md": "tests/integrations/test_other_pages.py",
     "docs/integrations/pydantic-ai.md": "tests/integrations/test_other_pages.py",
     "docs/runs.md": "tests/test_docs_runs.py",
+    "docs/testing.md": "tests/testing/test_plugin.py",
     "docs/tutorial.md": "tests/docs/test_tutorial.py",
     "docs/zehrava.md": "tests/compat/test_zehrava_page.py",
     "docs/witness.md": "tests/journal/test_witness.py",  # a log and its witnesses, which that test has

@@ -19,6 +19,7 @@ from indelible.testing.adapters.cases import CASES, played
 from indelible.testing.adapters.host import Host, hosting
 from indelible.testing.adapters.rig import ADAPTERS, Adapter, rig_of
 from tests.frameworks import HEAVY
+from tests.integrations.matrix import PAGE, measured, page_of, published
 
 OURS = dict.fromkeys(CASES, "1") | {"tampered_state": "refused", "store_down": "refused"}
 
@@ -31,12 +32,23 @@ def framework(request: pytest.FixtureRequest) -> Iterator[tuple[str, Host]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_behind_the_ledger_it_happens_once_or_is_refused(framework: tuple[str, Host], case: str) -> None:
-    assert played(framework[1], case, "ledger") == OURS[case]
+    assert played(framework[1], case, "ledger") == OURS[case] == published(framework[0])[case].ledger
 
 
 def test_natively_it_happens_as_often_as_measured(framework: tuple[str, Host]) -> None:
     """Were this to change, the cases would not show any more what the ledger adds. The command plays all of them."""
-    assert played(framework[1], "crash_after_effect", "native") == "2"
+    native = published(framework[0])["crash_after_effect"].native
+    assert played(framework[1], "crash_after_effect", "native") == native == "2"
+
+
+def test_the_page_says_what_was_measured_and_ours_is_kept() -> None:
+    """Make it anew with: python -m tests.integrations.matrix"""
+    rows = measured()
+    assert PAGE.read_text(encoding="utf-8") == page_of(rows)
+    assert [row for row in rows if not row.is_kept] == []
+    assert {row.adapter for row in rows} >= set(ADAPTERS) - set(HEAVY)
+    for adapter in {row.adapter for row in rows}:
+        assert list(published(adapter)) == list(CASES), adapter
 
 
 def test_the_command_says_it() -> None:

@@ -1,0 +1,104 @@
+"""`python -m tests.integrations.matrix`: writes docs/integrations/matrix.md from what was measured.
+
+The measurements lie beside the page, one file for each framework, as the command gives them:
+
+    indelible conformance --adapter langchain --json > docs/integrations/matrix/langchain.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from indelible.testing.adapters.cases import CASES, Row
+
+DOCS = Path(__file__).parents[2] / "docs" / "integrations"
+PAGE = DOCS / "matrix.md"
+MEASURED = DOCS / "matrix"
+
+# Adapter: how people call it, and what it does on its own, in the order in which the page has them.
+FRAMEWORKS = {
+    "langchain": ("LangChain, LangGraph", "human-in-the-loop middleware, SQLite checkpoints"),
+    "openai-agents": ("OpenAI Agents", "`needs_approval`, a saved `RunState`"),
+    "pydantic-ai": ("Pydantic AI", "`requires_approval`, saved messages"),
+    "mcp": ("MCP", "a host that asks its user and keeps its calls in a file"),
+    "functions": ("a loop of your own", "calls kept in a file, a question before each"),
+    "strands": ("Strands", "interrupts, a file session"),
+    "adk": ("Google ADK", "`require_confirmation`, a session service"),
+    "claude": ("Claude Agent SDK", "its hooks, its session"),
+    "crewai": ("CrewAI", "its hooks, a crew that is started again"),
+}
+_TITLES = {
+    "crash_after_effect": "crash",
+    "resume_twice": "resumed three times",
+    "two_workers": "two workers",
+    "tampered_state": "changed arguments",
+    "one_denied": "one of three denied",
+    "store_down": "no store",
+    "decided_elsewhere": "decided elsewhere",
+}
+_HEAD = """\
+# What happens when it dies: the matrix
+
+Each framework plays the same cases twice: as it is, with its own approvals and its own saved state, and behind the
+ledger. Real processes play them, some are killed, and what was done outside is counted. Models are scripted. A cell
+says how often the deed was done **natively → behind the ledger**; the ledger's side has to read 1, or refused.
+
+"""
+_FOOT = """
+After a crash ours reads 1 and is in doubt: nobody but the provider knows whether the deed was done, so it waits for a
+probe or a person, and is not done again. A dash means that there is no such thing on that side: without a ledger there
+is no ledger's store that could be gone. Native figures are no blame: these frameworks promise to go on from a saved
+state, and that is what they do.
+
+Measure it yourself; the command ends with 1 if one of ours reads anything else:
+
+```console
+$ indelible conformance --adapter langchain
+```
+
+On each change, the tests play the ledger's side of every framework that they have installed, and its native crash, and
+compare them with this page; heavy ones are played by `./run frameworks`.
+"""
+
+
+def measured() -> list[Row]:
+    """Gives what was measured, in the order of the page."""
+    rows = [Row(**row) for file in MEASURED.glob("*.json") for row in json.loads(file.read_text())["rows"]]
+    cases = list(CASES)
+    return sorted(rows, key=lambda row: (list(FRAMEWORKS).index(row.adapter), cases.index(row.case)))
+
+
+def published(adapter: str) -> dict[str, Row]:
+    """Gives what the page says of one framework, by case."""
+    return {row.case: row for row in measured() if row.adapter == adapter}
+
+
+def page_of(rows: Iterable[Row]) -> str:
+    """Gives the page."""
+    known = {(row.adapter, row.case): row for row in rows}
+    adapters = dict.fromkeys(adapter for adapter, _ in known)
+    cases = [f"- **{_TITLES[name]}**: {_said(case.__doc__)}" for name, case in CASES.items()]
+    table = [_line("framework", "on its own", *(_TITLES[case] for case in CASES)), _line(*["---"] * (len(CASES) + 2))]
+    for adapter in adapters:
+        cells = [_cell(known.get((adapter, case))) for case in CASES]
+        table.append(_line(*FRAMEWORKS[adapter], *cells))
+    return _HEAD + "\n".join(cases) + "\n\n" + "\n".join(table) + "\n" + _FOOT
+
+
+def _said(text: str | None) -> str:
+    first, _, _ = (text or "").partition(".\n")
+    return f"{' '.join(first.rstrip('.').split()).lower()}."
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(row: Row | None) -> str:
+    return "not measured" if row is None else f"{row.native} → {row.ledger}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_of(measured()), encoding="utf-8")

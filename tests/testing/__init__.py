@@ -1,0 +1,1 @@
+"""What the package gives to tests of other programs, tried on such programs."""
