@@ -58,7 +58,7 @@ def watch(browser: Browser) -> Iterator[Watch]:
 def story(house: House, kept_keys: Path, watch: Watch) -> Iterator[Story]:
     """A tenant of its own on a server; afterwards no page may have asked anybody else, or tripped."""
     with opened_ledger(house, kept_keys) as ledger:
-        told = Story(house, ledger, watch)
+        told = Story(house, ledger, kept_keys, watch)
         yield told
         watch.close()
         watch.check(told.home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -17,10 +18,11 @@ from tests.server.places import ROOT
 class Story:
     """Is a tenant of its own, so that stories do not meet; `home` is the address of its pages, with a slash."""
 
-    def __init__(self, house: House, ledger: Ledger, watch: Watch) -> None:
+    def __init__(self, house: House, ledger: Ledger, keys: Path, watch: Watch) -> None:
         self.house = house
         self.home = f"{house.url}/"
         self.ledger = ledger
+        self.keys = keys
         self.tenant = ledger.tenant
         self.people = People(house.store, ledger.tenant)
         self.watch = watch
@@ -61,6 +63,6 @@ class Story:
         return page
 
 
-def opened_ledger(house: House, keys: Any) -> Ledger:
+def opened_ledger(house: House, keys: Path) -> Ledger:
     """Opens the ledger of a new tenant in a house."""
     return Ledger.open(house.store_url, tenant=uuid4().hex, keys=keys)

@@ -22,7 +22,7 @@ def press_twice(page: Page) -> None:
 
 
 def status_of(page: Page, word: str) -> Locator:
-    return page.get_by_role("article").get_by_text(word, exact=True)
+    return page.get_by_role("article").locator("header").get_by_text(word, exact=True)
 
 
 def test_a_person_approves_with_two_presses_and_the_call_runs_once(story: Story) -> None:

@@ -9,6 +9,8 @@ export function Dialog({ title, onClose, children, wide = false }: { title: stri
   useEffect(() => {
     const opened = dialog.current
     opened?.showModal()
+    // It would be the cross that closes: a space typed there closes, and what is typed next would decide something.
+    opened?.querySelector<HTMLElement>('input, textarea, select')?.focus()
     return () => opened?.close()
   }, [])
   return (

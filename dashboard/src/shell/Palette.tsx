@@ -26,7 +26,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
             </Command.Item>
           ))}
           {THEMES.map(([theme, name]) => (
-            <Command.Item key={theme} value={`Theme ${name}`} onSelect={then(() => change({ theme }))} className={ITEM}>
+            <Command.Item key={theme} value={`Theme: ${name}`} onSelect={then(() => change({ theme }))} className={ITEM}>
               Theme: {name}
             </Command.Item>
           ))}
