@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from agents import set_tracing_disabled
+from agents import Agent as OpenAIAgent
+from agents import Runner, function_tool, set_tracing_disabled
+from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain.agents import create_agent
 from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
@@ -22,6 +25,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from indelible import Ledger
 from indelible.integrations import pydantic_ai, pydantic_ai_durability
 from indelible.integrations.langchain import LedgerMiddleware
+from indelible.integrations.openai_agents import LedgerTools
 from tests.integrations.forking import KilledAtLine
 from tests.integrations.outside import Outside
 
@@ -33,7 +37,7 @@ set_tracing_disabled(True)
 
 def durable(tracer: KilledAtLine, url: str, folder: str, run_id: str, **words: Any) -> None:
     """Runs the agent in Pydantic AI, durably."""
-    outside = Outside(folder)
+    outside = Outside(folder, orders=words.pop("orders", 3))
     with Ledger.open(url) as ledger:
         terms = {"charge": {"lease": LEASE, **words}, "model.turn": {"lease": LEASE}}
         output = _pydantic_ai(outside, pydantic_ai_durability.LedgerDurability(ledger, run=run_id, terms=terms))
@@ -97,3 +101,28 @@ def in_langgraph(tracer: KilledAtLine, url: str, folder: str, run_id: str, **die
         result = asyncio.run(agent.ainvoke(asked, {"configurable": {"thread_id": uuid4().hex}}))
     pauses = result.get("__interrupt__", ())
     outside.end(pauses[0].value if pauses else result["messages"][-1].content, tracer.count)
+
+
+def kept(tracer: KilledAtLine, url: str, folder: str, run_id: str, orders: int, approval: str) -> None:
+    """Runs the agent in the OpenAI SDK, from the state that is kept in the ledger; is killed once it has kept one."""
+    outside = Outside(folder, orders=orders)
+
+    async def run(ledger: Ledger) -> str:
+        gate = LedgerTools(ledger, run=run_id, approval=approval)
+        calls = [
+            function_call("charge", {"order": order, "amount": amount, "currency": "EUR"}, call_id=f"c{amount}")
+            for order, amount in outside.orders
+        ]
+        agent = OpenAIAgent(name="billing", tools=gate.tools([function_tool(outside.charge)]))
+        state = await gate.load(agent)
+        agent.model = ScriptedModel([calls] * (state is None) + [[assistant_message("done")]])
+        if state is not None and await gate.answer(state):
+            return "paused"
+        result = await Runner.run(agent, "charge what is due" if state is None else state)
+        if result.interruptions:
+            await gate.keep(result)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return str(result.final_output)
+
+    with Ledger.open(url) as ledger:
+        outside.end(asyncio.run(run(ledger)), tracer.count)

@@ -21,8 +21,16 @@ class Outside:
     It is killed right after the deed with that number, or when a model is asked for the turn with that number.
     """
 
-    def __init__(self, folder: str, *, dies_after: int | None = None, dies_at_turn: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: str,
+        *,
+        orders: int = len(ORDERS),
+        dies_after: int | None = None,
+        dies_at_turn: int | None = None,
+    ) -> None:
         self._folder = Path(folder)
+        self.orders = ORDERS[:orders]
         self._dies_after = dies_after
         self._dies_at_turn = dies_at_turn
 
@@ -46,7 +54,7 @@ class Outside:
         self.note(f"asked {turn}")
         if turn == self._dies_at_turn:
             os.kill(os.getpid(), signal.SIGKILL)
-        return None if turn == len(ORDERS) else dict(zip(("order", "amount"), ORDERS[turn], strict=True))
+        return None if turn == len(self.orders) else dict(zip(("order", "amount"), self.orders[turn], strict=True))
 
     def end(self, said: Any, lines: int) -> None:
         """Says how a process ended."""

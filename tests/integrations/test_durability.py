@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,3 +123,25 @@ def test_begun_in_one_framework_and_gone_on_with_in_another_nothing_is_repeated(
     stage.check_charges()
     stage.play_to_the_end(first)
     stage.check_charges()
+
+
+@pytest.mark.parametrize("act", ["durable", "kept"])
+def test_asked_in_one_process_decided_in_the_terminal_and_done_by_another(
+    forks: Forks, url: str, tmp_path: Path, act: str
+) -> None:
+    stage = Stage(forks, url, tmp_path / "order-1")
+    asks = {"orders": 1, "approval": "required"}
+    told = stage.play(act, **asks)
+    assert act == "durable" or told is None, "the one that keeps its state is killed when it has"
+    (waiting,) = json.loads(indelible(url, "approvals", "list", "--json"))["approvals"]
+    indelible(url, "approvals", "approve", waiting["id"], "--digest", waiting["digest"], "--by", "ana")
+    for _ in range(2):
+        told = stage.play(act, **asks)
+        assert told is not None
+        assert told["said"] == "done"
+        assert stage.charges() == 1
+
+
+def indelible(url: str, *words: str) -> str:
+    command = [sys.executable, "-m", "indelible.cli", *words, "--url", url]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -11,9 +11,10 @@ from agents import Agent, Runner, RunState, Tool, WebSearchTool, function_tool, 
 from agents.exceptions import UserError
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from indelible import AsyncLedger
-from indelible.errors import BadCall
+from indelible import AsyncLedger, migrate
+from indelible.errors import BadCall, ReviewRequired
 from indelible.integrations.openai_agents import LedgerTools, ledger_tools
+from tests.scenarios.raw import execute
 
 pytestmark = pytest.mark.anyio
 
@@ -120,6 +121,32 @@ async def test_a_denial_is_told_to_the_model(ledger: AsyncLedger) -> None:
     result = await Runner.run(agent, state)
     assert "too much" in outputs(result)[0]
     assert till.charged == []
+
+
+async def test_a_state_that_was_kept_is_given_back_and_one_that_was_changed_is_not(store_url: str) -> None:
+    migrate(store_url)
+    till = Till()
+    async with AsyncLedger.open(store_url) as ledger:
+        gate = LedgerTools(ledger, run="order-1", approval="required")
+        agent = agent_with(gate.tools([function_tool(till.charge)]), calling())
+        assert await gate.load(agent) is None
+        paused = await Runner.run(agent, "go")
+        await gate.keep(paused)
+        state = await gate.load(agent)
+        assert state is not None
+        assert state.to_json() == paused.to_state().to_json()
+        await gate.keep(state)
+        assert len(await gate.answer(state)) == 1
+    where = "WHERE run_id = 'order-1' AND field = 'payload' AND seq = (SELECT max(seq) FROM indelible_payloads)"
+    ((kept,),) = execute(store_url, f"SELECT value FROM indelible_payloads {where}")
+    forged = bytes(kept).replace(b"amount", b"amOunt")
+    assert forged != bytes(kept)
+    execute(store_url, f"UPDATE indelible_payloads SET value = ? {where}", forged)
+    async with AsyncLedger.open(store_url) as ledger:
+        with pytest.raises(ReviewRequired, match="is not what was recorded"):
+            await LedgerTools(ledger, run="order-1").load(agent)
+    with pytest.raises(BadCall, match="say which"):
+        await LedgerTools(ledger, run=lambda context: "order-1").load(agent)
 
 
 async def test_a_timeout_leaves_it_in_doubt(ledger: AsyncLedger) -> None:

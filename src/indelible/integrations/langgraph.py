@@ -156,10 +156,10 @@ class ToolGate:
         call, config = request.tool_call, request.runtime.config
         run_id = self.run_of(config)
         inside = subgraph_of(config)
-        counts = self._terms.counts(call["name"])
+        by_arguments, counts = self._terms.goes_by_arguments(call["name"]), self._terms.counts(call["name"])
         return Named(
             tool=call["name"],
-            args=_validated(request.tool, call["args"]) if counts else call["args"],
+            args=_validated(request.tool, call["args"]) if by_arguments else call["args"],
             run_id=run_id,
             scope=f"{run_id}|{inside}" if inside else None,
             call_id=call["id"],

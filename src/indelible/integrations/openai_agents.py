@@ -3,10 +3,10 @@
     gate = LedgerTools(ledger, run="order-123")
     agent = Agent(name="billing", tools=gate.tools([charge]))
     result = await Runner.run(agent, "charge what is due")
-    if result.interruptions:                            # keep the state; resume whenever, wherever
-        kept = result.to_state().to_string()
+    if result.interruptions:
+        await gate.keep(result)                         # in the ledger; the process may end
     …
-    state = await RunState.from_string(agent, kept)
+    state = await gate.load(agent)                      # whenever, wherever
     if not await gate.answer(state):                    # what people decided at the ledger; nobody is left to be asked
         result = await Runner.run(agent, state)
 
@@ -21,7 +21,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from agents import FunctionTool, RunContextWrapper, RunState, Tool
+from agents import Agent, FunctionTool, RunContextWrapper, RunResult, RunResultStreaming, RunState, Tool
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
@@ -36,10 +36,14 @@ from indelible.errors import (
     EffectFailed,
     IndelibleError,
     PolicyRefused,
+    ReviewRequired,
     StillRunning,
+    UnknownRun,
 )
+from indelible.integrations.results import plain
 from indelible.integrations.terms import Named, Terms
 
+STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
 _SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
@@ -76,10 +80,10 @@ class LedgerTools:
             raise BadCall(f"{tool.name}: say approval='required' to the ledger instead of needs_approval to the tool")
         self._schemas[tool.name] = _schema_of(tool)
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
-        plain = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
+        bare = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
 
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-            return await self._invoked(plain, context, arguments)
+            return await self._invoked(bare, context, arguments)
 
         async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
             call = self._call(context, tool.name, arguments, call_id)
@@ -103,14 +107,18 @@ class LedgerTools:
                 return str(refused)
 
     def _call(self, context: RunContextWrapper[Any], tool: str, arguments: Mapping[str, Any], call_id: str) -> ToolCall:
-        run_id = self._run if isinstance(self._run, str) else self._run(context)
-        named = Named(tool=tool, args=arguments, run_id=run_id, call_id=call_id, schema=self._schemas[tool])
+        named = Named(
+            tool=tool, args=arguments, run_id=self._run_of(context), call_id=call_id, schema=self._schemas[tool]
+        )
         return self._terms.call(named)
+
+    def _run_of(self, context: RunContextWrapper[Any]) -> str:
+        return self._run if isinstance(self._run, str) else self._run(context)
 
     async def answer(self, state: RunState[Any, Any]) -> list[ToolApprovalItem]:
         """Answers the interruptions of a state as people decided at the ledger; gives those that still wait."""
         waiting = []
-        context = state._context or RunContextWrapper(context=None)
+        context = _context_of(state)
         for item in state.get_interruptions():
             arguments = _object_in(str(item.tool_name), item.arguments or "{}")
             call = self._call(context, str(item.tool_name), arguments, str(item.call_id))
@@ -122,6 +130,44 @@ class LedgerTools:
                 case _:
                     state.approve(item)
         return waiting
+
+    async def keep(self, paused: RunResult | RunResultStreaming | RunState[Any, Any]) -> None:
+        """Keeps the state of a paused run on the record of its run, durable when this returns."""
+        state: RunState[Any, Any] = paused if isinstance(paused, RunState) else paused.to_state()
+        await self._ledger.record(self._run_of(_context_of(state)), STATE_KEPT, {"state": state.to_string()})
+
+    async def load(self, agent: Agent[Any], run: str | None = None, **words: Any) -> RunState[Any, Any] | None:
+        """Gives the state that was kept last, None if there is none; one that was changed since is refused.
+
+        Where a function names the runs, say which one it is. Further words are those of `RunState.from_string`.
+        """
+        named = self._run if run is None else run
+        if not isinstance(named, str):
+            raise BadCall(
+                "a function names the runs here, and there is no context yet: say which one, load(agent, run=…)"
+            )
+        kept = await self._kept(named)
+        return None if kept is None else await RunState.from_string(agent, kept, **words)
+
+    async def _kept(self, run_id: str) -> str | None:
+        newest: dict[str, Any] = {}
+
+        def look(event: Any) -> None:
+            if event.type == STATE_KEPT:
+                newest.update(seq=event.seq, payload=event.payload)
+
+        try:
+            story = await self._ledger.run_story(run_id, each=look)
+        except UnknownRun:
+            return None
+        altered = [f"seq {seq}: {name}" for seq, name in story.altered if seq == newest.get("seq")]
+        wrong = story.broken or next(iter(altered), None)
+        if wrong is not None:
+            raise ReviewRequired(
+                f"a state of {run_id} is not loaded: {wrong} is not what was recorded. indelible runs verify {run_id}",
+                code="review",
+            )
+        return None if newest.get("payload") is None else str(newest["payload"]["state"])
 
 
 def ledger_tools(tools: Iterable[Tool], ledger: Ledger | AsyncLedger, **words: Any) -> list[Tool]:
@@ -180,8 +226,8 @@ class _Entry:
         return _kept(output)
 
     def given(self, recorded: Any) -> Any:
-        """Gives the output, now or as it was recorded."""
-        return self._live[0] if self._live else recorded
+        """Gives the output, now or as it was recorded, here or by another framework."""
+        return self._live[0] if self._live else plain(recorded)
 
 
 def _kept(output: Any) -> Any:
@@ -190,6 +236,10 @@ def _kept(output: Any) -> Any:
         return _ANYTHING.dump_python(output, mode="json")
     except ValueError:
         return output.model_dump(mode="json") if isinstance(output, BaseModel) else str(output)
+
+
+def _context_of(state: RunState[Any, Any]) -> RunContextWrapper[Any]:
+    return state._context or RunContextWrapper(context=None)
 
 
 def _object_in(tool: str, arguments: str) -> dict[str, Any]:

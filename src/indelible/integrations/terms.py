@@ -84,6 +84,11 @@ class Terms:
         """Are this tool's calls told apart by what they say and how often, whatever their ids?"""
         return self._of(tool).get("dedupe") == OCCURRENCE
 
+    def goes_by_arguments(self, tool: str) -> bool:
+        """Is a call of this tool known by its arguments, which must look the same then, whoever shows them?"""
+        words = self._of(tool)
+        return words.get("key") is not None or words.get("dedupe") not in (None, "call")
+
     def call(self, named: Named) -> ToolCall:
         """Gives the call that the ledger is to run."""
         words = self._of(named.tool)
