@@ -1,0 +1,37 @@
+"""Fixtures for the tests of heavy frameworks: a ledger, and no word to anybody outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indelible import Ledger
+
+# CrewAI reports to its makers unless it is told not to before it is imported.
+os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false", OTEL_SDK_DISABLED="true")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leaves to the frameworks what they warn themselves of; what is left open stays an error."""
+    for kind in ("DeprecationWarning", "FutureWarning", "UserWarning"):
+        config.addinivalue_line("filterwarnings", f"ignore::{kind}")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """A ledger in a folder of its own, where the test is at home, too."""
+    monkeypatch.chdir(tmp_path)
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as opened:
+        yield opened
+
+
+def decide(ledger: Ledger, *, yes: bool = True) -> None:
+    """Decides everything that waits for a person."""
+    for approval in ledger.approvals(status="pending"):
+        if yes:
+            ledger.approve(approval, digest=approval.digest, by="ana")
+        else:
+            ledger.deny(approval, by="ana", reason="not today")

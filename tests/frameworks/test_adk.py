@@ -1,0 +1,185 @@
+"""Google ADK behind the ledger: the gate stands at the tool, confirmations are its pauses, a session is its run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps.app import App, ResumabilityConfig
+from google.adk.runners import Runner
+from google.adk.sessions.session import Session
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from indelible import Ledger
+from indelible.errors import ApprovalPending, BadCall
+from indelible.integrations.adk import LedgerPlugin, ToolFailed
+from indelible.testing.adapters.adk import ScriptedLlm, called
+from tests.frameworks.conftest import decide
+
+DONE: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> None:
+    DONE.clear()
+    logging.getLogger("google_adk").setLevel(logging.CRITICAL)
+
+
+def charge(order: str, amount: int) -> str:
+    """Charges an order."""
+    DONE.append(f"{order} {amount}")
+    return f"charged {amount}"
+
+
+CHARGE = called("charge", "c1", order="o1", amount=5)
+
+
+class Played:
+    """Is an app in one session; making it again is like a new process."""
+
+    def __init__(self, ledger: Ledger | None, *parts: Any, tools: Any = (charge,), agent: Any = None, **words: Any):
+        self.plugin = None if ledger is None else LedgerPlugin(ledger, **words)
+        model = ScriptedLlm(model="scripted", turns=[list(parts), [types.Part(text="done")]])
+        app = App(
+            name="billing",
+            root_agent=LlmAgent(name="billing", model=model, tools=list(tools), **(agent or {})),
+            plugins=[] if self.plugin is None else [self.plugin],
+            resumability_config=ResumabilityConfig(is_resumable=True),
+        )
+        self.sessions = SqliteSessionService("sessions.db")
+        self.runner = Runner(app=app, session_service=self.sessions)
+
+    def begin(self, session: str = "order-123") -> list[Any]:
+        return asyncio.run(self._begun(session))
+
+    async def _begun(self, session: str) -> list[Any]:
+        await self.sessions.create_session(app_name="billing", user_id="ana", session_id=session)
+        return await self._run(session, types.Content(role="user", parts=[types.Part(text="charge")]))
+
+    async def _run(self, session: str, message: Any, invocation: str | None = None) -> list[Any]:
+        words: dict[str, Any] = {"user_id": "ana", "session_id": session, "invocation_id": invocation}
+        events = [event async for event in self.runner.run_async(new_message=message, **words)]
+        await self.runner.close()
+        return [response.response for event in events for response in event.get_function_responses()]
+
+    def session(self) -> Session:
+        found = asyncio.run(self.sessions.get_session(app_name="billing", user_id="ana", session_id="order-123"))
+        assert found is not None
+        return found
+
+    def resume(self) -> list[Any]:
+        return asyncio.run(self._resumed(self.session()))
+
+    async def _resumed(self, session: Session) -> list[Any]:
+        assert self.plugin is not None
+        answer = await self.plugin.answer(session)
+        assert answer is not None
+        return await self._run(session.id, answer.message, answer.invocation_id)
+
+    def waiting(self) -> Any:
+        assert self.plugin is not None
+        answer = asyncio.run(self.plugin.answer(self.session()))
+        return None if answer is None else answer.waiting
+
+
+def test_a_call_waits_for_a_person_and_an_app_that_is_resumed_too_early_can_be_resumed_again(ledger: Ledger) -> None:
+    Played(ledger, CHARGE, approval="required").begin()
+    (approval,) = ledger.approvals(status="pending")
+    assert Played(ledger, CHARGE, approval="required").waiting() == [approval.id]
+    with pytest.raises(ApprovalPending):
+        Played(ledger, CHARGE, approval="required").resume()
+    assert DONE == []
+    decide(ledger)
+    assert Played(ledger, CHARGE, approval="required").waiting() == []
+    assert Played(ledger, CHARGE, approval="required").resume() == [{"result": "charged 5"}]
+    assert DONE == ["o1 5"]
+    assert Played(ledger, CHARGE, approval="required").waiting() is None, "nothing is asked any more"
+
+
+def test_what_was_denied_is_told_to_the_model(ledger: Ledger) -> None:
+    Played(ledger, CHARGE, approval="required").begin()
+    decide(ledger, yes=False)
+    (told,) = Played(ledger, CHARGE, approval="required").resume()
+    assert "not today" in told["error"]
+    assert DONE == []
+
+
+def test_no_callback_changes_arguments_after_the_ledger(ledger: Ledger) -> None:
+    def double(tool: Any, args: dict[str, Any], tool_context: ToolContext) -> None:
+        args["amount"] = 10
+
+    Played(ledger, CHARGE, agent={"before_tool_callback": double}).begin()
+    (effect,) = ledger.effects()
+    assert DONE == ["o1 10"]
+    assert effect.args["amount"] == 10
+
+
+def test_a_callback_that_answers_for_a_tool_keeps_it_from_being_entered(ledger: Ledger) -> None:
+    guard = {"before_tool_callback": lambda tool, args, tool_context: {"error": "guarded"}}
+    assert Played(ledger, CHARGE, agent=guard).begin() == [{"error": "guarded"}]
+    assert list(ledger.effects()) == []
+
+
+def test_a_repeat_gets_the_result_and_what_the_tool_did_to_the_session(ledger: Ledger) -> None:
+    def note(order: str, tool_context: ToolContext) -> str:
+        """Notes an order."""
+        DONE.append(order)
+        tool_context.state["noted"] = order
+        return "noted"
+
+    for session in ("one", "order-123"):
+        app = Played(ledger, called("note", "c1", order="o1"), tools=[note], run="order-123")
+        assert app.begin(session) == [{"result": "noted"}]
+    assert DONE == ["o1"]
+    assert app.session().state["noted"] == "o1"
+
+
+def test_a_tool_that_raises_is_not_run_again(ledger: Ledger) -> None:
+    def fail(order: str) -> str:
+        """Fails."""
+        DONE.append(order)
+        raise ValueError("no funds")
+
+    call = called("fail", "c1", order="o1")
+    with pytest.raises(ValueError, match="no funds"):
+        Played(ledger, call, tools=[fail], run="order-123").begin("one")
+    with pytest.raises(ToolFailed, match="no funds"):
+        Played(ledger, call, tools=[fail], run="order-123").begin("two")
+    assert DONE == ["o1"]
+
+
+def test_a_tool_that_asks_by_itself_is_entered_again(ledger: Ledger) -> None:
+    def ask(order: str, tool_context: ToolContext) -> dict[str, str]:
+        """Asks."""
+        DONE.append(order)
+        tool_context.request_confirmation(hint="sure?")
+        return {"status": "asked"}
+
+    assert Played(ledger, called("ask", "c1", order="o1"), tools=[ask]).begin() == [{"status": "asked"}]
+    assert [effect.status for effect in ledger.effects()] == ["ready"]
+
+
+def test_a_tool_that_streams_is_refused(ledger: Ledger) -> None:
+    async def tail(order: str) -> AsyncIterator[str]:
+        """Tails."""
+        yield order
+
+    with pytest.raises(RuntimeError, match="leave it out") as stopped:
+        Played(ledger, called("tail", "c1", order="o1"), tools=[tail]).begin()
+    assert isinstance(stopped.value.__cause__, BadCall)
+
+
+def test_a_tool_that_was_behind_a_ledger_is_free_in_an_app_without_one(ledger: Ledger) -> None:
+    from google.adk.tools.function_tool import FunctionTool
+
+    shared = FunctionTool(charge)
+    Played(ledger, CHARGE, tools=[shared]).begin("one")
+    Played(None, CHARGE, tools=[shared]).begin("two")
+    assert DONE == ["o1 5", "o1 5"]
+    assert len(list(ledger.effects())) == 1

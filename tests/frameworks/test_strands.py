@@ -1,0 +1,244 @@
+"""Strands behind the ledger: interrupts are its pauses, a session is its run, and what a tool gave comes back whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from strands import Agent, ToolContext, tool
+from strands.middleware import ExecuteToolStage
+from strands.plugins import Plugin
+from strands.session.file_session_manager import FileSessionManager
+from strands.types.exceptions import EventLoopException
+
+from indelible import Ledger, NothingHappened
+from indelible.errors import BadCall, KeyReused
+from indelible.integrations.strands import LedgerPlugin
+from indelible.testing.adapters.strands import ScriptedModel, called
+from tests.frameworks.conftest import decide
+
+DONE: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> None:
+    DONE.clear()
+
+
+@tool
+def charge(order: str, amount: int) -> str:
+    """Charges an order."""
+    DONE.append(f"{order} {amount}")
+    return f"charged {amount}"
+
+
+def agent_of(ledger: Ledger, *parts: Any, tools: Any = (charge,), **words: Any) -> Agent:
+    """Gives an agent whose model says these parts at once, then that it is done; a new one is like a new process."""
+    return Agent(
+        model=ScriptedModel([list(parts), [{"text": "done"}]]),
+        tools=list(tools),
+        session_manager=FileSessionManager("order-123", storage_dir="sessions"),
+        plugins=[LedgerPlugin(ledger, **words)],
+        callback_handler=None,
+    )
+
+
+def resumed(agent: Agent, answer: Any = "look again") -> Any:
+    """Answers whatever the session waits for."""
+    return agent(
+        [
+            {"interruptResponse": {"interruptId": one.id, "response": answer}}
+            for one in agent._interrupt_state.interrupts.values()
+            if one.response is None
+        ]
+    )
+
+
+CHARGE = called("charge", "c1", order="o1", amount=5)
+
+
+def results_in(agent: Agent) -> list[Any]:
+    return [part["toolResult"] for message in agent.messages for part in message["content"] if "toolResult" in part]
+
+
+def test_a_call_waits_for_a_person_whatever_is_answered_to_the_interrupt(ledger: Ledger) -> None:
+    asked = agent_of(ledger, CHARGE, approval="required")("charge")
+    assert asked.stop_reason == "interrupt"
+    reason = asked.interrupts[0].reason
+    assert reason["show"] == f"indelible approvals show {reason['approval']}"
+    for _ in range(2):  # nobody has decided: it is asked again, and again
+        again = resumed(agent_of(ledger, CHARGE, approval="required"), answer=True)
+        assert again.stop_reason == "interrupt"
+        assert DONE == []
+    decide(ledger)
+    assert resumed(agent_of(ledger, CHARGE, approval="required")).stop_reason == "end_turn"
+    assert DONE == ["o1 5"]
+
+
+def test_what_was_denied_is_told_to_the_model(ledger: Ledger) -> None:
+    agent_of(ledger, CHARGE, approval="required")("charge")
+    decide(ledger, yes=False)
+    agent = agent_of(ledger, CHARGE, approval="required")
+    assert resumed(agent).stop_reason == "end_turn"
+    (result,) = results_in(agent)
+    assert result["status"] == "error"
+    assert "not today" in result["content"][0]["text"]
+    assert DONE == []
+
+
+def test_a_tool_that_raises_is_told_to_the_model_and_not_run_again(ledger: Ledger) -> None:
+    @tool
+    def fail(order: str) -> str:
+        """Fails."""
+        DONE.append(order)
+        raise ValueError("no funds")
+
+    told = []
+    for session in ("one", "two"):
+        agent = agent_of(ledger, called("fail", "c1", order="o1"), tools=[fail], run="order-123")
+        agent._session_manager, agent.messages = None, []
+        agent(session)
+        told.append(results_in(agent)[0])
+    assert DONE == ["o1"]
+    assert [result["status"] for result in told] == ["error", "error"]
+    assert all("no funds" in result["content"][0]["text"] for result in told)
+
+
+def test_what_a_tool_gave_comes_back_whole_bytes_too(ledger: Ledger) -> None:
+    content = [{"text": "seen"}, {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}]
+
+    @tool
+    def look(order: str) -> dict[str, Any]:
+        """Looks."""
+        DONE.append(order)
+        return {"status": "success", "content": content}
+
+    for name in ("one", "two"):
+        agent = agent_of(ledger, called("look", "c1", order="o1"), tools=[look], run="order-123")
+        agent._session_manager, agent.messages = None, []
+        agent(name)
+        (result,) = results_in(agent)
+        assert result["content"] == content
+    assert DONE == ["o1"]
+
+
+def test_the_same_id_with_other_arguments_stops_the_agent_and_not_the_calls_beside_it(ledger: Ledger) -> None:
+    agent_of(ledger, CHARGE)("charge")
+    beside = called("charge", "c2", order="o2", amount=1)
+    other = agent_of(ledger, called("charge", "c1", order="o1", amount=5000), beside, run="order-123")
+    other.messages = []
+    with pytest.raises(EventLoopException) as stopped:
+        other("charge")
+    assert isinstance(stopped.value.original_exception, KeyReused)
+    assert DONE == ["o1 5", "o2 1"]
+
+
+def test_an_agent_without_a_session_names_its_run(ledger: Ledger) -> None:
+    model = ScriptedModel([[CHARGE], [{"text": "done"}]])
+    agent = Agent(model=model, tools=[charge], plugins=[LedgerPlugin(ledger)], callback_handler=None)
+    with pytest.raises(EventLoopException, match="session_manager") as stopped:
+        agent("charge")
+    assert isinstance(stopped.value.original_exception, BadCall)
+    assert DONE == []
+
+
+def test_no_middleware_that_the_agent_was_made_with_changes_arguments_after_the_ledger(ledger: Ledger) -> None:
+    class Greedy(Plugin):
+        name = "greedy"
+
+        def init_agent(self, agent: Agent) -> None:
+            async def doubled(context: Any, next_fn: Callable[[Any], AsyncIterator[Any]]) -> AsyncIterator[Any]:
+                use = {**context.tool_use, "input": {**context.tool_use["input"], "amount": 10}}
+                async for event in next_fn(context.replace(tool_use=use)):
+                    yield event
+
+            agent.add_middleware(ExecuteToolStage, doubled)
+
+    agent = Agent(
+        model=ScriptedModel([[CHARGE], [{"text": "done"}]]),
+        tools=[charge],
+        plugins=[LedgerPlugin(ledger, run="order-123"), Greedy()],
+        callback_handler=None,
+    )
+    agent("charge")
+    (effect,) = ledger.effects()
+    assert DONE == ["o1 10"]
+    assert effect.args["amount"] == 10
+
+
+def test_a_tool_that_interrupts_by_itself_is_entered_again(ledger: Ledger) -> None:
+    @tool(context=True)
+    def ask(order: str, tool_context: ToolContext) -> str:
+        """Asks."""
+        DONE.append(order)
+        return f"said {tool_context.interrupt('which', reason='which card?')}"
+
+    call = called("ask", "c1", order="o1")
+    assert agent_of(ledger, call, tools=[ask])("ask").stop_reason == "interrupt"
+    agent = agent_of(ledger, call, tools=[ask])
+    assert resumed(agent, "visa").stop_reason == "end_turn"
+    assert results_in(agent)[0]["content"] == [{"text": "said visa"}]
+    assert DONE == ["o1", "o1"]
+
+
+def test_a_tool_may_say_that_nothing_happened(ledger: Ledger) -> None:
+    @tool
+    def try_it(order: str) -> str:
+        """Tries."""
+        DONE.append(order)
+        if len(DONE) == 1:
+            raise NothingHappened("the line was busy")
+        return "done"
+
+    for name in ("one", "two"):
+        agent = agent_of(ledger, called("try_it", "c1", order="o1"), tools=[try_it], run="order-123")
+        agent._session_manager, agent.messages = None, []
+        agent(name)
+    assert DONE == ["o1", "o1"]
+    assert results_in(agent)[0]["status"] == "success"
+
+
+def test_what_a_tool_streams_is_heard_while_it_runs(ledger: Ledger) -> None:
+    heard = asyncio.Event()
+
+    @tool
+    async def count(order: str) -> AsyncIterator[Any]:
+        """Counts."""
+        yield "one"
+        await heard.wait()
+        yield "counted"
+
+    def hear(**words: Any) -> None:
+        if words.get("tool_stream_event", {}).get("data") == "one":
+            heard.set()
+
+    agent = agent_of(ledger, called("count", "c1", order="o1"), tools=[count])
+    agent.callback_handler = hear
+    agent("count")
+    assert results_in(agent)[0]["content"] == [{"text": "counted"}]
+
+
+def test_an_agent_that_died_in_a_tool_asks_and_does_not_run_it_again(ledger: Ledger, tmp_path: Any) -> None:
+    @tool
+    def die(order: str) -> str:
+        """Dies."""
+        os.kill(os.getpid(), signal.SIGKILL)
+        return "never"
+
+    agent_of(ledger, called("die", "c1", order="o1"), tools=[die], approval="required")("die")
+    decide(ledger)
+    if (pid := os.fork()) == 0:
+        with Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as own:
+            words: dict[str, Any] = {"tools": [die], "approval": "required", "lease": timedelta(seconds=0.2)}
+            resumed(agent_of(own, called("die", "c1", order="o1"), **words))
+        os._exit(1)
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    again = resumed(agent_of(ledger, called("die", "c1", order="o1"), tools=[die], approval="required"))
+    while again.stop_reason != "interrupt" or again.interrupts[0].reason["type"] != "indelible.in_doubt":
+        again = resumed(agent_of(ledger, called("die", "c1", order="o1"), tools=[die], approval="required"))
+    assert [effect.status for effect in ledger.effects()] == ["in_doubt"]
