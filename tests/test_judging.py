@@ -19,8 +19,8 @@ from indelible.core.grants import Grant, grant_sheet, pinned_digest
 from indelible.core.identity import hashed
 from indelible.core.policy import policy_of
 from indelible.core.policy_merging import VERSIONS_TAG
+from indelible.core.requests import Judged
 from indelible.core.verdicts import ALLOWED, REPEAT_RULE, STRICTEST, TOOL_RULE, Charge, Verdict
-from indelible.core.walk import Judged
 from indelible.judging import Judging
 from indelible.stores import open_store
 from indelible.testing.commands import Commands

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from indelible.approving import Approving
-from indelible.core import walk
+from indelible.core import outcomes, walk
 from indelible.core.approvals import Approval
 from indelible.core.calls import (
     DEFAULT_TENANT,
@@ -36,8 +36,8 @@ from indelible.core.notes import Note, TreeHead, log_name, parse_head
 from indelible.core.ports import Clock, Filter, Store
 from indelible.core.receipts import Receipt
 from indelible.core.redaction import Redactor, Screen, subject_of
+from indelible.core.requests import Mint, Prepared, Request, Walk
 from indelible.core.verdicts import Verdict
-from indelible.core.walk import Mint, Prepared, Request, Walk
 from indelible.engine import Engine, Handler
 from indelible.errors import BadCall, UnknownEffect
 from indelible.forgetting import Forgetting
@@ -423,7 +423,7 @@ class Desk:
             most = self._max_result_bytes
             value = yield from walk.finish_with_value(claim, outcome.value, most, mint, screen, known)
         else:
-            yield from walk._finish(claim, outcome, walk.outcome_json(outcome, screen), mint, known=known)
+            yield from walk._finish(claim, outcome, outcomes.outcome_json(outcome, screen), mint, known=known)
         words: OptionWords = {"side_effect": claim.effect.side_effect}
         yield from walk.await_seal(claim.effect, self._handling(claim.effect.tool, words))
         return value

@@ -24,9 +24,10 @@ from indelible.core.commands import (
     ReplayedFailure,
 )
 from indelible.core.effects import SYSTEM, Claim, Effect
+from indelible.core.outcomes import error_json, result_json
 from indelible.core.ports import Store
 from indelible.core.redaction import Screen
-from indelible.core.walk import (
+from indelible.core.requests import (
     AwaitChange,
     Awaited,
     AwaitSeal,
@@ -42,8 +43,6 @@ from indelible.core.walk import (
     Returned,
     Submit,
     Walk,
-    error_json,
-    result_json,
 )
 from indelible.errors import BadCall, IndelibleError, LeaseLost
 from indelible.heartbeats import Heartbeats

@@ -17,9 +17,9 @@ from indelible.core.approvals import Question
 from indelible.core.canonical import decode
 from indelible.core.grants import pinned_digest, read_grant
 from indelible.core.ports import Store
+from indelible.core.requests import Judged, Prepared
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verdicts import ALLOWED, Charge, Verdict, asked_besides, asked_by_tool, capped, is_of_the_call
-from indelible.core.walk import Judged, Prepared
 from indelible.forks import after_fork
 from indelible.runs.limits import RunLimits
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from indelible.core.effects import Effect
-from indelible.core.walk import Raised, Returned
+from indelible.core.requests import Raised, Returned
 
 TRACE, PROPAGATE = "opentelemetry.trace", "opentelemetry.propagate"
 _NAME = "indelible"

@@ -31,10 +31,10 @@ from indelible.core.commands import (
 from indelible.core.effects import SYSTEM, Actor, Claim, Effect, hash_of
 from indelible.core.events import Head, Payload, Provenance
 from indelible.core.identity import Ref, digest_of, identify
+from indelible.core.requests import Prepared
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.steps import needed_sheets
 from indelible.core.verdicts import ALLOWED, Charge, Verdict
-from indelible.core.walk import Prepared
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=30)

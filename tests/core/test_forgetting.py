@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from indelible import Failed
-from indelible.core import walk
+from indelible.core import requests, walk
 from indelible.core.approvals import APPROVAL_STATUSES
 from indelible.core.changes import Fact
 from indelible.core.commands import (
@@ -253,7 +253,7 @@ def test_a_walk_refuses_what_was_erased_by_its_name() -> None:
     for answer in (ArgsErased(gone("ready")), Replayed(gone("succeeded"))):
         steps = walk.begin(prepared(), CountingMint())
         next(steps)
-        steps.send(walk.Judged(ALLOWED))
+        steps.send(requests.Judged(ALLOWED))
         with pytest.raises(EffectErased):
             steps.send(answer)
 

@@ -27,9 +27,9 @@ from indelible.core.redaction import (
     subject_mark,
     subject_of,
 )
+from indelible.core.requests import Invoke, Judge, Judged, Raised, Returned, Submit
 from indelible.core.tags import Redacted
 from indelible.core.verdicts import ALLOWED
-from indelible.core.walk import Invoke, Judge, Judged, Raised, Returned, Submit
 from indelible.errors import BadCall, MayHaveHappened, NothingHappened
 from tests.core.making import ADA, CountingMint, claim_of, effect, prepared
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from indelible.core import walk
+from indelible.core import requests, walk
 from indelible.core.batch import decide
 from indelible.core.calls import ToolCall
 from indelible.core.commands import LimitsUnseen, Replayed
 from indelible.core.identity import identify
+from indelible.core.requests import Judged, Origin
 from indelible.core.run_limits import DRY_RUN_RULE, limit_on, origin_of
 from indelible.core.runs import Fork, Run, limit_ref
 from indelible.core.sheets import Sheet
 from indelible.core.steps import next_step
 from indelible.core.verdicts import ALLOWED_TOOLS_RULE
-from indelible.core.walk import Judged, Origin
 from indelible.errors import PolicyRefused
 from tests.core.making import BY, NOON, REF, allows, effect, open_command, prepared
 from tests.core.test_walk import CountingMint
@@ -101,15 +101,15 @@ def test_a_batch_names_the_runs_that_must_have_no_limits() -> None:
 def test_such_a_call_is_judged_afresh_once_and_then_refused() -> None:
     walking = walk.begin(prepared(), CountingMint())
     first = next(walking)
-    assert isinstance(first, walk.Judge)
+    assert isinstance(first, requests.Judge)
     assert not first.afresh
     submitted = walking.send(Judged(allows()))
-    assert isinstance(submitted, walk.Submit)
+    assert isinstance(submitted, requests.Submit)
     again = walking.send(LimitsUnseen(None))
-    assert isinstance(again, walk.Judge)
+    assert isinstance(again, requests.Judge)
     assert again.afresh
     submitted = walking.send(Judged(allows(), knows_limits=True))
-    assert isinstance(submitted, walk.Submit)
+    assert isinstance(submitted, requests.Submit)
     assert submitted.command.knows_limits
     with pytest.raises(PolicyRefused, match="erased, or is not what was recorded"):
         walking.send(LimitsUnseen(None))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core import walk
+from indelible.core import outcomes, walk
 from indelible.core.approval_sheets import approval_sheet
 from indelible.core.approvals import Refusal, ended
 from indelible.core.budgets import Exceeded
@@ -50,9 +50,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects import SYSTEM, Effect, Failed, Succeeded
 from indelible.core.identity import identify, repeat_of
-from indelible.core.run_commands import RunNotMoved
-from indelible.core.verdicts import ALLOWED, REPEAT_RULE, Verdict, asked_as_repeat
-from indelible.core.walk import (
+from indelible.core.requests import (
     AwaitChange,
     Awaited,
     AwaitSeal,
@@ -66,6 +64,8 @@ from indelible.core.walk import (
     Returned,
     Submit,
 )
+from indelible.core.run_commands import RunNotMoved
+from indelible.core.verdicts import ALLOWED, REPEAT_RULE, Verdict, asked_as_repeat
 from indelible.errors import (
     ApprovalExpired,
     ApprovalPending,
@@ -529,7 +529,7 @@ def test_the_record_of_an_exception_says_where_it_was_raised() -> None:
 
     with pytest.raises(ValueError, match="x") as raised:
         charge()
-    recorded: Any = decode(walk.error_json(raised.value))
+    recorded: Any = decode(outcomes.error_json(raised.value))
     assert recorded["at"] == f"charge:{charge.__code__.co_firstlineno + 1}"
 
 
@@ -826,7 +826,7 @@ def test_an_illegal_move_names_the_effect_and_its_state() -> None:
 
 
 def test_a_failure_is_recorded_with_message_and_class() -> None:
-    assert decode(walk.outcome_json(Failed("no \ud800"))) == {"message": "no \\ud800", "type": "Error"}
+    assert decode(outcomes.outcome_json(Failed("no \ud800"))) == {"message": "no \\ud800", "type": "Error"}
 
 
 # ── the signed record ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -154,7 +154,8 @@ def test_a_stop_holds_for_every_process_at_once_and_is_on_the_record(ledger: Led
 
 def test_whoever_judged_before_the_stop_does_not_claim_after_it(ledger: Ledger, store_url: str) -> None:
     """A process may be paused between its verdict and its claim, for any time."""
-    from indelible.core.walk import Judge, begin
+    from indelible.core.requests import Judge
+    from indelible.core.walk import begin
 
     prepared = ledger._prepare(pay(5))
     walking = begin(prepared, ledger._mint)

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 
 from indelible.core.calls import HARMLESS, SideEffect, ToolCall
 from indelible.core.identity import identify
+from indelible.core.requests import Origin
 from indelible.core.runs import Run
 from indelible.core.verdicts import ALLOWED_TOOLS_RULE, Verdict
-from indelible.core.walk import Origin
 
 DRY_RUN_RULE = "dry run of a fork"
 COMPENSATION = ".compensate"

@@ -6,14 +6,12 @@ receives how that went. The blocking and the asynchronous ledger drive the same 
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Literal, NoReturn, Protocol, cast
+from typing import Any, Literal, cast
 
-from indelible.core.approvals import Approval, Question
-from indelible.core.calls import Handling, ToolCall
+from indelible.core.calls import Handling
 from indelible.core.canonical import decode, encode
 from indelible.core.commands import (
     AllStopped,
@@ -52,20 +50,35 @@ from indelible.core.commands import (
     Settle,
     Stamp,
 )
-from indelible.core.effects import ERASED_TEXT, SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
-from indelible.core.identity import Identity, Ref, repeat_of, resource_json
+from indelible.core.effects import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
+from indelible.core.identity import repeat_of, resource_json
+from indelible.core.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.redaction import Screen
+from indelible.core.refusing import ended, refuse, refused_by
+from indelible.core.requests import (
+    AwaitChange,
+    Awaited,
+    AwaitSeal,
+    CheckSealing,
+    Invoke,
+    Judge,
+    Judged,
+    Mint,
+    Pause,
+    Prepared,
+    Probe,
+    Raised,
+    Recall,
+    Request,
+    Returned,
+    Submit,
+    Walk,
+)
 from indelible.core.run_commands import RunMoved, RunNotMoved
-from indelible.core.verdicts import UNREAD_LIMITS, Charge, Verdict, asked_as_repeat, capped
+from indelible.core.verdicts import UNREAD_LIMITS, asked_as_repeat, capped
 from indelible.errors import (
-    ApprovalEndedUnused,
-    ApprovalExpired,
-    ApprovalPending,
-    ApprovalStale,
     BadCall,
     BudgetExceeded,
-    EffectCanceled,
-    EffectDenied,
     EffectErased,
     EffectFailed,
     EffectInDoubt,
@@ -75,182 +88,14 @@ from indelible.errors import (
     LeaseLost,
     MayHaveHappened,
     NothingHappened,
-    PolicyRefused,
     ResultNotRecorded,
     RunLost,
     RunOver,
-    StillRunning,
     Stopped,
     StoreError,
     TooManyPending,
     UnknownEffect,
 )
-
-
-class Mint(Protocol):
-    """Makes what must be new: stamps, ids and tokens. The only source of time and randomness."""
-
-    def stamp(self, actor: Actor, values: int = ...) -> Stamp: ...
-    def effect_id(self) -> str: ...
-    def token(self) -> str: ...
-
-
-# What a walk asks of its driver.
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Write this command and answer; `known` is the effect's state as last seen, if it was seen."""
-
-    command: Command
-    known: Effect | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Invoke:
-    """Enter the handler with this claim; answer `Returned` or `Raised`.
-
-    `screen` holds the caller's own arguments where the record has marks, and what of a late report may be recorded.
-    """
-
-    claim: Claim
-    handling: Handling
-    screen: Screen | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitChange:
-    """Wait until this effect has moved on, at most `left`; answer `Awaited`."""
-
-    effect: Effect
-    left: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait this long."""
-
-    duration: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Ask the tool's probe what became of the effect; answer `Returned(outcome or None)` or `Raised`."""
-
-    effect: Effect
-    reconcile: Callable[[Effect], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """Ask the policy about this call, as it is now; answer `Judged`.
-
-    Whoever has `waited` for an approval goes on with that one: no standing grant has to be looked for.
-    """
-
-    prepared: Prepared
-    waited: bool = False
-    afresh: bool = False
-    """Forget what was known of rules before: it was not enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Is where the same call stands in the run that this one was forked from, if it was made there by then."""
-
-    ref: Ref
-    run_id: str
-    at: int
-
-    def has(self, effect: Effect | None) -> bool:
-        """Was it made there by then?"""
-        return effect is not None and effect.run_id == self.run_id and effect.opened_seq <= self.at
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """Look at the effect at this place; answer with it, or None."""
-
-    ref: Ref
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The policy's verdict, and the standing grants that may cover the call, with what they pin in its arguments.
-
-    In a forked run, `origins` are the places where the call may have been made before.
-    """
-
-    verdict: Verdict
-    grants: Mapping[str, str] = field(default_factory=dict)
-    origins: tuple[Origin, ...] = ()
-    terms: Question | None = None
-    """Says whom to ask where no rule does: when a call looks like one before."""
-    caps: tuple[Charge, ...] = ()
-    """Are what a question takes of how many may be open."""
-    knows_limits: bool = False
-    """Is it known what the call's run allows?"""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckSealing:
-    """Raise `NotSealed` if the journal cannot be sealed now and the ledger was told to refuse then."""
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitSeal:
-    """Wait until the newest event of this effect is under a signed head, wherever it is signed or only if here."""
-
-    effect: Effect
-    wherever: bool
-
-
-Request = Submit | Invoke | AwaitChange | Pause | Probe | Judge | Recall | CheckSealing | AwaitSeal
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The user's code returned."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Awaited:
-    """The effect's newest state, or None when the time was up, and how much of the time is left."""
-
-    newest: Effect | None
-    left: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The user's code raised, or was cancelled or timed out."""
-
-    error: BaseException
-    is_interruption: bool = False
-
-
-Walk = Generator[Request, Any, Any]
-"""Ends with a value, or with `Raised` when the handler's own exception is to be raised."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """Is a call ready to be walked: identified, with its handling decided."""
-
-    call: ToolCall
-    identity: Identity
-    handling: Handling
-    actor: Actor
-    max_result_bytes: int | None
-    screen: Screen | None = field(default=None, repr=False)
-    subject_json: bytes | None = field(default=None, repr=False)
-    principal: str | None = None
-    plain_args_json: bytes | None = field(default=None, repr=False)
-    """Is what the caller said, where that is not what may be recorded; rules look at it."""
-    driver_token: str | None = field(default=None, repr=False)
-    """Is the right to drive the call's run, where this process has or had it."""
 
 
 def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: str | None = None) -> Open:
@@ -313,7 +158,7 @@ def begin(
         answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
     if isinstance(answer, LimitsUnseen):
         if afresh:
-            raise _refused_by(command, UNREAD_LIMITS, answer.effect)
+            raise refused_by(command, UNREAD_LIMITS, answer.effect)
         words = {"waited": waited, "only_asks": only_asks, "afresh": True}
         return (yield from begin(prepared, mint, known, awaited_approval, **words))
     match answer:
@@ -332,7 +177,7 @@ def begin(
         case Replayed() if answer.effect.is_detail_erased:
             raise detail_erased(answer.effect)
         case RefusedByPolicy(verdict, effect):
-            raise _refused_by(command, verdict, effect)
+            raise refused_by(command, verdict, effect)
         case OverBudget(exceeded, effect) if exceeded.charge.is_of_questions:
             raise TooManyPending(
                 f"{command.tool}: {exceeded.used} questions are open here and {exceeded.charge.limit} may be "
@@ -355,7 +200,7 @@ def begin(
                 effect=effect,
             )
         case ApprovalEnded(approval, effect):
-            raise _ended(approval, effect)
+            raise ended(approval, effect)
         case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect() | Recorded():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case RunNotMoved(code, why):
@@ -373,14 +218,6 @@ def begin(
 def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:
     """Asks for permission to run a call, and claims nothing."""
     return (yield from begin(prepared, mint, only_asks=True))
-
-
-def _refused_by(command: Open, verdict: Verdict, effect: Effect | None) -> PolicyRefused:
-    return PolicyRefused(
-        f"{command.tool}: refused by the rule {verdict.rule!r}{_because(verdict.why)}; see: indelible policy explain",
-        verdict=verdict,
-        effect=effect,
-    )
 
 
 def _replay(effect: Effect) -> Begun:
@@ -431,13 +268,13 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
                 yield from probe(effect, handling.reconcile, mint, prepared.screen)
             case InFlight() | AwaitingApproval():
                 if left <= timedelta(0):
-                    _refuse(begun)
+                    refuse(begun)
                 if isinstance(begun, AwaitingApproval):
                     awaited_approval = begun.approval.id
                 awaited: Awaited = yield AwaitChange(begun.effect, left)
                 known, left = awaited.newest, awaited.left
             case _:
-                _refuse(begun)
+                refuse(begun)
 
 
 def await_seal(effect: Effect, handling: Handling) -> Generator[Request, Any, None]:
@@ -471,7 +308,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
             yield from _give_up(claim, "in_doubt", error, mint, screen)
         case _:
             error = report.error
-            yield from _finish(claim, Failed(_said_by(error)), error_json(error, screen), mint, error)
+            yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
 
 
@@ -501,7 +338,7 @@ def finish_with_value(
     except BadCall as problem:
         yield from _give_up(claim, "in_doubt", problem, mint, screen)
         raise ResultNotRecorded(
-            f"{claim.effect.tool} ran, but its result cannot be recorded: {_safe_text(str(problem), screen)}. The "
+            f"{claim.effect.tool} ran, but its result cannot be recorded: {safe_text(str(problem), screen)}. The "
             f"effect {claim.effect.id} is in doubt: return plain values, then settle it",
             value=value,
         ) from problem
@@ -547,7 +384,7 @@ def _give_up(
     claim: Claim, status: Any, error: BaseException, mint: Mint, screen: Screen | None = None
 ) -> Generator[Request, Any, None]:
     """Relinquishes the claim; when even that cannot be written, the lease says the same a little later."""
-    reason = encode(_safe_text(f"{type(error).__qualname__}: {_said_by(error)}", screen))
+    reason = encode(safe_text(f"{type(error).__qualname__}: {said_by(error)}", screen))
     command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason)
     try:
         yield Submit(command, claim.effect)
@@ -565,11 +402,11 @@ def probe(
         if report.is_interruption:
             raise report.error
         if isinstance(report.error, NothingHappened):
-            reason = encode(_safe_text(f"the probe says that nothing happened: {_said_by(report.error)}", screen))
+            reason = encode(safe_text(f"the probe says that nothing happened: {said_by(report.error)}", screen))
             reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
             return (yield from _take(reopening, effect))
         raise EffectInDoubt(
-            f"{effect.tool}: {effect.id} is in doubt and its probe raised {_shown(report.error, screen)}; mend it, or "
+            f"{effect.tool}: {effect.id} is in doubt and its probe raised {shown(report.error, screen)}; mend it, or "
             "settle by hand",
             effect=effect,
         ) from report.error
@@ -620,96 +457,3 @@ def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effec
             raise UnknownEffect(f"no effect has the key {ref.key} in scope {ref.scope!r}")
         case _:
             raise AssertionError(f"{type(command).__name__} is never answered by {type(answer).__name__}")
-
-
-def outcome_json(outcome: Outcome, screen: Screen | None = None) -> bytes:
-    """Gives the bytes by which an outcome is recorded."""
-    if isinstance(outcome, Succeeded):
-        return result_json(outcome.value, screen)
-    return encode({"message": _safe_text(outcome.error, screen), "type": _safe_text(outcome.error_type, screen)})
-
-
-def result_json(value: Any, screen: Screen | None, max_bytes: int | None = None) -> bytes:
-    """Gives the bytes by which a result is recorded."""
-    recorded = encode(value, root="result", max_bytes=max_bytes)
-    return recorded if screen is None else screen.result(recorded)
-
-
-def error_json(error: BaseException, screen: Screen | None = None) -> bytes:
-    """Gives the bytes by which an exception is recorded: its class, its message, and the last place it came from."""
-    content = {"message": _safe_text(_said_by(error), screen), "type": _safe_text(type(error).__qualname__)}
-    frames = traceback.extract_tb(error.__traceback__)
-    if frames:
-        content["at"] = _safe_text(f"{frames[-1].name}:{frames[-1].lineno}")
-    return encode(content)
-
-
-def _said_by(error: BaseException) -> str:
-    """Gives an exception's message, even if its own code cannot."""
-    try:
-        return str(error)
-    except Exception as problem:  # what the handler did must be recorded, whatever its exception is like
-        return f"(its message could not be read: {type(problem).__qualname__})"
-
-
-def _safe_text(text: str, screen: Screen | None = None, most: int = 10_000) -> str:
-    """Makes any text recordable: secrets are marked, lone surrogates shown escaped, and a very long text is cut."""
-    if screen is not None:
-        text = screen.text(text)  # before it is cut: half a secret would not be known again
-    return text[:most].encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _shown(error: BaseException, screen: Screen | None) -> str:
-    """Gives an exception for a message of ours."""
-    return repr(error) if screen is None else f"{type(error).__qualname__}: {screen.text(_said_by(error))}"
-
-
-def _because(why: str) -> str:
-    return f" ({why})" if why else ""
-
-
-def _ended(approval: Approval, effect: Effect) -> ApprovalEndedUnused:
-    """Gives the refusal of a call whose approval ended while it waited."""
-    if approval.status == "expired":
-        message = f"nobody decided {approval.id} until {approval.expires_at:%Y-%m-%d %H:%M} UTC"
-        return ApprovalExpired(f"{effect.tool}: {message}; call again to ask anew", approval=approval, effect=effect)
-    if approval.is_open:
-        message = f"{approval.id} has taken the place of what this call waited for, and asks about something else"
-    else:
-        message = f"{approval.id} is no longer about what would run now ({_reason(effect)})"
-    return ApprovalStale(f"{effect.tool}: {message}; call again to ask anew", approval=approval, effect=effect)
-
-
-def _reason(effect: Effect) -> Any:
-    return ERASED_TEXT if effect.is_detail_erased else effect.detail
-
-
-def _refuse(begun: Begun) -> NoReturn:
-    """Raises what keeps the call from running now, with the next step."""
-    match begun:
-        case InFlight(effect):
-            raise StillRunning(
-                f"{effect.tool}: {effect.id} is being executed by another caller; call again to get its result, or "
-                "wait longer with wait=",
-                effect=effect,
-            )
-        case AwaitingApproval(approval, effect):
-            raise ApprovalPending(
-                f"{effect.tool}: {approval.id} waits for a person until {approval.expires_at:%Y-%m-%d %H:%M} UTC: "
-                f"indelible approvals show {approval.id}; when it is decided, call again",
-                approval=approval,
-                effect=effect,
-            )
-        case InDoubt(effect):
-            raise EffectInDoubt(
-                f"{effect.tool}: {effect.id} may have happened, attempt {effect.attempt} never reported "
-                f"({_reason(effect)}). Find out, then: indelible effects settle {effect.id} --as succeeded|failed "
-                f"--evidence …, or: indelible effects retry {effect.id}",
-                effect=effect,
-            )
-        case Denied(reason):
-            raise EffectDenied(f"{begun.effect.tool}: {begun.effect.id} was denied: {reason}", effect=begun.effect)
-        case Canceled(reason):
-            raise EffectCanceled(f"{begun.effect.tool}: {begun.effect.id} was canceled: {reason}", effect=begun.effect)
-        case _:
-            raise AssertionError(f"{type(begun).__name__} is no refusal")

@@ -27,8 +27,8 @@ from indelible.core.forgetting import (
     why_held,
 )
 from indelible.core.ports import Store
+from indelible.core.requests import Mint
 from indelible.core.sheets import SheetFilter
-from indelible.core.walk import Mint
 from indelible.errors import BadCall, IllegalMove, OnHold
 from indelible.journal.erasable import Erasable
 from indelible.journal.long_ended import LongEnded

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from indelible.core.calls import ToolCall, check_name
 from indelible.core.effects import Effect, hash_of
+from indelible.core.requests import Invoke, Prepared, Recall, Request, Submit, Walk
 from indelible.core.resuming import ResumeContext
 from indelible.core.run_commands import NewCheckpoint, SealCheckpoint, Told
 from indelible.core.runs import (
@@ -24,7 +25,6 @@ from indelible.core.runs import (
     Run,
     RunStatus,
 )
-from indelible.core.walk import Invoke, Prepared, Recall, Request, Submit, Walk
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver
 from indelible.running import _current_run
 from indelible.runs.asking import Asking

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from indelible.core import walk
 from indelible.core.calls import HARMLESS, OptionWords, ToolCall
 from indelible.core.effects import Effect
+from indelible.core.requests import Raised, Recall, Request
 from indelible.core.run_limits import COMPENSATION
-from indelible.core.walk import Raised, Recall, Request
 from indelible.errors import ApprovalPending, EffectInDoubt, IndelibleError, StillRunning, StoreError
 from indelible.running import Compensated, CompensationStatus
 

@@ -16,6 +16,7 @@ from indelible.core.canonical import encode
 from indelible.core.commands import Record
 from indelible.core.effects import Actor, Effect
 from indelible.core.events import facts_json
+from indelible.core.requests import Walk
 from indelible.core.resuming import Packet, ResumeContext, read_packet
 from indelible.core.run_commands import Told
 from indelible.core.run_diff import RunDifference, compare
@@ -30,7 +31,6 @@ from indelible.core.runs import (
     RunStatus,
 )
 from indelible.core.stamps import Stamp
-from indelible.core.walk import Walk
 from indelible.errors import BadCall, RunOver, RunRefused, UnknownRun
 from indelible.heartbeats import Heartbeats
 from indelible.journal.sealing import receipt_of

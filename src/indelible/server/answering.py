@@ -31,11 +31,11 @@ from indelible.core.grants import pinned_digest
 from indelible.core.identity import Identity, Ref
 from indelible.core.policy import strictest
 from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
+from indelible.core.requests import Judged, Prepared
 from indelible.core.run_commands import StartRun, TakeRun, Tell
 from indelible.core.runs import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verdicts import Verdict
-from indelible.core.walk import Judged, Prepared
 from indelible.core.wire import from_wire
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from indelible.journal.erasable import Erasable

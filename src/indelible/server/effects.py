@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Header, Path, Query, Response
 
-from indelible.core import walk
+from indelible.core import refusing
 from indelible.core.calls import OptionWords, SideEffect, check_name
 from indelible.core.commands import AwaitingApproval, Begun, Claimed, Replayed, ReplayedFailure
 from indelible.core.effects import ENDED, Claim, Effect, Failed, Outcome, Status, Succeeded
@@ -101,7 +101,7 @@ def _claim_shown(claim: Claim) -> dict[str, Any]:
 
 def _refused(begun: Begun) -> Response:
     """Raises what keeps the call from running now, with the next step."""
-    walk._refuse(begun)
+    refusing.refuse(begun)
 
 
 def _claim(effect: Effect, token: str, attempt: int) -> Claim:

@@ -15,8 +15,8 @@ from indelible.core.calls import OptionWords, Resource, ToolCall
 from indelible.core.canonical import encode
 from indelible.core.commands import Answer, Begun, Late, Moved, Relinquish
 from indelible.core.effects import Actor, Claim, Effect, Outcome, Succeeded
+from indelible.core.requests import Mint, Prepared, Request, Submit
 from indelible.core.stamps import Stamp
-from indelible.core.walk import Mint, Prepared, Request, Submit
 from indelible.errors import LeaseLost, ResultNotRecorded, StoreError
 from indelible.mint import MOST_VALUES
 from indelible.server.shapes import Begin, CallTold

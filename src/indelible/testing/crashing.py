@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from indelible.core.commands import Claimed, Finish, Open, Relinquish
-from indelible.core.walk import Submit
+from indelible.core.requests import Submit
 from indelible.engine import Engine
 from indelible.errors import BadCall
 
