@@ -16,7 +16,7 @@ os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false
 
 def pytest_configure(config: pytest.Config) -> None:
     """Leaves to the frameworks what they warn themselves of; what is left open stays an error."""
-    for kind in ("DeprecationWarning", "FutureWarning", "UserWarning"):
+    for kind in ("DeprecationWarning", "FutureWarning", "ImportWarning", "UserWarning"):
         config.addinivalue_line("filterwarnings", f"ignore::{kind}")
 
 
