@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, it } from 'vitest'
 import { Problem } from '../api/client'
 import { flawOf, marked } from './filter'

@@ -1,4 +1,3 @@
-// @vitest-environment node
 import { expect, it } from 'vitest'
 import { readCanonical } from './canonical'
 import { isDigestOfApproval } from './identity'

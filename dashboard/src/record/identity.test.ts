@@ -1,4 +1,3 @@
-// @vitest-environment node
 import { expect, it } from 'vitest'
 import fixture from './identity.fixture.json'
 import { choices, isDigestOf, keyOf } from './identity'

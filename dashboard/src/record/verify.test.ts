@@ -1,4 +1,3 @@
-// @vitest-environment node
 import { expect, it } from 'vitest'
 import fixture from './journal.fixture.json'
 import { fromBase64, toBase64, utf8, type Bytes } from './bytes'

@@ -1,4 +1,3 @@
-// @vitest-environment node
 import { expect, it } from 'vitest'
 import type { Entry } from '../../api/asks'
 import { attemptsIn, milestoneOf, nextOf } from './attempts'

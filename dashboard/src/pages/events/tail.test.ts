@@ -1,4 +1,3 @@
-// @vitest-environment node
 import { expect, it } from 'vitest'
 import type { Entry } from '../../api/asks'
 import { changed, MOST, NOTHING, type Change, type Tail } from './tail'

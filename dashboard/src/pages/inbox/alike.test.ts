@@ -1,4 +1,3 @@
-// @vitest-environment node
 import { expect, it } from 'vitest'
 import type { Approval } from '../../api/asks'
 import { alike, MOST_TOGETHER } from './alike'

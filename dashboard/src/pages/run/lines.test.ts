@@ -1,4 +1,3 @@
-// @vitest-environment node
 import { expect, it } from 'vitest'
 import type { RunEvent } from '../../api/runs'
 import { childIn, drawn, folded, holding, linesOf, nameOf, stretchesOf, troubleIn } from './lines'
