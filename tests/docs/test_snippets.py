@@ -39,6 +39,7 @@ FOLLOWED_BY = {
     "docs/integrations/langchain.md": "tests/integrations/test_langchain_page.py",
     "docs/integrations/openai-agents.md": "tests/integrations/test_other_pages.py",
     "docs/integrations/pydantic-ai.md": "tests/integrations/test_other_pages.py",
+    "docs/migrate/locus.md": "tests/compat/test_locus.py",
     "docs/runs.md": "tests/test_docs_runs.py",
     "docs/testing.md": "tests/testing/test_plugin.py",
     "docs/tutorial.md": "tests/docs/test_tutorial.py",
