@@ -23,5 +23,6 @@ for `watch`, whose `open` opens a page in a browser of its own.
 
 After each test it is asserted, for every page that was opened, that nothing was asked of anybody but the server, and
 that no script stumbled: no exception, no violation of the content policy. A test whose pages may trip says so
-(`story.watch.may_trip = True`) and looks at `story.watch.troubles` itself.
+(`story.watch.may_trip = True`) and looks at `story.watch.troubles` itself; one that goes elsewhere names it:
+`story.watch.homes.append(…)`.
 """

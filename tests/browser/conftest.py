@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import started_browser
+from tests.browser.reports import Reader, made_reports
 from tests.browser.stories import Story, opened_ledger
 from tests.browser.watching import Watch
 from tests.postgres import fresh_database
@@ -48,17 +49,32 @@ def house(
 
 @pytest.fixture
 def watch(browser: Browser) -> Iterator[Watch]:
-    """Opens pages and knows what they did; whoever opens some says where they may ask, with `watch.check`."""
+    """Opens pages and knows what they did; afterwards none may have asked anybody but its homes, or tripped."""
     watching = Watch(browser)
     yield watching
     watching.close()
+    watching.check()
 
 
 @pytest.fixture
 def story(house: House, kept_keys: Path, watch: Watch) -> Iterator[Story]:
-    """A tenant of its own on a server; afterwards no page may have asked anybody else, or tripped."""
+    """A tenant of its own on a server."""
     with opened_ledger(house, kept_keys) as ledger:
         told = Story(house, ledger, kept_keys, watch)
         yield told
-        watch.close()
-        watch.check(told.home)
+        watch.homes.append(told.home)
+        watch.close()  # before the server's end of what they follow
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], str]:
+    """Reports of a run and of the whole journal; and the key they verify with."""
+    return made_reports(tmp_path_factory.mktemp("journal"))
+
+
+@pytest.fixture(scope="package")
+def open_report(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """Opens a report and waits for its verdict."""
+    reader = Reader(browser, tmp_path_factory.mktemp("reports"))
+    yield reader
+    reader.close()

@@ -21,6 +21,8 @@ class Watch:
         """Lists the addresses of all requests of all pages."""
         self.troubles: list[str] = []
         """Lists exceptions, and what browsers call errors and warnings."""
+        self.homes: list[str] = []
+        """Lists the beginnings of addresses that pages may ask for."""
         self.may_trip = False
         """Says that a page is expected to stumble: the test then looks at `troubles` by itself."""
 
@@ -44,11 +46,11 @@ class Watch:
         for context in self._opened:
             context.close()
 
-    def asked_elsewhere(self, *homes: str) -> list[str]:
-        """Lists requests to anybody but these servers; what lies in the page itself is no request."""
-        return [url for url in self.asked if not url.startswith((*homes, "data:", "blob:", "about:"))]
+    def asked_elsewhere(self) -> list[str]:
+        """Lists requests to anybody but the homes; what lies in the page itself is no request."""
+        return [url for url in self.asked if not url.startswith((*self.homes, "data:", "blob:", "about:"))]
 
-    def check(self, *homes: str) -> None:
+    def check(self) -> None:
         """Fails when a page asked somebody else, or tripped."""
-        assert self.asked_elsewhere(*homes) == []
+        assert self.asked_elsewhere() == []
         assert self.may_trip or self.troubles == []
