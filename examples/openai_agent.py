@@ -6,15 +6,12 @@ needs no key.  python examples/openai_agent.py; python examples/openai_agent.py 
 
 import asyncio
 import sys
-from pathlib import Path
 
-from agents import Agent, Runner, RunState, function_tool, set_tracing_disabled
+from agents import Agent, Runner, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from indelible import AsyncLedger
 from indelible.integrations.openai_agents import LedgerTools
-
-STATE = Path("openai_agent.state")
 
 
 @function_tool
@@ -32,7 +29,7 @@ def refund(charge_id: str, amount: int) -> str:
 
 
 async def main() -> None:
-    """Begins, or goes on from the state in the file."""
+    """Begins, or goes on from the state that is kept in the ledger."""
     set_tracing_disabled(True)
     turns = [
         [function_call("charge", {"order": "123", "amount": 1000}, call_id="call_1")],
@@ -45,12 +42,13 @@ async def main() -> None:
                 await ledger.approve(waiting, digest=waiting.digest, by="ana")
         terms = {"charge": {"side_effect": "payment"}, "refund": {"side_effect": "payment", "approval": "required"}}
         gate = LedgerTools(ledger, run="order-123", terms=terms)
-        model = ScriptedModel(turns[2:] if STATE.exists() else turns)
-        agent = Agent(name="billing", model=model, tools=gate.tools([charge, refund]))
-        if not STATE.exists():
+        agent = Agent(name="billing", tools=gate.tools([charge, refund]))
+        state = await gate.load(agent)
+        agent.model = ScriptedModel(turns if state is None else turns[2:])
+        if state is None:
             result = await Runner.run(agent, "refund order 123")
-            STATE.write_text(result.to_state().to_string())
-        state = await RunState.from_string(agent, STATE.read_text())
+            await gate.keep(result)
+            state = result.to_state()
         if await gate.answer(state):
             (question,) = await ledger.approvals(status="pending")
             print(f"  waits for a person: indelible approvals show {question.id}")

@@ -34,6 +34,7 @@ from tests.server.serving import serve_believing
 FOLLOWED_BY = {
     "docs/approvals.md": "tests/cli/test_approvals_page.py",
     "docs/http.md": "tests/server/test_http_page.py",
+    "docs/integrations/changing-frameworks.md": "tests/integrations/test_durability.py",
     "docs/integrations/functions.md": "tests/integrations/test_function_calls.py",
     "docs/integrations/instrument.md": "tests/integrations/test_instrument.py",
     "docs/integrations/langchain.md": "tests/integrations/test_langchain_page.py",

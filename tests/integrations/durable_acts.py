@@ -126,3 +126,11 @@ def kept(tracer: KilledAtLine, url: str, folder: str, run_id: str, orders: int, 
 
     with Ledger.open(url) as ledger:
         outside.end(asyncio.run(run(ledger)), tracer.count)
+
+
+def page(tracer: KilledAtLine, folder: str, program: str) -> None:
+    """Runs what stands on a page."""
+    os.chdir(folder)
+    names: dict[str, Any] = {}
+    exec(program, names)
+    names["ledger"].close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from indelible import Ledger, Succeeded, migrate
-from tests.integrations.forking import Forks, forking
+from tests.integrations.forking import ROOT, Forks, forking
 from tests.integrations.outside import ORDERS, Outside
 
 KILLS = os.environ.get("INDELIBLE_DURABILITY_KILLS", "3")
@@ -145,3 +146,9 @@ def test_asked_in_one_process_decided_in_the_terminal_and_done_by_another(
 def indelible(url: str, *words: str) -> str:
     command = [sys.executable, "-m", "indelible.cli", *words, "--url", url]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_the_page_on_changing_frameworks_runs(forks: Forks, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "integrations" / "changing-frameworks.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert forks.play("page", folder=str(tmp_path), program=program)
