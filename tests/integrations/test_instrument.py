@@ -51,7 +51,7 @@ Agent = Callable[[], Any]
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     set_tracing_disabled(True)
-    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", keys=tmp_path / "keys") as opened:
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as opened:
         yield opened
     set_tracing_disabled(False)
 
@@ -162,6 +162,26 @@ def test_what_may_have_happened_is_not_repeated(work: Agent, outside: Outside, l
         assert work() != "done"
     assert outside.times("o1") == 1
     assert [effect.tool for effect in ledger.effects(status="in_doubt")] == ["charge"]
+
+
+def test_graphs_in_an_event_loop_too(ledger: Ledger, outside: Outside) -> None:
+    async def charge(order: str) -> str:
+        outside.happens(order)
+        return "charged"
+
+    tool = StructuredTool.from_function(coroutine=charge, name="charge", description="Charges.")
+    calls = [{"name": "charge", "args": {"order": order}, "id": order} for order in ("o1", "o2")]
+
+    async def asked(thread: str) -> Any:
+        model = Scripted(responses=[AIMessage(content="", tool_calls=calls), AIMessage(content="done")])
+        agent = create_agent(model, [tool])
+        told = await agent.ainvoke({"messages": [("user", "charge")]}, {"configurable": {"thread_id": thread}})
+        return [message.content for message in told["messages"][2:]]
+
+    with instrument(ledger):
+        for thread in ("order-1", "order-1", "order-2"):
+            assert asyncio.run(asked(thread)) == ["charged", "charged", "done"]
+    assert (outside.times("o1"), outside.times("o2")) == (2, 2), "once in each of the two threads"
 
 
 @pytest.mark.parametrize("framework", ["openai_agents", "mcp"])
@@ -298,7 +318,7 @@ def test_it_says_what_it_wrapped_and_what_it_could_not(ledger: Ledger, monkeypat
         assert report.not_wrapped == ("MCP", "CrewAI", "Strands")
         said = repr(report)
         assert "  ✗ MCP 3.0.0: not wrapped: this release knows it from 2.3 to before 3\n" in said
-        assert "\n      by hand: indelible mcp proxy" in said
+        assert "\n      by hand (indelible.integrations.mcp): indelible mcp proxy" in said
         assert "✗ CrewAI 1.0: not wrapped: this release knows it from 1.15.28" in said
         assert "✗ Strands 1.62.0: not wrapped: there is no safe place" in said
         assert "✓ Pydantic AI" in said
@@ -350,6 +370,14 @@ def test_the_versions_are_those_that_the_extras_ask_for() -> None:
     asked = {word for words in extras.values() for word in words}
     for known in FRAMEWORKS:
         assert f"{known.package}>={known.oldest},<{known.before}" in asked, known.name
+
+
+def test_what_it_says_to_write_by_hand_can_be_written() -> None:
+    """Not every framework is installed here, so the adapters are read and not loaded."""
+    for known in FRAMEWORKS:
+        source = (ROOT / "src" / Path(*known.adapter.split("."))).with_suffix(".py").read_text()
+        for name in re.findall(r"\bLedger\w+", known.by_hand):
+            assert f"class {name}" in source, known.name
 
 
 @pytest.mark.parametrize(

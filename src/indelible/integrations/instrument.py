@@ -29,18 +29,21 @@ class Framework(NamedTuple):
     package: str
     oldest: str
     before: str
+    adapter: str
     by_hand: str
     reach: str | None = None
     covers: str = ""
 
 
-_HERE = "indelible.integrations.everywhere"
+_OURS = "indelible.integrations"
+_HERE = f"{_OURS}.everywhere"
 FRAMEWORKS = (
     Framework(
         "LangChain and LangGraph",
         "langgraph",
         "1.2",
         "2",
+        f"{_OURS}.langchain",
         "create_agent(…, middleware=[LedgerMiddleware(ledger)])",
         f"{_HERE}.langgraph",
         "the tools of every ToolNode and create_agent; the run is the thread_id. Model turns: LedgerMiddleware",
@@ -50,6 +53,7 @@ FRAMEWORKS = (
         "openai-agents",
         "0.24",
         "0.25",
+        f"{_OURS}.openai_agents",
         "Agent(…, tools=LedgerTools(ledger, run='order-123').tools([charge]))",
         f"{_HERE}.openai_agents",
         "the function tools of every agent, in the run around it. Pausing for the ledger's approvals: LedgerTools",
@@ -59,6 +63,7 @@ FRAMEWORKS = (
         "pydantic-ai-slim",
         "2.66",
         "3",
+        f"{_OURS}.pydantic_ai",
         "Agent(…, capabilities=[LedgerCapability(ledger)])",
         f"{_HERE}.pydantic_ai",
         "the tools and model turns of every agent; the run is the conversation_id",
@@ -68,6 +73,7 @@ FRAMEWORKS = (
         "mcp",
         "2.3",
         "3",
+        f"{_OURS}.mcp",
         "indelible mcp proxy -- <the server's command or URL>",
         f"{_HERE}.mcp",
         "every tool call of a client session, in the run around it; one without an id is known by its arguments",
@@ -77,28 +83,32 @@ FRAMEWORKS = (
         "crewai",
         "1.15.28",
         "2",
-        "see docs/integrations/crewai.md: the crew's tools are wrapped one by one",
+        f"{_OURS}.crewai",
+        "Agent(…, tools=LedgerTools(ledger, run='order-123').tools([charge]))",
     ),
     Framework(
         "Strands",
         "strands-agents",
         "1.62",
         "2",
-        "see docs/integrations/strands.md: each agent is given the ledger's middleware",
+        f"{_OURS}.strands",
+        "Agent(…, plugins=[LedgerPlugin(ledger)])",
     ),
     Framework(
         "Google ADK",
         "google-adk",
         "2.13",
         "3",
-        "see docs/integrations/adk.md: each App is given the ledger's plugin",
+        f"{_OURS}.adk",
+        "App(…, plugins=[LedgerPlugin(ledger)])",
     ),
     Framework(
         "Claude Agent SDK",
         "claude-agent-sdk",
         "0.2.182",
         "0.3",
-        "see docs/integrations/claude-agent.md: the options are given the ledger's hooks",
+        f"{_OURS}.claude_agent",
+        "ClaudeAgentOptions(…, hooks=LedgerHooks(ledger).hooks('Bash|Write|Edit'))",
     ),
 )
 
@@ -114,11 +124,13 @@ class Finding:
     state: State
     says: str
     by_hand: str
+    """Is the line that puts the ledger around it, with names from the module `adapter`."""
+    adapter: str
 
     def __str__(self) -> str:
         mark = "✓" if self.state == "wrapped" else "✗"
         line = f"{mark} {self.framework} {self.version}: {self.says}"
-        return line if self.state == "wrapped" else f"{line}\n      by hand: {self.by_hand}"
+        return line if self.state == "wrapped" else f"{line}\n      by hand ({self.adapter}): {self.by_hand}"
 
 
 class Instrumented:
@@ -215,7 +227,8 @@ def _reached(known: Framework, version: str, around: Around, undos: list[Undo]) 
     """Reaches into one framework, if that is safe, and says what came of it."""
 
     def found(state: State, says: str) -> Finding:
-        return Finding(framework=known.name, version=version, state=state, says=says, by_hand=known.by_hand)
+        told = {"by_hand": known.by_hand, "adapter": known.adapter}
+        return Finding(framework=known.name, version=version, state=state, says=says, **told)
 
     if not is_known_version(known, version):
         return found(
