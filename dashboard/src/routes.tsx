@@ -23,6 +23,11 @@ import { Empty } from './parts/Empty'
 import { Trouble } from './parts/Trouble'
 import { Shell } from './shell/Shell'
 
+/** Lets nothing of an address through but what a page has read from it: the router would hand on all the rest as it is. */
+function only<Search extends object>(read: (search: Record<string, unknown>) => Search) {
+  return (search: Record<string, unknown>): Search => ({ ...Object.fromEntries(Object.keys(search).map((name) => [name, undefined])), ...read(search) }) as Search
+}
+
 const root = createRootRoute({
   component: Shell,
   errorComponent: ({ error, reset }) => <Trouble error={error} onRetry={reset} />,
@@ -43,21 +48,21 @@ export const inbox = createRoute({
   getParentRoute: () => root,
   path: '/inbox',
   component: Inbox,
-  validateSearch: (search: Record<string, unknown>): InboxSearch => ({
+  validateSearch: only((search): InboxSearch => ({
     ...(TABS.some((tab) => tab.name === search.tab) && { tab: search.tab as Tab }),
     ...(typeof search.approval === 'string' && { approval: search.approval }),
-  }),
+  })),
 })
 
 const journal = createRoute({ getParentRoute: () => root, path: '/journal', component: Journal })
 
-const runs = createRoute({ getParentRoute: () => root, path: '/runs', component: Runs, validateSearch: runsSearch })
-const run = createRoute({ getParentRoute: () => root, path: '/runs/$runId', component: Run, validateSearch: runSearch })
-const effects = createRoute({ getParentRoute: () => root, path: '/effects', component: Effects, validateSearch: effectsSearch })
+const runs = createRoute({ getParentRoute: () => root, path: '/runs', component: Runs, validateSearch: only(runsSearch) })
+const run = createRoute({ getParentRoute: () => root, path: '/runs/$runId', component: Run, validateSearch: only(runSearch) })
+const effects = createRoute({ getParentRoute: () => root, path: '/effects', component: Effects, validateSearch: only(effectsSearch) })
 const effect = createRoute({ getParentRoute: () => root, path: '/effects/$effectId', component: Effect })
-const events = createRoute({ getParentRoute: () => root, path: '/events', component: Events, validateSearch: eventsSearch })
+const events = createRoute({ getParentRoute: () => root, path: '/events', component: Events, validateSearch: only(eventsSearch) })
 
-const overview = createRoute({ getParentRoute: () => root, path: '/overview', component: Overview, validateSearch: overviewSearch })
+const overview = createRoute({ getParentRoute: () => root, path: '/overview', component: Overview, validateSearch: only(overviewSearch) })
 const tools = createRoute({ getParentRoute: () => root, path: '/tools', component: Tools })
 const settings = createRoute({ getParentRoute: () => root, path: '/settings', component: Settings })
 
