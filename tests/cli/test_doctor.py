@@ -19,7 +19,8 @@ import pytest
 
 from indelible import Ledger, migrate
 from indelible.cli import doctor_postgres, doctor_sqlite
-from indelible.cli.doctor import check_clock, check_python, check_skew
+from indelible.cli.doctor import check_clock, check_framework, check_python, check_skew
+from indelible.integrations.instrument import FRAMEWORKS
 from tests.cli.asking import SOON, ask, await_end
 from tests.cli.conftest import Cli, call
 from tests.cli.test_events import change
@@ -184,6 +185,13 @@ def test_clocks_and_interpreters() -> None:
     now = datetime(2027, 1, 1, tzinfo=UTC)
     assert check_clock(now).verdict == "ok"
     assert check_clock(datetime(1970, 1, 1, tzinfo=UTC)).verdict == "bad"
+
+
+def test_a_framework_of_an_unknown_version_is_told_with_the_line_that_installs_a_known_one() -> None:
+    (mcp,) = [known for known in FRAMEWORKS if known.name == "MCP"]
+    assert check_framework(mcp, "2.3.0").verdict == "ok"
+    newer = check_framework(mcp, "3.1.0")
+    assert (newer.verdict, newer.fix) == ("warn", 'pip install "mcp>=2.3,<3"')
     assert check_skew(now, now + timedelta(seconds=1)).verdict == "ok"
     assert check_skew(now, now - timedelta(seconds=5)).verdict == "warn"
     assert check_python((3, 11, 0)).verdict == "ok"

@@ -13,6 +13,7 @@ import click
 from indelible import Ledger
 from indelible.cli.opening import Where, about_ledger, where, without_password
 from indelible.cli.show import count, escape_unseen, say_json
+from indelible.integrations.instrument import Framework, installed, is_known_version
 from indelible.stores import is_postgres, is_remote
 
 OLDEST_PYTHON = (3, 11)
@@ -58,6 +59,7 @@ def examine(place: Where) -> Iterator[Check]:
     """Looks at everything, from the interpreter to the effects that wait for a person."""
     yield check_python(sys.version_info[:3])
     yield check_clock(datetime.now(UTC))
+    yield from (check_framework(known, version) for known, version in installed())
     if is_remote(place.address):
         from indelible.cli import doctor_server
 
@@ -88,6 +90,14 @@ def check_clock(now: datetime) -> Check:
     return Check(
         "clock", "bad", f"{said} is before this program was written", "set the clock: timedatectl set-ntp true"
     )
+
+
+def check_framework(known: Framework, version: str) -> Check:
+    """Is an agent framework that is installed here of a version that this release knows?"""
+    if is_known_version(known, version):
+        return Check(known.name, "ok", f"{version}, known")
+    wanted = f"{known.package}>={known.oldest},<{known.before}"
+    return Check(known.name, "warn", f"{version} is not known to this release", f'pip install "{wanted}"')
 
 
 def check_skew(stores_now: datetime, now: datetime) -> Check:
