@@ -80,6 +80,30 @@ def test_a_call_waits_for_a_person_whatever_is_answered_to_the_interrupt(ledger:
     assert DONE == ["o1 5"]
 
 
+def test_the_plugin_answers_what_the_ledger_asked_and_nothing_else(ledger: Ledger) -> None:
+    @tool(context=True)
+    def ask(order: str, tool_context: ToolContext) -> str:
+        """Asks."""
+        return f"said {tool_context.interrupt('which', reason='which card?')}"
+
+    plugin = LedgerPlugin(ledger, terms={"charge": {"approval": "required"}})
+    agent = Agent(
+        model=ScriptedModel([[CHARGE, called("ask", "c2", order="o1")], [{"text": "done"}]]),
+        tools=[charge, ask],
+        session_manager=FileSessionManager("order-123", storage_dir="sessions"),
+        plugins=[plugin],
+        callback_handler=None,
+    )
+    assert plugin.answer(agent) == []
+    asked = agent("charge")
+    (answer,) = plugin.answer(agent)
+    ours = [one.id for one in asked.interrupts if one.reason != "which card?"]
+    assert [answer["interruptResponse"]["interruptId"]] == ours
+    decide(ledger)
+    assert [one.reason for one in agent([answer]).interrupts] == ["which card?"]
+    assert DONE == ["o1 5"]
+
+
 def test_what_was_denied_is_told_to_the_model(ledger: Ledger) -> None:
     agent_of(ledger, CHARGE, approval="required")("charge")
     decide(ledger, yes=False)

@@ -1,11 +1,11 @@
 """Strands: a plugin that puts every tool call of an agent behind the ledger, with the SDK's interrupts as its pauses.
 
-    session = FileSessionManager("order-123")
-    agent = Agent(model, tools=[charge], session_manager=session, plugins=[LedgerPlugin(ledger)])
+    plugin, session = LedgerPlugin(ledger), FileSessionManager("order-123")
+    agent = Agent(model, tools=[charge], session_manager=session, plugins=[plugin])
     result = agent("charge what is due")
     if result.stop_reason == "interrupt":                  # the session keeps it; resume whenever, wherever
         …
-    agent([{"interruptResponse": {"interruptId": one.id, "response": "look again"}} for one in result.interrupts])
+    agent(plugin.answer(agent))
 
 What is answered to an interrupt decides nothing: what runs is what people let run at the ledger. Calls belong to the
 session, and the id that the model gave a call tells it from the others.
@@ -50,6 +50,7 @@ from indelible.integrations.terms import Named, Terms
 RunOf = Callable[[ExecuteToolContext], str]
 Next = Callable[[ExecuteToolContext], AsyncGenerator[TypedEvent, None]]
 _SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+_ASKED = ("indelible.approval", "indelible.in_doubt")
 _REFUSALS = "indelible_refusals"
 
 
@@ -79,6 +80,14 @@ class LedgerPlugin(Plugin):
         """Waits until the agent is made: then it stands inside of all middleware that the agent was made with."""
         agent.add_hook(self._stand_innermost, AgentInitializedEvent)
         agent.add_hook(self._stop, AfterToolsEvent)
+
+    def answer(self, agent: Agent) -> list[Any]:
+        """Answers the interrupts that an agent's session has for the ledger, so that the agent looks again."""
+        return [
+            {"interruptResponse": {"interruptId": one.id, "response": "look again"}}
+            for one in agent._interrupt_state.interrupts.values()
+            if one.response is None and isinstance(one.reason, Mapping) and one.reason.get("type") in _ASKED
+        ]
 
     def _stand_innermost(self, event: AgentInitializedEvent) -> None:
         event.agent.add_middleware(ExecuteToolStage, self.gate)
