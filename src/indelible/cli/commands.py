@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from indelible.cli.migrating import come_from
 from indelible.cli.opening import about_ledger, where
 
 
@@ -33,7 +34,7 @@ def version() -> int:
     return say_version(is_json=where().is_json)
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--row-security", "is_secured", is_flag=True, help="PostgreSQL: each connection sees the rows of one tenant only."
 )
@@ -41,8 +42,10 @@ def version() -> int:
 def migrate(is_secured: bool) -> int:
     """Bring the ledger's schema up to date.
 
-    A ledger that is not there yet is made.
+    A ledger that is not there yet is made. `migrate from` takes over what another ledger recorded.
     """
+    if click.get_current_context().invoked_subcommand is not None:
+        return 0
     from indelible import migrate as apply
     from indelible.cli.opening import holds_ledger, without_password
     from indelible.cli.show import say_json
@@ -69,3 +72,6 @@ def migrate(is_secured: bool) -> int:
     else:
         print(f"{address}: up to date")
     return 0
+
+
+migrate.add_command(come_from)

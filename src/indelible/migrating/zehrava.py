@@ -1,0 +1,311 @@
+"""Takes over the runs of zehrava-gate's Run Ledger from its database, `gate.db`, which is only read.
+
+Each run comes whole, in one transaction: its events, its artifacts, its checkpoints, and how it stood. What is here
+already stays, so whoever was stopped starts again. Proposals, policies, agents and handoffs of Gate are not of the Run
+Ledger, and are not taken over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import apsw
+import rfc8785
+
+from indelible.core.calls import SIDE_EFFECTS
+from indelible.core.effects import Actor
+from indelible.core.events import instant
+from indelible.core.runs import BY_THE_LEDGER, CHECKPOINT_REASONS, EVENT_TYPES, CheckpointRule, RunStatus
+from indelible.errors import BadCall, IndelibleError, Misconfigured
+from indelible.ledger import Ledger
+from indelible.migrating.taking import Progress, Taking, untold
+from indelible.runs.keeping import new_checkpoint
+from indelible.runs.telling import happenings_of, new_run
+
+COLUMNS = {
+    "run_ledgers": (
+        *("id", "run_id", "parent_run_id", "runtime", "agent_id", "intent_summary", "status", "current_step"),
+        *("permissions_json", "integrity_hash", "schema_version", "created_at"),
+    ),
+    "run_events": (
+        *("id", "ledger_id", "seq", "event_type", "event_ts", "actor_id", "step_name", "payload_json"),
+        *("side_effect_class", "side_effect_key", "status"),
+    ),
+    "run_artifacts": (
+        *("id", "ledger_id", "event_id", "artifact_type", "uri_or_path", "content_hash", "metadata_json", "created_at"),
+    ),
+    "run_checkpoints": (
+        *("id", "ledger_id", "event_id", "checkpoint_reason", "resume_packet_json", "sealed_hash"),
+        *("is_resumable", "created_at"),
+    ),
+}
+"""Are the tables and columns that are read."""
+ORDERS = {"run_events": "seq", "run_artifacts": "created_at, id", "run_checkpoints": "created_at, id"}
+ENDED: Mapping[str, RunStatus] = {"completed": "completed", "failed": "failed", "canceled": "canceled"}
+"""Are its statuses that stay what they are; every other run is blocked here, and can be resumed."""
+_BY = Actor("migrate from zehrava", "system")
+_PERMISSION = "zehrava"
+Content = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRun:
+    """Is a run as gate.db has it, with everything that belongs to it."""
+
+    told: Content
+    events: Sequence[Content]
+    artifacts: Sequence[Content]
+    checkpoints: Sequence[Content]
+
+    @property
+    def id(self) -> str:
+        """Is the run's name."""
+        return str(self.told["run_id"])
+
+
+# Verifying
+
+
+def integrity_holds(told: Content) -> bool:
+    """Is the run's identity what its hash was made of? The hash is no secret's: whoever edits can compute it anew."""
+    names = {"runId": "run_id", "agentId": "agent_id", "intentSummary": "intent_summary"}
+    content = {name: told[column] for name, column in names.items()} | {"schemaVersion": told["schema_version"]}
+    return _hash(content) == str(told["integrity_hash"])
+
+
+def seal_holds(checkpoint: Content, events: Sequence[Content]) -> bool:
+    """Is a checkpoint what was sealed, with the events there were then?
+
+    The events are those before the one that tells of it; it is documented as those up to the event it names.
+    """
+    told = [event["seq"] for event in events if _tells_of(event, checkpoint["id"])]
+    named = [event["seq"] + 1 for event in events if event["id"] == checkpoint["event_id"]]
+    return any(_seal(checkpoint, [one for one in events if one["seq"] < end]) for end in (*told, *named))
+
+
+def _seal(checkpoint: Content, events: Sequence[Content]) -> bool:
+    hashes = [
+        _hash({"id": one["id"], "seq": one["seq"], "type": one["event_type"], "payload": one["payload_json"]})
+        for one in events
+    ]
+    content = {
+        "checkpointId": checkpoint["id"],
+        "ledgerId": checkpoint["ledger_id"],
+        "eventId": checkpoint["event_id"],
+        "resumePacket": _read(checkpoint["resume_packet_json"]),
+        "eventHashes": hashes,
+    }
+    return _hash(content) == str(checkpoint["sealed_hash"])
+
+
+def _tells_of(event: Content, checkpoint_id: str) -> bool:
+    payload = _read(event["payload_json"])
+    named = payload.get("checkpointId") if isinstance(payload, dict) else None
+    return str(event["event_type"]) == "checkpoint_sealed" and str(named) == checkpoint_id
+
+
+def _hash(content: Content) -> str:
+    """Gives SHA-256 of the JSON with sorted names; numbers and texts are written as JavaScript does."""
+    try:
+        return sha256(rfc8785.dumps(content)).hexdigest()
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError):
+        return ""
+
+
+# Reading
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[apsw.Connection]:
+    """Opens gate.db to be read, and nothing else."""
+    if not path.is_file():
+        raise Misconfigured(f"there is no file {path}; name gate.db")
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            for table, columns in COLUMNS.items():
+                connection.execute(f"SELECT {', '.join(columns)} FROM {table} LIMIT 0")  # noqa: S608  # names from above
+            with connection:  # everything is read as it was at one moment
+                yield connection
+        finally:
+            connection.close()
+    except (apsw.SQLError, apsw.NotADBError) as problem:
+        raise Misconfigured(
+            f"{path} is no database of zehrava-gate's Run Ledger as it is known here: {problem}"
+        ) from problem
+
+
+def runs_in(connection: apsw.Connection) -> list[Content]:
+    """Lists the runs, oldest first."""
+    columns = COLUMNS["run_ledgers"]
+    found = connection.execute(f"SELECT {', '.join(columns)} FROM run_ledgers ORDER BY created_at, run_id")  # noqa: S608
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+def read_run(connection: apsw.Connection, told: Content) -> GateRun:
+    """Reads everything that belongs to a run."""
+    parts = {}
+    for table, order in ORDERS.items():
+        columns = COLUMNS[table]
+        sql = f"SELECT {', '.join(columns)} FROM {table} WHERE ledger_id = ? ORDER BY {order}"  # noqa: S608
+        rows = connection.execute(sql, (told["id"],))
+        parts[table.removeprefix("run_")] = [dict(zip(columns, row, strict=True)) for row in rows]
+    return GateRun(told=told, **parts)
+
+
+# Saying it in our words
+
+
+def happenings(run: GateRun, seals: Mapping[str, bool]) -> list[Content]:
+    """Gives what is told of a run here: its events in their order, then artifacts and checkpoints.
+
+    What only the ledger itself may tell of keeps its name behind `zehrava.`, for it happened elsewhere.
+    """
+    told = [_event(one) for one in run.events]
+    shown = {one["id"] for one in run.events if one["event_type"] == "artifact_created"}
+    told += [_artifact(one) for one in run.artifacts if one["event_id"] not in shown]
+    return told + [_checkpoint(one, is_whole=seals[one["id"]]) for one in run.checkpoints]
+
+
+def _event(event: Content) -> Content:
+    kind, side_effect = event["event_type"], event["side_effect_class"] or "none"
+    is_known = kind in EVENT_TYPES and kind not in BY_THE_LEDGER
+    return {
+        "event_type": kind if is_known else f"zehrava.{kind}",
+        "payload": _payload(_read(event["payload_json"]), event, event["event_ts"]),
+        "step": event["step_name"] or None,
+        "side_effect": side_effect if side_effect in SIDE_EFFECTS else "external_mutation",
+        "side_effect_key": event["side_effect_key"] or None,
+        "actor": event["actor_id"] or None,
+    }
+
+
+def _artifact(artifact: Content) -> Content:
+    told = {
+        "path": artifact["uri_or_path"],
+        "type": artifact["artifact_type"],
+        "hash": artifact["content_hash"],
+        "metadata": _read(artifact["metadata_json"]),
+    }
+    return {"event_type": "artifact_created", "payload": _payload(told, artifact, artifact["created_at"])}
+
+
+def _checkpoint(checkpoint: Content, *, is_whole: bool) -> Content:
+    told = {
+        "checkpointId": checkpoint["id"],
+        "eventId": checkpoint["event_id"],
+        "reason": checkpoint["checkpoint_reason"],
+        "isResumable": bool(checkpoint["is_resumable"]),
+        "sealedHash": checkpoint["sealed_hash"],
+        "sealHolds": is_whole,
+        "resumePacket": _read(checkpoint["resume_packet_json"]),
+    }
+    payload = _payload(told, checkpoint, checkpoint["created_at"])
+    return {"event_type": "zehrava.checkpoint", "payload": payload}
+
+
+def _payload(payload: Any, told: Content, at: int) -> Content:
+    """Adds to a payload what it was called there, and when it happened."""
+    content = payload if isinstance(payload, dict) else {"value": payload}
+    there = {"id": told["id"], "at": instant(datetime.fromtimestamp(at / 1000, UTC))}
+    return {**content, _PERMISSION: there}
+
+
+def _read(text: str | None) -> Any:
+    """Reads JSON; what is none stays the text it is."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+# Taking over
+
+
+def take_over(ledger: Ledger, connection: apsw.Connection, *, progress: Progress = untold) -> Taking:
+    """Takes all runs over; one that cannot be placed is left out and named, and the others come."""
+    taking, found = Taking(), runs_in(connection)
+    counted = {"runs": 0, "identities": 0, "events": 0, "seals": 0, "checkpoints": 0}
+    for number, told in enumerate(found, start=1):
+        try:
+            run = read_run(connection, told)
+            _take_one(ledger, run, taking, counted)
+        except (IndelibleError, OverflowError, OSError) as problem:
+            taking.leave_out(str(told["run_id"]), str(problem))
+        progress(number, len(found))
+    _say_what_holds(taking, counted)
+    return taking
+
+
+def _take_one(ledger: Ledger, run: GateRun, taking: Taking, counted: dict[str, int]) -> None:
+    seals = {one["id"]: seal_holds(one, run.events) for one in run.checkpoints}
+    numbers = [event["seq"] for event in run.events]
+    if numbers != list(range(1, len(numbers) + 1)):
+        taking.not_verified.append(
+            f"{run.id}: its events are numbered {_gaps(numbers)}; some are missing or were moved"
+        )
+    counted["runs"] += 1
+    counted["identities"] += integrity_holds(run.told)
+    counted["seals"] += sum(seals.values())
+    counted["checkpoints"] += len(seals)
+    there = ledger.get_run(run.id)
+    if there is None:
+        _start(ledger, run, seals)
+        taking.became["events"] += len(run.events)
+    elif there.permissions.get(_PERMISSION) != run.told["id"]:
+        raise BadCall("a run of this name is here already, and is another one")
+    status = ENDED.get(run.told["status"])
+    if status is not None and (there is None or there.status == "blocked"):
+        ledger.end_run(run.id, status, by=_BY, reason=f"it was {status} in zehrava-gate")
+    taking.became["here already" if there is not None else status or "resumable"] += 1
+
+
+def _start(ledger: Ledger, run: GateRun, seals: Mapping[str, bool]) -> None:
+    """Begins the run, tells everything of it, saves it and lets go of it, all of that or nothing."""
+    told, desk = run.told, ledger._run_desk()
+    permissions = _read(told["permissions_json"])
+    rest = permissions if isinstance(permissions, dict) else {"permissions": permissions}
+    parent = told["parent_run_id"] if told["parent_run_id"] and ledger.get_run(told["parent_run_id"]) else None
+    begun = new_run(
+        run.id,
+        desk.stamp(0).at,
+        agent=told["agent_id"],
+        intent=told["intent_summary"],
+        runtime=told["runtime"] or "zehrava-gate",
+        parent=parent,
+        parent_event=None,
+        allowed_tools=None,
+        permissions={**rest, _PERMISSION: told["id"]},
+        checkpointing=CheckpointRule(),
+    )
+    last = run.checkpoints[-1] if run.checkpoints else None
+    packet = None if last is None or not seals[last["id"]] else _read(last["resume_packet_json"])
+    reason = "manual" if last is None else last["checkpoint_reason"]
+    suggested = packet.get("suggestedNextAction") if isinstance(packet, dict) else None
+    saved = new_checkpoint(
+        desk.checkpoint_id(), reason if reason in CHECKPOINT_REASONS else "explicit_handoff", packet, suggested
+    )
+    there = {"ledgerId": told["id"], "status": told["status"]}
+    imported = {"event_type": "zehrava.run_imported", "payload": there, "step": told["current_step"] or None}
+    said = happenings_of([*happenings(run, seals), imported])
+    desk.keeping.start_whole(begun, ledger._mint.token(), said, saved, "taken over from zehrava-gate")
+
+
+def _gaps(numbers: Sequence[int]) -> str:
+    return f"{min(numbers)} to {max(numbers)}, {len(numbers)} of them"
+
+
+def _say_what_holds(taking: Taking, counted: Mapping[str, int]) -> None:
+    taking.verified.append(f"the identity of {counted['identities']} of {counted['runs']} runs is what its hash says")
+    taking.verified.append(f"{counted['seals']} of {counted['checkpoints']} checkpoints are what was sealed")
+    taking.not_verified.append("who wrote it: its hashes have no key, so whoever edits gate.db can compute them anew")
+    taking.not_verified.append("events after the last checkpoint of a run: nothing there commits to them")
