@@ -30,6 +30,7 @@ from mcp.client.session import ClientSession
 from mcp.server import Server
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests
+from pydantic_ai.capabilities import WrapperCapability
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -40,6 +41,7 @@ from indelible.integrations.instrument import FRAMEWORKS, Instrumented, is_known
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.openai_agents import ledger_tools
 from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.pydantic_ai_durability import LedgerDurability
 from indelible.testing.crashing import crash_at
 from indelible.testing.once import Outside
 from tests.integrations.langchain_agents import Scripted
@@ -214,17 +216,24 @@ def test_undone_it_is_as_if_it_had_never_been(framework: str, ledger: Ledger, ou
     assert ledger.effects() == []
 
 
+class _Wrapped(WrapperCapability[Any]):
+    """A capability of somebody else's, with one of ours in it."""
+
+
 def test_a_call_that_an_adapter_guards_is_guarded_once(ledger: Ledger, outside: Outside, tmp_path: Path) -> None:
     """Twice would be two effects under two names, or a call that waits for itself."""
     with instrument(ledger), ledger.in_run("order-123"):
         assert langchain(outside, tmp_path, middleware=[LedgerMiddleware(ledger, model_turns=False)]) == "done"
         assert pydantic_ai(outside, tmp_path, capabilities=[LedgerCapability(ledger, run="other")]) == "done"
+        durable = LedgerDurability(ledger, run="durable")
+        assert pydantic_ai(outside, tmp_path, capabilities=[durable], name="billing") == "done"
+        assert pydantic_ai(outside, tmp_path, capabilities=[_Wrapped(LedgerCapability(ledger, run="hidden"))]) == "done"
         tools = ledger_tools([openai_tool(outside)], ledger, run="third")
         agent = OpenAIAgent(name="billing", model=openai_agent(openai_tool(outside)).model, tools=tools)
         assert asyncio.run(Runner.run(agent, "charge")).final_output == "done"
     runs = sorted(effect.run_id for effect in ledger.effects() if effect.tool == "charge")
-    assert runs == ["order-123", "other", "third"]
-    assert outside.times("o1") == 3
+    assert runs == ["durable", "hidden", "order-123", "other", "third"]
+    assert outside.times("o1") == 5
 
 
 def test_a_tool_that_ran_before_it_was_undone_is_plain_again(ledger: Ledger, outside: Outside) -> None:
@@ -320,7 +329,7 @@ def test_it_says_what_it_wrapped_and_what_it_could_not(ledger: Ledger, monkeypat
         assert "  ✗ MCP 3.0.0: not wrapped: this release knows it from 2.3 to before 3\n" in said
         assert "\n      by hand (indelible.integrations.mcp): indelible mcp proxy" in said
         assert "✗ CrewAI 1.0: not wrapped: this release knows it from 1.15.28" in said
-        assert "✗ Strands 1.62.0: not wrapped: there is no safe place" in said
+        assert "✗ Strands 1.62.0: not wrapped: this release puts the ledger around its agents one by one" in said
         assert "✓ Pydantic AI" in said
         assert ClientSession.call_tool is kept
 

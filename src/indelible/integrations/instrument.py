@@ -2,8 +2,8 @@
 
     print(indelible.instrument(ledger))
 
-It reaches in where a framework enters its tools, innermost, so agents and tools stay as they are. A framework of which
-this release knows no safe place, or another version, is left alone: the report names the line that does it by hand.
+It reaches in where a framework enters its tools, innermost, so agents and tools stay as they are. A framework for which
+this release has no such place, or another version, is left alone: the report names the line that does it by hand.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _reached(known: Framework, version: str, around: Around, undos: list[Undo]) 
             "other version", f"not wrapped: this release knows it from {known.oldest} to before {known.before}"
         )
     if known.reach is None:
-        return found("by hand", "not wrapped: there is no safe place for all of its agents at once")
+        return found("by hand", "not wrapped: this release puts the ledger around its agents one by one")
     try:
         undos.append(import_module(known.reach).reach(around))
     except Exception as error:  # one framework that cannot be loaded leaves the others as they are

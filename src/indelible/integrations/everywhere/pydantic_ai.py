@@ -21,13 +21,21 @@ def reach(around: Around) -> Undo:
 
     @functools.wraps(begin)
     def iter_(self: Agent[Any, Any], *args: Any, capabilities: Any = None, **words: Any) -> Any:
-        return begin(self, *args, capabilities=[*(capabilities or ()), own], **words)
+        given = list(capabilities or ())
+        return begin(self, *args, capabilities=given if _is_guarded(self, given) else [*given, own], **words)
 
     return replaced(Agent, "iter", iter_, takes=("self", "user_prompt"))
 
 
+def _is_guarded(agent: Agent[Any, Any], given: list[Any]) -> bool:
+    """Has the agent a capability of ours already? `LedgerDurability` counts what an agent does, and takes no second."""
+    found = list(given)
+    agent.root_capability.apply(found.append)
+    return any(type(one).__module__.startswith("indelible.integrations.") for one in found)
+
+
 class _Everywhere(LedgerCapability):
-    """Steps aside where the agent has a capability of ours already."""
+    """Steps aside where a capability of ours stands around the call that could not be seen from outside."""
 
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
