@@ -1,0 +1,166 @@
+"""What provedex-langchain documents runs here with the import changed, and every event is on the record."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListLLM
+from langchain_core.prompts import PromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+
+from indelible import Ledger
+from indelible.compat.provedex import ProvedexCallbackHandler, ProvedexConfig
+from indelible.errors import BadCall
+from tests.server.places import sqlite_place
+
+FIELDS = {
+    "agent_url": "http://127.0.0.1:8765",
+    "agent_id": "langchain-agent",
+    "model_id": "unknown",
+    "on_sign_failure": "warn",
+    "queue_size": 1000,
+    "request_timeout_seconds": 2.0,
+    "shutdown_drain_seconds": 5.0,
+    "include_callbacks": None,
+}
+
+
+@pytest.fixture
+def url(sqlite_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """The ledger that `Ledger.open()` opens; spooled events go into a folder of the test's."""
+    monkeypatch.setenv("INDELIBLE_URL", sqlite_url)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PROVEDEX_AGENT_URL", raising=False)
+    yield sqlite_url
+    logging.getLogger("indelible").handlers.clear()
+
+
+@pytest.fixture
+def chain() -> Any:
+    return PromptTemplate.from_template("say {q}") | FakeListLLM(responses=["hello"])
+
+
+def types_in(ledger: Ledger, run_id: str) -> list[str]:
+    found: list[str] = []
+    ledger.run_story(run_id, each=lambda event: found.append(event.type))
+    return [kind.removeprefix("langchain.") for kind in found if kind.startswith("langchain.")]
+
+
+def test_the_quickstart_records_what_it_does(url: str, chain: Any) -> None:
+    handler = ProvedexCallbackHandler(config=ProvedexConfig())
+    # pass to your chain or graph:
+    assert chain.invoke({"q": "hi"}, config={"callbacks": [handler]}) == "hello"
+    handler.stop()
+    assert (handler.signed_total, handler.dropped_total, handler.overflow_total) == (1, 0, 0)
+    with Ledger.open(url) as ledger:
+        assert types_in(ledger, handler.config.session_id) == ["model_invoked"]
+
+
+def test_its_program_ends_by_itself_with_everything_on_the_record(url: str, tmp_path: Path) -> None:
+    """There, nothing was signed by then, or the process hung."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from langchain_core.language_models import FakeListLLM\n"
+        "from indelible.compat.provedex import ProvedexCallbackHandler, ProvedexConfig\n"
+        "handler = ProvedexCallbackHandler(config=ProvedexConfig(session_id='s-1'))\n"
+        "FakeListLLM(responses=['hello']).invoke('hi', config={'callbacks': [handler]})\n"
+    )
+    subprocess.run([sys.executable, str(program)], check=True, timeout=60)
+    with Ledger.open(url) as ledger:
+        assert types_in(ledger, "s-1") == ["model_invoked"]
+
+
+def test_sessions_are_begun_and_ended_in_every_documented_way(url: str, chain: Any) -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    handler = ProvedexCallbackHandler(config=ProvedexConfig(session_id="explicit", agent_id="scribe"))
+    handler.start_session()
+    chain.invoke({"q": "hi"}, config={"callbacks": [handler]})
+    handler.end_session(reason="request_complete")
+    with handler.session("user-12345-request"):
+        add.invoke({"a": 1, "b": 2}, config={"callbacks": [handler]})
+
+    async def awaited() -> None:
+        async with handler.session("user-12345-async"):
+            await chain.ainvoke({"q": "hi"}, config={"callbacks": [handler]})
+
+    import asyncio
+
+    asyncio.run(awaited())
+
+    def fail(q: Any) -> Any:
+        raise LookupError("no")
+
+    with pytest.raises(LookupError), handler.session("failing"):
+        RunnableLambda(fail).invoke({"q": "hi"}, config={"callbacks": [handler]})
+    handler.stop()
+    with Ledger.open(url) as ledger:
+        around = ("session_started", "session_ended")
+        assert types_in(ledger, "explicit") == [around[0], "model_invoked", around[1]]
+        assert types_in(ledger, "user-12345-request") == [around[0], "tool_called", "tool_returned", around[1]]
+        assert types_in(ledger, "user-12345-async") == [around[0], "model_invoked", around[1]]
+        assert types_in(ledger, "failing") == list(around)
+        run = ledger.get_run("explicit")
+        assert run is not None
+        assert run.agent == "scribe"
+    assert handler.dropped_total == 0
+
+
+def test_its_configuration_has_its_fields_and_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROVEDEX_AGENT_URL", raising=False)
+    config = ProvedexConfig()
+    assert {name: getattr(config, name) for name in FIELDS} == FIELDS
+    assert config.session_id != ProvedexConfig().session_id
+    monkeypatch.setenv("PROVEDEX_AGENT_URL", "http://elsewhere:1")
+    assert ProvedexConfig().agent_url == "http://elsewhere:1"
+    for wrong in (
+        {"agent_url": "ftp://x"},
+        {"queue_size": 0},
+        {"on_sign_failure": "ignore"},
+        {"request_timeout_seconds": 0},
+        {"shutdown_drain_seconds": -1},
+    ):
+        with pytest.raises(BadCall):
+            ProvedexConfig(**wrong)
+
+
+def test_a_sidecar_is_not_asked_and_that_is_said(url: str, chain: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        handler = ProvedexCallbackHandler(ProvedexConfig(agent_url="http://127.0.0.1:9"))
+    assert "names no token" in caplog.text
+    chain.invoke({"q": "hi"}, config={"callbacks": [handler]})
+    handler.stop()
+    assert handler.signed_total == 1
+
+
+def test_an_address_with_a_token_leads_to_a_server(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, chain: Any
+) -> None:
+    place = sqlite_place(tmp_path_factory.mktemp("server"))
+    try:
+        address = place.served.url.replace("http://", f"http://key:{place.tokens['agent']}@")
+        config = ProvedexConfig(agent_url=address, session_id="far-away", spool=tmp_path / "spool", mode="strict")
+        handler = ProvedexCallbackHandler(config)
+        chain.invoke({"q": "hi"}, config={"callbacks": [handler]})
+        handler.stop()
+        assert handler.signed_total == 1
+    finally:
+        place.close()
+
+
+def test_a_ledger_that_is_given_is_used_and_stays_open(url: str, tmp_path: Path, chain: Any) -> None:
+    with Ledger.open(url) as ledger:
+        handler = ProvedexCallbackHandler(ProvedexConfig(session_id="s", spool=tmp_path / "spool"), ledger=ledger)
+        chain.invoke({"q": "hi"}, config={"callbacks": [handler]})
+        handler.stop()
+        assert types_in(ledger, "s") == ["model_invoked"]
