@@ -37,6 +37,7 @@ FOLLOWED_BY = {
     "docs/integrations/adk.md": "tests/frameworks/test_pages.py",
     "docs/integrations/changing-frameworks.md": "tests/integrations/test_durability.py",
     "docs/integrations/crewai.md": "tests/frameworks/test_pages.py",
+    "docs/integrations/claude-agent-sdk.md": "tests/frameworks/test_claude_agent.py",
     "docs/integrations/functions.md": "tests/integrations/test_function_calls.py",
     "docs/integrations/instrument.md": "tests/integrations/test_instrument.py",
     "docs/integrations/langchain.md": "tests/integrations/test_langchain_page.py",

@@ -26,7 +26,7 @@ FRAMEWORKS = {
     "functions": ("a loop of your own", "calls kept in a file, a question before each"),
     "strands": ("Strands", "interrupts, a file session"),
     "adk": ("Google ADK", "`require_confirmation`, a session service"),
-    "claude": ("Claude Agent SDK", "its hooks, its session"),
+    "claude": ("Claude Agent SDK", "a hook that defers, Claude Code's saved session"),
     "crewai": ("CrewAI", "its hooks, a crew that is started again"),
 }
 _TITLES = {

@@ -173,6 +173,21 @@ def test_what_a_person_denies_stays_denied_under_its_id_and_a_call_that_waits_ca
     assert "was denied: not on a Friday" in denial(hook.answer(told()))
 
 
+@pytest.mark.parametrize(("allows", "decision"), [(True, "allow"), (False, "ask")])
+def test_arguments_that_were_edited_are_those_that_run(
+    ledger: Ledger, tmp_path: Path, allows: bool, decision: str
+) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required", defers=True, allows=allows)
+    hook.answer(told())
+    (question,) = ledger.approvals(status="pending")
+    dry = {"command": "git push --dry-run", "description": "Pushes"}
+    edited = ledger.edit_approval(question, dry, digest=question.digest, by="ana")
+    ledger.approve(edited, digest=edited.digest, by="bob")
+    answer = hook.answer(told())
+    denial(answer, decision)
+    assert answer["hookSpecificOutput"]["updatedInput"] == dry
+
+
 def test_each_question_is_about_its_own_arguments(ledger: Ledger, tmp_path: Path) -> None:
     hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required")
     for n, command in enumerate(("git push", "git push --force")):

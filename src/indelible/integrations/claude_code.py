@@ -33,7 +33,7 @@ from indelible import (
     ToolCall,
 )
 from indelible.errors import BadCall, Refused
-from indelible.integrations.claude_words import OPEN, decided, has_failed, standing_call_id, waits, was_done
+from indelible.integrations.claude_words import OPEN, decided, has_failed, may_run, standing_call_id, waits, was_done
 from indelible.integrations.terms import Named, Terms
 
 Answer = dict[str, Any]
@@ -93,11 +93,11 @@ class ClaudeCodeHook:
         match begun:
             case Claimed(claim):
                 token.keep(claim)
-                return decided("allow", "the ledger lets it run, once") if self._allows else {}
+                return may_run(claim.effect, call.args, allows=self._allows)
             case Replayed(value):
-                return decided("deny", was_done(begun.effect, value))
+                return decided("deny", was_done(f"{call.tool} ({begun.effect.id})", value))
             case ReplayedFailure(error):
-                return decided("deny", has_failed(begun.effect, error))
+                return decided("deny", has_failed(f"{call.tool} ({begun.effect.id})", error))
             case AwaitingApproval(approval):
                 return decided("defer" if self._waiting == "defer" else "deny", waits(approval))
             case Denied(reason) | Canceled(reason):

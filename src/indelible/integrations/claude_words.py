@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from indelible import Approval, Effect
+from indelible import Approval, Effect, RunningEffect
 
-Decision = Literal["allow", "deny", "defer"]
+Decision = Literal["allow", "ask", "deny", "defer"]
 _MOST_TOLD = 4000
 # A call that has these may still be made; whoever calls again after an answer makes that call, not another one.
 OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_approval")
@@ -16,12 +16,24 @@ OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_ap
 
 def decided(decision: Decision, reason: str) -> dict[str, Any]:
     """Gives a PreToolUse hook's answer; of a denial, the reason is told to the model."""
-    told = {
+    told: dict[str, Any] = {
         "hookEventName": "PreToolUse",
         "permissionDecision": decision,
         "permissionDecisionReason": f"Indelible: {reason}",
     }
     return {"hookSpecificOutput": told}
+
+
+def may_run(effect: Effect | RunningEffect, args: Mapping[str, Any], *, allows: bool) -> dict[str, Any]:
+    """Gives the answer for a call that the ledger lets run: with the arguments of the record, which a person may edit.
+
+    Unless the ledger `allows` it alone, Claude Code decides as it always does, which is said by saying nothing.
+    """
+    if effect.args == args:
+        return decided("allow", "the ledger lets it run, once") if allows else {}
+    edited = decided("allow" if allows else "ask", "its arguments were edited by who approved it")
+    edited["hookSpecificOutput"]["updatedInput"] = effect.args
+    return edited
 
 
 def waits(approval: Approval) -> str:
@@ -33,16 +45,16 @@ def waits(approval: Approval) -> str:
     )
 
 
-def was_done(effect: Effect, outcome: Any) -> str:
+def was_done(call: str, outcome: Any) -> str:
     """Says that a call was carried out before, and what came of it."""
     text = outcome if isinstance(outcome, str) else json.dumps(outcome, ensure_ascii=False)
     cut = text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}… ({len(text)} characters)"
-    return f"{effect.tool} was carried out before ({effect.id}) and is not repeated; what came of it: {cut}"
+    return f"{call} was carried out before and is not repeated; what came of it: {cut}"
 
 
-def has_failed(effect: Effect, error: str) -> str:
+def has_failed(call: str, error: str) -> str:
     """Says that a call was carried out before, and failed."""
-    return f"{effect.tool} was carried out before ({effect.id}), failed, and is not repeated: {error[:_MOST_TOLD]}"
+    return f"{call} was carried out before, failed, and is not repeated: {error[:_MOST_TOLD]}"
 
 
 def standing_call_id(waiting: Iterable[Effect], args: Mapping[str, Any], call_id: str) -> str:

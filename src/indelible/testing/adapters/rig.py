@@ -45,6 +45,7 @@ ADAPTERS = {
     "crewai": Adapter(f"{_HERE}.crewai", ("crewai",), '"indelible[crewai]"'),
     "strands": Adapter(f"{_HERE}.strands", ("strands",), '"indelible[strands]"'),
     "adk": Adapter(f"{_HERE}.adk", ("google.adk",), '"indelible[adk]"'),
+    "claude": Adapter(f"{_HERE}.claude", ("claude_agent_sdk",), '"indelible[claude]"'),
     "functions": Adapter(f"{_HERE}.functions", (), "indelible"),
 }
 

@@ -1,0 +1,299 @@
+"""Claude Agent SDK: tools of one's own and those of Claude Code behind the ledger, by the SDK's own hooks.
+
+    gate = LedgerHooks(ledger, terms={"refund": {"approval": "required"}})
+    till = gate.server("till", [charge, refund])             # your tools: they replay, and wait for people
+    options = ClaudeAgentOptions(mcp_servers={"till": till}, hooks=gate.hooks("Bash|Write|Edit"))
+    async for message in query(prompt="refund order 123", options=options):
+        …                                                    # deferred_tool_use: keep the session, resume it whenever
+
+Calls belong to the session, which stays the same when it is resumed. What a hook says decides nothing: a tool of your
+own asks the ledger again when it is entered, innermost. A tool of Claude Code's can only be let in or denied there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, cast
+
+from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
+
+from indelible import AsyncLedger, AwaitingApproval, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, Refused, StillRunning
+from indelible.integrations.claude_calls import CallIds
+from indelible.integrations.claude_words import OPEN, decided, has_failed, may_run, standing_call_id, waits, was_done
+from indelible.integrations.terms import Named, Terms
+
+Hook = Callable[[Any, str | None, Any], Awaitable[dict[str, Any]]]
+Result = dict[str, Any]
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+class LedgerHooks:
+    """Lets each tool call of an agent run at most once and with permission, whoever resumes its session, and wherever.
+
+    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
+    belong to the run that `run` names, by default the session. With `defers=False`, a call that waits for a person is
+    told to the model instead of ending the session; with `allows`, Claude Code does not ask about what the ledger lets
+    run. Close it when the agent is done: what its hooks began and nobody reported is in doubt then.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        *,
+        run: str | None = None,
+        terms: Mapping[str, Mapping[str, Any]] | None = None,
+        defers: bool = True,
+        allows: bool = False,
+        **usual: Any,
+    ) -> None:
+        self._ledger = ledger.awaited
+        self._run = run
+        self._terms = Terms(terms, usual)
+        self._defers = defers
+        self._allows = allows
+        self._schemas: dict[str, dict[str, str]] = {}
+        self._announced: dict[str, Named] = {}
+        self._visits: dict[str, _Visit] = {}
+
+    async def __aenter__(self) -> LedgerHooks:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        at: TracebackType | None) -> None:  # fmt: skip
+        await self.close()
+
+    async def close(self) -> None:
+        """Calls what was begun and never reported in doubt."""
+        while self._visits:
+            _, visit = self._visits.popitem()
+            await visit.report(MayHaveHappened("the agent ended, and nobody reported what came of it"))
+
+    def server(self, name: str, tools: Sequence[SdkMcpTool[Any]], version: str = "1.0.0") -> Any:
+        """Gives a server for `mcp_servers`, under this name, whose tools stand behind the ledger."""
+        if not _SERVER_NAME.fullmatch(name):
+            raise BadCall(f"server {name!r}: use the characters A-Z a-z 0-9 _ -, which Claude Code leaves as they are")
+        self._schemas[name] = {tool.name: _schema_of(tool) for tool in tools}
+        ids = CallIds()
+        behind = [dataclasses.replace(tool, handler=self._entrance(tool, ids)) for tool in tools]
+        config = create_sdk_mcp_server(name, version, behind)
+        ids.read_from(config["instance"])
+        return config
+
+    def hooks(self, matcher: str | None = None) -> dict[Any, list[HookMatcher]]:
+        """Gives what belongs into the options' `hooks`; ask for it when every `server` is made.
+
+        `matcher` names the tools of Claude Code and of other servers that stand behind the ledger as well.
+        """
+        before = [_blocking(f"{_prefix(name)}.*", self._announce) for name in self._schemas]
+        if matcher is None:
+            return {"PreToolUse": before}
+        after = [HookMatcher(matcher=matcher, hooks=[cast("Any", self._after)])]
+        return {
+            "PreToolUse": [*before, _blocking(matcher, self._before)],
+            "PostToolUse": after,
+            "PostToolUseFailure": after,
+        }
+
+    # Tools of one's own
+
+    async def _announce(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
+        """Tells our tool which call it is entered for, and pauses the session while a person has to decide."""
+        server = next(name for name in self._schemas if event["tool_name"].startswith(_prefix(name)))
+        tool = event["tool_name"].removeprefix(_prefix(server))
+        named = await self._named(tool, event, self._schemas[server].get(tool, ""))
+        try:
+            standing = await self._ledger.ask(self._terms.call(named), **self._terms.options(tool))
+        except Refused:
+            standing = None  # the tool says why
+        if isinstance(standing, AwaitingApproval) and self._defers:
+            return decided("defer", waits(standing.approval))
+        self._announced[event["tool_use_id"]] = named
+        return decided("allow", "the ledger is asked again when it is entered") if self._allows else {}
+
+    def _entrance(self, tool: SdkMcpTool[Any], ids: CallIds) -> Callable[[Any], Awaitable[Result]]:
+        async def entered(args: Any) -> Result:
+            named = self._announced.pop(ids.current() or "", None)
+            if named is None:
+                return _refusal(f"{tool.name} was not called: no hook announced it. Put gate.hooks() into the options")
+            call = self._terms.call(dataclasses.replace(named, args=args))
+            return await self._entered(tool, call)
+
+        return entered
+
+    async def _entered(self, tool: SdkMcpTool[Any], call: ToolCall) -> Result:
+        entry = _Entry(tool)
+        words = {"wait": False, **self._terms.options(tool.name)}
+        while True:
+            try:
+                return entry.given(await self._ledger.run(call, entry.enter, **words))
+            except NothingHappened as nothing:
+                return _error(f"{tool.name}: {nothing}; nothing was done, and calling again is safe")
+            except ApprovalPending as pending:
+                return _refusal(waits(pending.approval))
+            except StillRunning:
+                if words.pop("wait", None) is None:
+                    raise
+            except EffectFailed as failed:
+                return _error(str(getattr(failed.effect.outcome, "error", failed)))
+            except Refused as refused:
+                return _refusal(str(refused))
+            except MayHaveHappened as doubt:
+                return _refusal(
+                    f"{tool.name}: {doubt}: it may have happened, so it is not repeated; a person settles it"
+                )
+            except ToolFailed as failed:
+                return entry.given(_error(str(failed)))
+
+    # Tools that run elsewhere
+
+    async def _before(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
+        """Begins a call that Claude Code makes, or denies it with the reason."""
+        if self._is_ours(event["tool_name"]):
+            return {}
+        named = await self._named(event["tool_name"], event)
+        call = self._terms.call(named)
+        visit = _Visit(call.tool)
+        words = {"wait": False, **self._terms.options(call.tool)}
+        refusal = await visit.begin(self._ledger.run(call, visit.enter, **words))
+        if refusal is not None:
+            return decided("deny", refusal)
+        self._visits[event["tool_use_id"]] = visit
+        return may_run(visit.effect, call.args, allows=self._allows)
+
+    async def _after(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
+        """Records what came of a call that Claude Code made; one that was not begun here is none of ours."""
+        visit = self._visits.pop(event["tool_use_id"], None)
+        if visit is None:
+            return {}
+        if event["hook_event_name"] == "PostToolUse":
+            await visit.report(event.get("tool_response"))
+        elif event.get("is_interrupt"):
+            await visit.report(MayHaveHappened(str(event.get("error"))))
+        else:
+            await visit.report(ToolFailed(str(event.get("error"))))
+        return {}
+
+    def _is_ours(self, tool: str) -> bool:
+        return any(tool.startswith(_prefix(name)) for name in self._schemas)
+
+    async def _named(self, tool: str, event: Any, schema: str = "") -> Named:
+        run, args = self._run or event["session_id"], event["tool_input"]
+        found = [await self._ledger.effects(run_id=run, tool=tool, status=status) for status in OPEN]
+        call_id = standing_call_id((effect for page in found for effect in page), args, event["tool_use_id"])
+        return Named(tool=tool, args=args, run_id=run, call_id=call_id, schema=schema)
+
+
+class ToolFailed(Exception):
+    """Is what a tool said when it failed; it is not run again."""
+
+
+class _Entry:
+    """Is one call of a tool of ours: what it gave stays at hand, so that only a repeat gets it from the record."""
+
+    def __init__(self, tool: SdkMcpTool[Any]) -> None:
+        self._tool = tool
+        self._live: Result | None = None
+
+    async def enter(self, effect: RunningEffect) -> Result:
+        """Enters the tool with the recorded arguments."""
+        try:
+            result = await self._tool.handler(effect.args)
+        except (NothingHappened, MayHaveHappened):
+            raise
+        except Exception as error:
+            raise ToolFailed(str(error)) from error
+        self._live = dict(result)
+        if result.get("is_error"):
+            raise ToolFailed(_text_of(result))
+        return self._live
+
+    def given(self, recorded: Result) -> Result:
+        """Gives what the tool gave, now or as it was recorded."""
+        return recorded if self._live is None else self._live
+
+
+class _Visit:
+    """Is one call that runs elsewhere: the ledger holds it open, and renews its lease, until somebody reports it."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self._entered = asyncio.Event()
+        self._report: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Future[Any]
+        self.effect: RunningEffect
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Stands for the tool: is inside from now on until the report."""
+        self.effect = effect
+        self._entered.set()
+        return await self._report
+
+    async def begin(self, running: Awaitable[Any]) -> str | None:
+        """Waits until the call is let in; gives why it is not, if it is not."""
+        self._task = asyncio.ensure_future(running)
+        inside = asyncio.ensure_future(self._entered.wait())
+        try:
+            await asyncio.wait({self._task, inside}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # whoever asked has gone, and will report nothing
+            self._task.cancel()
+            raise
+        finally:
+            inside.cancel()
+        return None if self._entered.is_set() else await self._refused()
+
+    async def _refused(self) -> str:
+        try:
+            return was_done(self._tool, await self._task)
+        except ApprovalPending as pending:
+            return waits(pending.approval)
+        except EffectFailed as failed:
+            return has_failed(self._tool, str(getattr(failed.effect.outcome, "error", failed)))
+        except Refused as refused:
+            return str(refused)
+
+    async def report(self, outcome: Any) -> None:
+        """Tells what came of it; what cannot be recorded is raised."""
+        if not isinstance(outcome, Exception):
+            self._report.set_result(outcome)
+            await self._task
+            return
+        self._report.set_exception(outcome)
+        try:
+            await self._task
+        except (ToolFailed, MayHaveHappened):
+            return
+
+
+def _blocking(matcher: str, hook: Hook) -> HookMatcher:
+    """Gives a hook without whose word nothing runs."""
+    return HookMatcher(matcher=matcher, hooks=[cast("Any", hook)], on_failure="block")
+
+
+def _prefix(server: str) -> str:
+    return f"mcp__{server}__"
+
+
+def _error(text: str) -> Result:
+    return {"content": [{"type": "text", "text": text}], "is_error": True}
+
+
+def _refusal(text: str) -> Result:
+    return _error(f"Indelible: {text}")
+
+
+def _text_of(result: Mapping[str, Any]) -> str:
+    said = [block["text"] for block in result.get("content", ()) if block.get("type") == "text"]
+    return "\n".join(said) or "the tool failed and said nothing"
+
+
+def _schema_of(tool: SdkMcpTool[Any]) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    content = json.dumps([tool.name, tool.description, tool.input_schema], sort_keys=True, default=repr)
+    return hashlib.sha256(content.encode()).hexdigest()

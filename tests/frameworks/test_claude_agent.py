@@ -1,0 +1,284 @@
+"""The Claude Agent SDK behind the ledger: tools of one's own replay, and Claude Code's run once or are denied."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import claude_agent_sdk
+import pytest
+from claude_agent_sdk import ClaudeAgentOptions, tool
+
+from indelible import AsyncLedger, MayHaveHappened, NothingHappened
+from indelible.errors import BadCall
+from indelible.integrations.claude_agent import LedgerHooks
+from tests.frameworks.claude_script import Heard, Interrupted, ScriptedClaude, Use, play
+
+pytestmark = pytest.mark.anyio
+PUSH = {"command": "git push"}
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "integrations" / "claude-agent-sdk.md"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def ledger(sqlite_url: str) -> AsyncIterator[AsyncLedger]:
+    async with AsyncLedger.open(sqlite_url, seal=False) as opened:
+        yield opened
+
+
+class Till:
+    """Has one tool, and counts."""
+
+    def __init__(self, raises: Exception | None = None, says: dict[str, Any] | None = None) -> None:
+        self.charged: list[int] = []
+        self.raises, self.says = raises, says
+
+    @property
+    def tool(self) -> Any:
+        @tool("charge", "Charges", {"order": str, "amount": int})
+        async def charge(args: dict[str, Any]) -> dict[str, Any]:
+            self.charged.append(args["amount"])
+            if self.raises is not None:
+                raise self.raises
+            return self.says or {"content": [{"type": "text", "text": f"charged {args['amount']}"}]}
+
+        return charge
+
+
+class Shell:
+    """Is Claude Code's Bash, and counts."""
+
+    def __init__(self, raises: Exception | None = None) -> None:
+        self.ran: list[str] = []
+        self.raises = raises
+
+    def run(self, args: dict[str, Any]) -> dict[str, Any]:
+        self.ran.append(args["command"])
+        if self.raises is not None:
+            raise self.raises
+        return {"stdout": "pushed", "interrupted": False}
+
+
+def charging(use: str = "toolu_1", amount: int = 5) -> Use:
+    return Use(id=use, tool="mcp__till__charge", args={"order": "o1", "amount": amount})
+
+
+def pushing(use: str = "toolu_1") -> Use:
+    return Use(id=use, tool="Bash", args=PUSH)
+
+
+async def charge(ledger: AsyncLedger, till: Till, *uses: Use, **words: Any) -> Heard:
+    async with LedgerHooks(ledger, **words) as gate:
+        options = ClaudeAgentOptions(mcp_servers={"till": gate.server("till", [till.tool])}, hooks=gate.hooks(".*"))
+        return await play(options, *(uses or (charging(),)))
+
+
+async def push(ledger: AsyncLedger, shell: Shell, *uses: Use, **words: Any) -> Heard:
+    async with LedgerHooks(ledger, **words) as gate:
+        options = ClaudeAgentOptions(hooks=gate.hooks("Bash|Edit"))
+        return await play(options, *(uses or (pushing(),)), built_in={"Bash": shell.run})
+
+
+async def statuses(ledger: AsyncLedger) -> dict[str | None, str]:
+    return {effect.call_id: effect.status for effect in await ledger.effects()}
+
+
+async def test_a_tool_of_ones_own_runs_once_and_the_model_gets_what_it_gave_again(ledger: AsyncLedger) -> None:
+    till = Till()
+    for _ in range(2):
+        heard = await charge(ledger, till, charging(), charging("toolu_2", 6))
+        assert heard.results == {"toolu_1": "charged 5", "toolu_2": "charged 6"}
+    assert till.charged == [5, 6]
+    (newest, _) = await ledger.effects()
+    assert (newest.run_id, newest.tool, newest.call_id) == ("session-1", "charge", "toolu_2")
+
+
+async def test_the_same_id_with_other_arguments_is_refused(ledger: AsyncLedger) -> None:
+    till = Till()
+    await charge(ledger, till)
+    heard = await charge(ledger, till, charging(amount=5000))
+    assert "other arguments" in heard.errors["toolu_1"]
+    assert till.charged == [5]
+
+
+async def test_what_waits_for_a_person_ends_the_session_and_goes_on_when_it_is_resumed(ledger: AsyncLedger) -> None:
+    till = Till()
+    for _ in range(2):
+        assert (await charge(ledger, till, approval="required")).deferred == "toolu_1"
+    (question,) = await ledger.approvals(status="pending")
+    await ledger.approve(question, digest=question.digest, by="ana")
+    for _ in range(2):
+        assert (await charge(ledger, till, approval="required")).results == {"toolu_1": "charged 5"}
+    assert till.charged == [5]
+
+
+async def test_or_it_is_told_to_the_model_which_calls_again_under_a_new_id(ledger: AsyncLedger) -> None:
+    till, words = Till(), {"approval": "required", "defers": False}
+    heard = await charge(ledger, till, **words)
+    (question,) = await ledger.approvals(status="pending")
+    assert f"indelible approvals show {question.id}" in heard.errors["toolu_1"]
+    await ledger.approve(question, digest=question.digest, by="ana")
+    assert (await charge(ledger, till, charging("toolu_2"), **words)).results == {"toolu_2": "charged 5"}
+    assert await statuses(ledger) == {"toolu_1": "succeeded"}
+    assert "waits for a person" in (await charge(ledger, till, charging("toolu_3"), **words)).errors["toolu_3"]
+    assert till.charged == [5]
+
+
+async def test_a_denial_is_told_to_the_model_and_edited_arguments_are_those_that_run(ledger: AsyncLedger) -> None:
+    till = Till()
+    await charge(ledger, till, approval="required")
+    (question,) = await ledger.approvals(status="pending")
+    edited = await ledger.edit_approval(question, {"order": "o1", "amount": 4}, digest=question.digest, by="ana")
+    await ledger.approve(edited, digest=edited.digest, by="bob")
+    assert (await charge(ledger, till, approval="required")).results == {"toolu_1": "charged 4"}
+    await charge(ledger, till, charging("toolu_2"), approval="required")
+    (question,) = await ledger.approvals(status="pending")
+    await ledger.deny(question, by="ana", reason="too much")
+    heard = await charge(ledger, till, charging("toolu_2"), approval="required")
+    assert "too much" in heard.errors["toolu_2"]
+    assert till.charged == [4]
+
+
+@pytest.mark.parametrize(
+    ("till", "said", "status"),
+    [
+        (Till(raises=ValueError("no funds")), "no funds", "failed"),
+        (Till(says={"content": [{"type": "text", "text": "declined"}], "is_error": True}), "declined", "failed"),
+        (Till(raises=MayHaveHappened("no answer")), "may have happened", "in_doubt"),
+    ],
+)
+async def test_what_a_tool_says_when_it_fails_it_says_again(
+    ledger: AsyncLedger, till: Till, said: str, status: str
+) -> None:
+    for _ in range(2):
+        assert said in (await charge(ledger, till)).errors["toolu_1"]
+    assert till.charged == [5]
+    assert await statuses(ledger) == {"toolu_1": status}
+
+
+async def test_a_tool_that_did_nothing_may_be_called_again(ledger: AsyncLedger) -> None:
+    till = Till(raises=NothingHappened("the line is busy"))
+    assert "calling again is safe" in (await charge(ledger, till)).errors["toolu_1"]
+    till.raises = None
+    assert (await charge(ledger, till)).results == {"toolu_1": "charged 5"}
+
+
+async def test_a_tool_that_no_hook_announced_is_not_entered(ledger: AsyncLedger) -> None:
+    till = Till()
+    gate = LedgerHooks(ledger)
+    options = ClaudeAgentOptions(mcp_servers={"till": gate.server("till", [till.tool])})
+    assert "Put gate.hooks() into the options" in (await play(options, charging())).errors["toolu_1"]
+    assert till.charged == []
+    with pytest.raises(BadCall, match="use the characters"):
+        gate.server("my till", [till.tool])
+
+
+async def test_without_the_ledger_nothing_runs(sqlite_url: str) -> None:
+    till, shell = Till(), Shell()
+    ledger = AsyncLedger.open(sqlite_url, seal=False)
+    await ledger.close()
+    assert "hook failed" in (await charge(ledger, till)).errors["toolu_1"]
+    assert "hook failed" in (await push(ledger, shell)).errors["toolu_1"]
+    assert till.charged == shell.ran == []
+
+
+async def test_a_tool_of_claude_codes_is_recorded_and_denied_when_it_comes_again(ledger: AsyncLedger) -> None:
+    shell = Shell()
+    assert (await push(ledger, shell)).results == {"toolu_1": {"stdout": "pushed", "interrupted": False}}
+    heard = await push(ledger, shell)
+    assert "was carried out before" in heard.errors["toolu_1"]
+    assert '"stdout": "pushed"' in heard.errors["toolu_1"]
+    await push(ledger, shell, pushing("toolu_2"))
+    assert shell.ran == ["git push", "git push"]
+    assert await statuses(ledger) == {"toolu_1": "succeeded", "toolu_2": "succeeded"}
+
+
+@pytest.mark.parametrize(
+    ("raises", "status", "says"),
+    [(ValueError("Exit code 1"), "failed", "Exit code 1"), (Interrupted("stopped"), "in_doubt", "may have happened")],
+)
+async def test_a_failure_is_recorded_as_one_and_an_interruption_is_in_doubt(
+    ledger: AsyncLedger, raises: Exception, status: str, says: str
+) -> None:
+    shell = Shell(raises=raises)
+    await push(ledger, shell)
+    assert await statuses(ledger) == {"toolu_1": status}
+    assert says in (await push(ledger, shell)).errors["toolu_1"]
+    assert shell.ran == ["git push"]
+
+
+async def test_what_nobody_reported_is_in_doubt_when_the_agent_ends(ledger: AsyncLedger) -> None:
+    shell = Shell()
+    async with LedgerHooks(ledger) as gate:
+        only_before = {"PreToolUse": gate.hooks("Bash")["PreToolUse"]}
+        await play(ClaudeAgentOptions(hooks=only_before), pushing(), built_in={"Bash": shell.run})
+        assert await statuses(ledger) == {"toolu_1": "processing"}
+    assert await statuses(ledger) == {"toolu_1": "in_doubt"}
+
+
+async def test_claude_codes_tools_are_denied_until_a_person_has_decided(ledger: AsyncLedger) -> None:
+    shell, words = Shell(), {"approval": "required", "allows": True}
+    heard = await push(ledger, shell, **words)
+    (question,) = await ledger.approvals(status="pending")
+    assert f"indelible approvals show {question.id}" in heard.errors["toolu_1"]
+    await ledger.approve(question, digest=question.digest, by="ana")
+    assert "toolu_2" in (await push(ledger, shell, pushing("toolu_2"), **words)).results
+    await ledger.stop(by="ana", reason="enough")
+    assert "all effects are stopped" in (await push(ledger, shell, pushing("toolu_3"))).errors["toolu_3"]
+    assert shell.ran == ["git push"]
+
+
+async def test_claude_codes_tools_get_the_arguments_that_were_edited(ledger: AsyncLedger) -> None:
+    shell, words = Shell(), {"approval": "required", "allows": True}
+    await push(ledger, shell, **words)
+    (question,) = await ledger.approvals(status="pending")
+    dry = {"command": "git push --dry-run"}
+    edited = await ledger.edit_approval(question, dry, digest=question.digest, by="ana")
+    await ledger.approve(edited, digest=edited.digest, by="bob")
+    await push(ledger, shell, **words)
+    assert shell.ran == ["git push --dry-run"]
+
+
+async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its program runs; Claude Code is the scripted one."""
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    refunding = Use(id="toolu_1", tool="mcp__till__refund", args={"charge_id": "ch_1", "amount": 5})
+
+    def query(prompt: str, options: ClaudeAgentOptions) -> AsyncIterator[Any]:
+        return claude_agent_sdk.query(
+            prompt=prompt, options=options, transport=ScriptedClaude("session-1", [refunding], {})
+        )
+
+    program = program.replace("import ClaudeAgentOptions, query, tool", "import ClaudeAgentOptions, tool")
+    names: dict[str, Any] = {"query": query}
+    exec(f"async def page():\n{indent(program, '    ')}\n    return ledger", names)
+    with await names["page"]() as ledger:
+        assert [effect.status for effect in ledger.effects()] == ["requires_approval"]
+    assert "ResultMessage" in capsys.readouterr().out
+
+
+def test_the_example_asks_is_decided_and_goes_on_without_doing_anything_twice(tmp_path: Path) -> None:
+    said = []
+    for words in ([], ["--decide"], []):
+        command = [sys.executable, str(ROOT / "examples" / "claude_agent.py"), *words]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+        said.append(ran.stdout)
+    first, second, third = said
+    assert "charging 1000" in first
+    assert "waits for a person: indelible approvals show apr_" in first
+    assert "charging" not in second + third
+    assert "refunding 50" in second
+    assert "refunding" not in third
+    assert second.endswith("refunded\n")
+    assert third.endswith("refunded\n")
