@@ -4,9 +4,9 @@ import type { QueryClient } from '@tanstack/react-query'
 import { useEffect, useRef, useSyncExternalStore } from 'react'
 import { api, HOME, told } from './client'
 
-export type Live = 'live' | 'paused' | 'lost'
+export type Live = 'joining' | 'live' | 'paused' | 'lost'
 
-let state: Live = 'lost'
+let state: Live = 'joining'
 const listeners = new Set<() => void>()
 
 function become(next: Live): void {

@@ -33,6 +33,7 @@ function Zone() {
 function LiveButton() {
   const state = useLive()
   const [Icon, words, tone] = ({
+    joining: [Pause, 'connecting …', 'text-muted'],
     live: [Pause, 'live', 'text-good'],
     paused: [Play, 'paused', 'text-muted'],
     lost: [Unplug, 'not connected', 'text-bad'],

@@ -130,13 +130,12 @@ function Why({ of: { approval } }: { of: ApprovalView }) {
 function Around({ runId }: { runId: string }) {
   const { data: run } = useQuery(askRun(runId))
   const { data: page } = useQuery({ ...lastEvents(runId, run?.seq ?? null, 6), enabled: run !== undefined })
-  if (!run) return null
   return (
     <Section title="In its run">
       <Facts>
-        <Fact name="Run"><Link to="/runs/$runId" params={{ runId: run.id }}><Text>{run.id}</Text></Link></Fact>
-        {run.intent && <Fact name="Intent"><Text>{run.intent}</Text></Fact>}
-        {run.agent && <Fact name="Agent"><Text>{run.agent}</Text></Fact>}
+        <Fact name="Run"><Link to="/runs/$runId" params={{ runId }}><Text>{runId}</Text></Link></Fact>
+        {run?.intent && <Fact name="Intent"><Text>{run.intent}</Text></Fact>}
+        {run?.agent && <Fact name="Agent"><Text>{run.agent}</Text></Fact>}
       </Facts>
       <ol className="space-y-1 text-sm">
         {page?.events.map((event) => (

@@ -1,4 +1,5 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { ShieldAlert, ShieldCheck } from 'lucide-react'
 import { journalEntries, type Entry } from '../../api/asks'
 import { Button } from '../../parts/Button'
@@ -124,7 +125,7 @@ function Row({ of, isBad }: { of: Entry; isBad: boolean }) {
     <tr className={`border-t border-line ${isBad ? 'bg-bad-ground text-bad' : ''}`} {...(isBad && { 'aria-label': 'tampered with' })}>
       <td className="px-3 py-1.5 text-right">{of.index}</td>
       <td className="px-3 py-1.5"><Text>{of.type.replaceAll('_', ' ')}</Text>{isBad && <strong> · not what was recorded</strong>}</td>
-      <td className="max-w-48 truncate px-3 py-1.5"><Text>{of.run_id}</Text></td>
+      <td className="max-w-48 truncate px-3 py-1.5">{of.run_id.startsWith('indelible:') ? <Text>{of.run_id}</Text> : <Link to="/runs/$runId" params={{ runId: of.run_id }} search={{ line: of.seq }} className="text-inherit"><Text>{of.run_id}</Text></Link>}</td>
       <td className="px-3 py-1.5">{body.at && <When at={body.at} />}</td>
       <td className="px-3 py-1.5"><Id length={10}>{of.hash}</Id></td>
       <td className="px-3 py-1.5"><Prove runId={of.run_id} seq={of.seq} hash={of.hash} /></td>

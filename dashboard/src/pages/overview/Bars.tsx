@@ -1,4 +1,4 @@
-import { useId } from 'react'
+import { useId, type ReactNode } from 'react'
 import { useSettings } from '../../shell/settings'
 import { written } from '../../parts/time'
 import { Text } from '../../parts/Text'
@@ -18,8 +18,19 @@ const OTHERS = ['var(--accent)', 'var(--muted)', 'var(--wait)', 'var(--warn)', '
 
 const fillOf = (group: string, index: number) => FILLS[group] ?? OTHERS[index % OTHERS.length]!
 
+type Props = {
+  title: string
+  figures: readonly Counted[]
+  span: Span
+  words: string
+  /** Names a group in the legend; it may lead somewhere. */
+  naming?: (group: string) => ReactNode
+}
+
+const plain = (group: string) => <Text>{group.replaceAll('_', ' ')}</Text>
+
 /** Plots counts over time, groups on top of one another; the same is there as a table for who cannot see it. */
-export function Bars({ title, figures, span, words }: { title: string; figures: readonly Counted[]; span: Span; words: string }) {
+export function Bars({ title, figures, span, words, naming = plain }: Props) {
   const { bars, groups, highest } = stacked(figures, stretches(span))
   const { zone } = useSettings()
   const label = useId()
@@ -52,7 +63,7 @@ export function Bars({ title, figures, span, words }: { title: string; figures: 
         {totals(figures).map(([group, count]) => (
           <li key={group} className="flex items-center gap-1.5">
             <svg width="10" height="10" aria-hidden><rect width="10" height="10" rx="2" fill={fillOf(group, groups.indexOf(group))} /></svg>
-            <Text>{group.replaceAll('_', ' ')}</Text> <strong>{count.toLocaleString('en')}</strong>
+            {naming(group)} <strong>{count.toLocaleString('en')}</strong>
           </li>
         ))}
       </ul>

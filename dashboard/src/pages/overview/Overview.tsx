@@ -48,14 +48,13 @@ function Effects({ since }: { since: Period }) {
   return (
     <Card asked={{ metric: 'effects', by: 'status', since, interval: INTERVALS[since] }}>
       {(figures, all) => (
-        <>
-          <Bars title="Effects" figures={figures} span={all} words="Effects by status" />
-          <p className="mt-2 flex flex-wrap gap-3 text-xs">
-            {totals(figures).map(([status]) => (
-              <Link key={status} to="/effects" search={{ q: `status:${status} since:${since}` } as never}>see {status.replaceAll('_', ' ')}</Link>
-            ))}
-          </p>
-        </>
+        <Bars
+          title="Effects"
+          figures={figures}
+          span={all}
+          words="Effects by status"
+          naming={(status) => <Link to="/effects" search={{ q: `status:${status} since:${since}` } as never}>{status.replaceAll('_', ' ')}</Link>}
+        />
       )}
     </Card>
   )
@@ -73,7 +72,7 @@ function Latency({ since }: { since: Period }) {
   return (
     <Card asked={{ metric: 'latency', by: 'tool', since }}>
       {(figures) => (
-        <Lines title="How long tools take" heads={['tool', 'calls', 'half within', '95 % within']}>
+        <Lines title="How long tools take" empty="Nothing was executed in this time." heads={['tool', 'calls', 'half within', '95 % within']}>
           {figures.map((one) => (
             <tr key={one.group} className="border-t border-line">
               <th scope="row" className="py-1 pr-3 text-left font-normal"><Link to="/effects" search={{ q: `tool:${forFilter(one.group ?? '')} since:${since}` } as never}><Text>{one.group ?? ''}</Text></Link></th>
@@ -92,7 +91,7 @@ function Decisions({ since }: { since: Period }) {
   return (
     <Card asked={{ metric: 'decisions', by: 'person', since }}>
       {(figures) => (
-        <Lines title="Who decided" heads={['person', 'decisions']}>
+        <Lines title="Who decided" empty="Nobody had to decide anything in this time." heads={['person', 'decisions']}>
           {totals(figures).map(([person, count]) => (
             <tr key={person} className="border-t border-line">
               <th scope="row" className="py-1 pr-3 text-left font-normal"><Text>{person}</Text></th>
@@ -164,7 +163,15 @@ function Budgets() {
   )
 }
 
-function Lines({ title, heads, children }: { title: string; heads: readonly string[]; children: ReactNode }) {
+function Lines({ title, heads, empty, children }: { title: string; heads: readonly string[]; empty: string; children: readonly ReactNode[] }) {
+  if (children.length === 0) {
+    return (
+      <>
+        <h2 className="text-sm font-semibold">{title}</h2>
+        <p className="mt-1 text-sm">{empty}</p>
+      </>
+    )
+  }
   return (
     <table className="w-full text-sm">
       <caption className="pb-2 text-left text-sm font-semibold">{title}</caption>
