@@ -9,7 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from release import provenance
+from release import extras, provenance
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
@@ -85,5 +85,10 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    first = sys.argv[1] if len(sys.argv) > 1 else ""
-    sys.exit(provenance.main(sys.argv[1:]) if first in {"keygen", "sign", "verify"} else main())
+    match sys.argv[1:]:
+        case ["keygen" | "sign" | "verify", *_]:
+            sys.exit(provenance.main(sys.argv[1:]))
+        case ["extras", *only]:
+            sys.exit(extras.main(only))
+        case _:
+            sys.exit(main())
