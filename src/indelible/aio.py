@@ -411,6 +411,7 @@ class AsyncLedger(Desk):
         by: Actor | str,
         reason: str,
         force: bool = False,
+        dry_run: bool = False,
         rewrite: bool | None = None,
     ) -> Erasure:
         """Erases payloads of a run, of one of its events, or of a person; the record still verifies and tells of it.
@@ -418,10 +419,10 @@ class AsyncLedger(Desk):
         Effects that still need their payloads keep them, and the answer says which; when that is all there is, it
         raises. `force` withdraws those effects of a subject that have not been entered. `rewrite` says whether the
         store writes its files anew, so that no copy stays in their free space; writers wait meanwhile. Left away, a
-        SQLite file is rewritten and a PostgreSQL table is not.
+        SQLite file is rewritten and a PostgreSQL table is not. `dry_run` only says what would go, and what would stay.
         """
         return await asyncio.to_thread(
-            self._forgetting.erase, run_id, seq, fields, subject, _person(by), reason, force, rewrite
+            self._forgetting.erase, run_id, seq, fields, subject, _person(by), reason, force, dry_run, rewrite
         )
 
     async def prune(

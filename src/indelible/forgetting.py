@@ -73,6 +73,7 @@ class Forgetting:
         by: Actor,
         reason: str,
         force: bool,
+        dry_run: bool,
         rewrite: bool | None,
     ) -> Erasure:
         """Erases by run, event and field, or by subject."""
@@ -82,14 +83,19 @@ class Forgetting:
         if run_id is not None:
             if force:
                 raise BadCall("force goes with subject=…: it withdraws what waits; for a run, cancel its effects first")
-            report = self._eraser(rewrite).erase_run(run_id, seq=seq, fields=fields, by=by, reason=reason)
-            return report if self._data_keys is None else self._without_run_key(run_id, self._data_keys, report)
+            eraser = self._eraser(rewrite, is_rehearsal=dry_run)
+            report = eraser.erase_run(run_id, seq=seq, fields=fields, by=by, reason=reason)
+            if self._data_keys is None or dry_run:
+                return report
+            return self._without_run_key(run_id, self._data_keys, report)
         assert subject is not None
         if seq is not None or fields is not None:
             raise BadCall("a subject is erased as a whole; seq and fields go with run_id")
         mark = self.subject_mark(subject)
-        report = self._eraser(rewrite).erase_subject(mark, by=by, reason=reason, force=force)
-        return report if self._data_keys is None else self._without_subject_key(mark, self._data_keys, report)
+        report = self._eraser(rewrite, is_rehearsal=dry_run).erase_subject(mark, by=by, reason=reason, force=force)
+        if self._data_keys is None or dry_run:
+            return report
+        return self._without_subject_key(mark, self._data_keys, report)
 
     def _without_run_key(self, run_id: str, keys: DataKeys, report: Erasure) -> Erasure:
         """Destroys the data key of a run of which nothing is left."""
@@ -132,7 +138,7 @@ class Forgetting:
             before = now - before
         if before.tzinfo is None or before > now:
             raise BadCall(f"before={before}: give an aware moment in the past, or an age such as timedelta(days=90)")
-        return self._eraser(rewrite).prune(before, by=by, reason=reason, is_rehearsal=dry_run)
+        return self._eraser(rewrite, is_rehearsal=dry_run).prune(before, by=by, reason=reason)
 
     def hold(self, run_id: str | None, subject: str | None, by: Actor, reason: str) -> Hold:
         """Places a hold."""
@@ -151,11 +157,11 @@ class Forgetting:
         """Lists the holds that stand."""
         return self._eraser().holds()
 
-    def _eraser(self, rewrite: bool | None = None) -> Eraser:
+    def _eraser(self, rewrite: bool | None = None, *, is_rehearsal: bool = False) -> Eraser:
         redactor = self.redactor(self._rules)
         say = str if redactor is None else redactor.text
         engine = self._engine
-        return Eraser(engine.store, self._tenant, engine.write_alone, engine.mint, say, rewrite)
+        return Eraser(engine.store, self._tenant, engine.write_alone, engine.mint, say, rewrite, is_rehearsal)
 
 
 def _with_key_kept(report: Erasure) -> Erasure:

@@ -160,7 +160,7 @@ class Upkeep:
         engine = self._engine
         before = engine.mint.stamp(SYSTEM).at - retain
         eraser = Eraser(engine.store, tenant, engine.write_alone, engine.mint, str)
-        eraser.prune(before, by=SYSTEM, reason="retention", is_rehearsal=False)
+        eraser.prune(before, by=SYSTEM, reason="retention")
 
 
 class _Round:

@@ -153,8 +153,30 @@ def test_a_persons_request_withdraws_what_waits_if_told_to(ledger: Ledger) -> No
     (effect,) = ledger.effects()
     assert effect.status == "canceled"
     doubt(ledger, pay("bob"))
+    rehearsed = ledger.erase(subject="bob", by="ana", reason="x", force=True, dry_run=True)
+    assert (rehearsed.count, ["settle it first" in one.why for one in rehearsed.kept]) == (0, [True])
     with pytest.raises(IllegalMove, match="settle it first"):
         ledger.erase(subject="bob", by="ana", reason="x", force=True)
+
+
+def test_a_rehearsal_says_what_would_go_and_writes_nothing(ledger: Ledger) -> None:
+    do(ledger, pay(run_id="order-2"))
+    ledger.begin(pay(), approval="required")
+    before = [[event.hash for event in ledger.events(run_id)] for run_id in ("order-1", "order-2")]
+    (kept,) = ledger.erase(subject="ada", by="ana", reason="x", dry_run=True).kept
+    assert "cancel it first" in kept.why
+    rehearsed = ledger.erase(subject="ada", by="ana", reason="x", force=True, dry_run=True)
+    assert (rehearsed.kept, rehearsed.is_rehearsal) == ((), True)
+    one = ledger.erase(run_id="order-2", seq=0, fields=["args"], by="ana", reason="x", dry_run=True)
+    assert [[event.hash for event in ledger.events(run_id)] for run_id in ("order-1", "order-2")] == before
+    assert payloads(ledger, "order-2")
+    assert dict(one.erased) == dict(ledger.erase(run_id="order-2", seq=0, fields=["args"], by="ana", reason="x").erased)
+    really = ledger.erase(subject="ada", by="ana", reason="x", force=True)
+    withdrawal = 2  # the reason of the withdrawal, and the question as it is then
+    assert really.count == rehearsed.count - one.count + withdrawal
+    ledger.hold(run_id="order-2", by="legal", reason="x")
+    with pytest.raises(OnHold):
+        ledger.erase(run_id="order-2", by="ana", reason="x", dry_run=True)
 
 
 # ── by subject ───────────────────────────────────────────────────────────────────────────────────────────────────────

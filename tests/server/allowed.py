@@ -68,6 +68,7 @@ ALLOWED: dict[str, tuple[str, Any]] = {
     "GET /v1/stop": (READERS, None),
     "POST /v1/stop": ("", {"reason": "x"}),
     "POST /v1/stop/end": ("", {"reason": "x"}),
+    "POST /v1/erasures": ("", {"run_id": "r", "reason": "x"}),
     "GET /metrics": ("auditor", None),
     "POST /v1/runs": ("agent", {"agent": "a"}),
     "GET /v1/runs": (READERS, None),

@@ -848,6 +848,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/erasures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase values of a run or a person, or say what would go
+         * @description Erase values of a run or a person, or say what would go; what is still needed is kept, with the reason.
+         */
+        post: operations["erasures_erase"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sign-in/link": {
         parameters: {
             query?: never;
@@ -2669,6 +2689,55 @@ export interface components {
             token?: string | null;
         };
         /**
+         * ErasureAsked
+         * @description Names what is to be forgotten: a run, one of its events, some fields of these; or all calls about a person.
+         *
+         *     `force` withdraws calls about a person that wait. With `dry_run` nothing is erased: the answer says what would be.
+         */
+        ErasureAsked: {
+            /** Run Id */
+            run_id?: string | null;
+            /** Seq */
+            seq?: number | null;
+            /** Fields */
+            fields?: string[] | null;
+            /** Subject */
+            subject?: string | null;
+            /**
+             * Reason
+             * @example request of 3 May
+             */
+            reason: string;
+            /**
+             * Force
+             * @default false
+             */
+            force: boolean;
+            /**
+             * Dry Run
+             * @default false
+             */
+            dry_run: boolean;
+        };
+        /**
+         * ErasureShown
+         * @description Says how many values of which run went or would go, what is kept, and what else there is to know.
+         */
+        ErasureShown: {
+            /** Erased */
+            erased: number;
+            /** Runs */
+            runs: {
+                [key: string]: number;
+            };
+            /** Kept */
+            kept: components["schemas"]["KeptShown"][];
+            /** Remarks */
+            remarks: string[];
+            /** Dry Run */
+            dry_run: boolean;
+        };
+        /**
          * EvaluationTold
          * @description Is a call to be judged, by nobody's word but for the sake of seeing; `agent` is who would make it.
          */
@@ -3157,6 +3226,18 @@ export interface components {
              * @default 30
              */
             lease_s: number;
+        };
+        /**
+         * KeptShown
+         * @description Is what was not erased, and why.
+         */
+        KeptShown: {
+            /** Run Id */
+            run_id: string;
+            /** Effect Id */
+            effect_id: string | null;
+            /** Why */
+            why: string;
         };
         /**
          * KeyList
@@ -6405,6 +6486,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StopShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    erasures_erase: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ErasureAsked"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasureShown"];
                 };
             };
             400: components["responses"]["Problem400"];

@@ -38,6 +38,7 @@ def rewrite_option(function: F) -> F:
 @click.option("--subject", help="Erase everything of the calls that are about this person.")
 @click.option("--reason", required=True, help="Why; it goes on the record.")
 @click.option("--force", is_flag=True, help="With --subject: withdraw calls that wait, to erase them too.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @rewrite_option
 @by_option
 @about_ledger

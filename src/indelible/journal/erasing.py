@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from indelible.core.canonical import encode
@@ -35,7 +36,10 @@ from indelible.journal.long_ended import LongEnded
 
 
 class Eraser:
-    """Erases for one tenant. `say` gives a text as it may be recorded; `rewrite`: see `ForgettingStore.clear_away`."""
+    """Erases for one tenant, or only says what would go (`is_rehearsal`).
+
+    `say` gives a text as it may be recorded; `rewrite`: see `ForgettingStore.clear_away`.
+    """
 
     def __init__(
         self,
@@ -45,8 +49,10 @@ class Eraser:
         mint: Mint,
         say: Callable[[str], str],
         rewrite: bool | None = None,
+        is_rehearsal: bool = False,
     ) -> None:
         self._rewrite = rewrite
+        self._is_rehearsal = is_rehearsal
         self._store = store
         self._tenant = tenant
         self._write = write
@@ -90,20 +96,24 @@ class Eraser:
         openings = found.events_at(run_id, opened)
         refused = {event.seq for event in openings if event.effect_id is None}
         ids = {event.effect_id for event in openings if event.effect_id is not None}
+        effects = found.effects(ids)
         if force:
-            self._withdraw(found.effects(ids), by, reason)
+            effects = self._withdrawn(effects, by, reason)
         following = found.events(run_id, min(opened) - 1)
         events = [event for event in following if event.effect_id in ids or event.seq in refused]
-        return found.select(run_id, events, found.whys(run_id, set(), found.effects(ids)))
+        return found.select(run_id, events, found.whys(run_id, set(), effects))
 
-    def _withdraw(self, effects: Mapping[str, Effect], by: Actor, reason: str) -> None:
-        """Cancels what has not been entered; what moves on meanwhile is kept, and says so."""
-        for effect in effects.values():
-            if is_cancelable(effect):
-                why = encode(self._say(reason))
-                self._write(Cancel(ref=effect.ref, stamp=self._mint.stamp(by), detail_json=why))
+    def _withdrawn(self, effects: Mapping[str, Effect], by: Actor, reason: str) -> dict[str, Effect]:
+        """Cancels what has not been entered, and gives all as they are then; what moves on meanwhile says so."""
+        waiting = [effect for effect in effects.values() if is_cancelable(effect)]
+        if self._is_rehearsal:
+            return {**effects, **{effect.id: replace(effect, status="canceled") for effect in waiting}}
+        for effect in waiting:
+            why = encode(self._say(reason))
+            self._write(Cancel(ref=effect.ref, stamp=self._mint.stamp(by), detail_json=why))
+        return self._erasable.effects(effects)
 
-    def prune(self, before: datetime, *, by: Actor, reason: str, is_rehearsal: bool) -> Erasure:
+    def prune(self, before: datetime, *, by: Actor, reason: str) -> Erasure:
         """Erases the payloads of what ended before a moment, and drops what is on no record; holds are respected."""
         counts: dict[str, int] = {}
         kept: list[Kept] = []
@@ -112,18 +122,18 @@ class Eraser:
             for run_id, selection in chosen.items():
                 kept += selection.kept
                 counts[run_id] = counts.get(run_id, 0) + len(selection.erased)
-                if not is_rehearsal:
+                if not self._is_rehearsal:
                     self._erase(run_id, selection, "retention", by, reason)
         aside = ended.aside(before)
         dropped = len(aside)
-        if aside and not is_rehearsal:
+        if aside and not self._is_rehearsal:
             dropped = self._store.forgetting.drop(self._tenant, aside)
         erased = {run_id: count for run_id, count in counts.items() if count}
-        remarks = () if is_rehearsal else self._clear_away(bool(erased or dropped))
+        remarks = () if self._is_rehearsal else self._clear_away(bool(erased or dropped))
         if dropped:
-            verb = "would be" if is_rehearsal else "were"
+            verb = "would be" if self._is_rehearsal else "were"
             remarks = (f"messages and a server's replies that nobody needs {verb} dropped too: {dropped}", *remarks)
-        return Erasure(erased, tuple(dict.fromkeys(kept)), remarks, is_rehearsal)
+        return Erasure(erased, tuple(dict.fromkeys(kept)), remarks, self._is_rehearsal)
 
     # Holds
 
@@ -159,6 +169,8 @@ class Eraser:
         chosen = self._erasable.with_grants(selected)
         kept = tuple(kept for selection in chosen.values() for kept in selection.kept)
         erased = {run_id: len(selection.erased) for run_id, selection in chosen.items() if selection.erased}
+        if self._is_rehearsal:
+            return Erasure(erased, kept, (), True)
         if kept and not erased:
             raise IllegalMove(f"{kept[0].effect_id or kept[0].run_id} cannot be erased: {kept[0].why}")
         for run_id, selection in chosen.items():

@@ -39,6 +39,7 @@ TAGS = {
     "policy": "The rules that calls are judged by.",
     "tools": "Tools that the server itself runs, so that agents never hold their secrets.",
     "stop": "The switch that lets no effect of the tenant begin, until somebody ends it.",
+    "erasures": "Forgetting: values go, the record stays and verifies.",
     "stats": "Figures over time: what became of calls, how long they took, who decided.",
     "exports": "The record as files: asked for, made in the background, fetched.",
     "search": "Ids, keys and words, wherever they are.",

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from indelible.server.approvals import approvals
 from indelible.server.effects import add_hot_pair, effects
 from indelible.server.events import events
+from indelible.server.erasures import erasures
 from indelible.server.exports import exports
 from indelible.server.journal import journal
 from indelible.server.oidc_routes import oidc
@@ -35,6 +36,7 @@ def add_resources(app: FastAPI) -> None:
         journal,
         tools,
         stops,
+        erasures,
         signing_in,
         ways,
         passkeys,

@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router'
-import { Ban, FileBadge, GitFork, Play, ShieldCheck } from 'lucide-react'
+import { Ban, Eraser, FileBadge, GitFork, Play, ShieldCheck } from 'lucide-react'
 import { useState } from 'react'
+import { useMay } from '../../api/may'
 import type { Run, Story } from '../../api/runs'
 import { useOpen } from '../../parts/Acting'
 import { Button } from '../../parts/Button'
@@ -8,6 +9,8 @@ import { Copy } from '../../parts/Copy'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
 import { When } from '../../parts/When'
+import { Erasing } from '../erasing/Erasing'
+import { aRun } from '../erasing/wanted'
 import { Cancel } from './Cancel'
 import { Evidence } from './Evidence'
 import { Fork } from './Fork'
@@ -62,10 +65,11 @@ function Intent({ children }: { children: string }) {
   )
 }
 
-type Act = 'resume' | 'fork' | 'cancel' | 'evidence'
+type Act = 'resume' | 'fork' | 'cancel' | 'evidence' | 'erase'
 
 function Actions({ run, story }: { run: Run | null; story: Story }) {
   const { open, show, close } = useOpen<Act>()
+  const isAdmin = useMay([])
   const isOver = run === null || run.status === 'completed' || run.status === 'canceled'
   return (
     <div className="ml-auto flex flex-wrap gap-1.5">
@@ -74,9 +78,11 @@ function Actions({ run, story }: { run: Run | null; story: Story }) {
       {run && !isOver && <Button look="bad" onClick={show('cancel')}><Ban size={15} aria-hidden /> Cancel …</Button>}
       <Link from="/runs/$runId" to="." search={{ tab: 'integrity' }} className="inline-flex items-center gap-1.5 rounded-md border border-line px-3 py-1.5 text-sm font-medium text-ink no-underline hover:bg-raised"><ShieldCheck size={15} aria-hidden /> Verify</Link>
       <Button onClick={show('evidence')}><FileBadge size={15} aria-hidden /> Evidence …</Button>
+      {isAdmin && <Button look="bad" onClick={show('erase')}><Eraser size={15} aria-hidden /> Erase …</Button>}
       {run && open === 'resume' && <Resume run={run} story={story} onClose={close} />}
       {run && open === 'fork' && <Fork run={run} story={story} onClose={close} />}
       {run && open === 'cancel' && <Cancel run={run} onClose={close} />}
+      {open === 'erase' && <Erasing of={aRun(story.run_id)} onClose={close} />}
       {open === 'evidence' && <Evidence runId={story.run_id} count={story.events} onClose={close} />}
     </div>
   )

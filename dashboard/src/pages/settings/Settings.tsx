@@ -14,10 +14,11 @@ import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
 import { change, useSettings, type Theme } from '../../shell/settings'
 import { Brake } from './Brake'
+import { Forgetting } from './Forgetting'
 
 const THEMES: readonly Theme[] = ['system', 'light', 'dark']
 
-/** Shows who one is here, how the page looks, who else may come in, and the brake. */
+/** Shows who one is here, how the page looks, who else may come in, the brake, and how to forget. */
 export function Settings() {
   const isAdmin = useMay([])
   return (
@@ -28,6 +29,7 @@ export function Settings() {
       <Brake />
       {isAdmin && <People />}
       {isAdmin && <Tokens />}
+      {isAdmin && <Forgetting />}
     </div>
   )
 }

@@ -1,7 +1,9 @@
 import { ChevronDown, ChevronRight, ShieldCheck } from 'lucide-react'
 import { useState } from 'react'
 import { HOME } from '../../../api/client'
+import { useMay } from '../../../api/may'
 import type { RunEvent, Story } from '../../../api/runs'
+import { useOpen } from '../../../parts/Acting'
 import { Button } from '../../../parts/Button'
 import { Copy, Id } from '../../../parts/Copy'
 import { Json } from '../../../parts/Json'
@@ -9,6 +11,8 @@ import { Prove } from '../../../parts/Prove'
 import { curlFor } from '../../../parts/quoting'
 import { Text } from '../../../parts/Text'
 import { When } from '../../../parts/When'
+import { Erasing } from '../../erasing/Erasing'
+import { aRun } from '../../erasing/wanted'
 
 /** Is how many events are there at once; the timeline shows all of them. */
 const STEP = 200
@@ -29,6 +33,8 @@ export function Events({ of, story, more }: { of: readonly RunEvent[]; story: St
 
 function Line({ of, runId, isSafe }: { of: RunEvent; runId: string; isSafe: boolean }) {
   const [isOpen, setOpen] = useState(false)
+  const isAdmin = useMay([])
+  const { open, show, close } = useOpen<'erase'>()
   const Icon = isOpen ? ChevronDown : ChevronRight
   return (
     <li className="text-sm">
@@ -45,8 +51,9 @@ function Line({ of, runId, isSafe }: { of: RunEvent; runId: string; isSafe: bool
         </summary>
         {isOpen && (
           <div className="space-y-2 px-3 pb-3">
-            <div className="flex flex-wrap items-center gap-3 text-xs text-muted"><Id length={24}>{of.id}</Id> <Prove runId={runId} seq={of.seq} hash={of.id.replace('evt_', '')} /> <span className="flex items-center">as curl <Copy text={curlFor(HOME, runId, of.seq)} label="Copy as curl" /></span></div>
+            <div className="flex flex-wrap items-center gap-3 text-xs text-muted"><Id length={24}>{of.id}</Id> <Prove runId={runId} seq={of.seq} hash={of.id.replace('evt_', '')} /> <span className="flex items-center">as curl <Copy text={curlFor(HOME, runId, of.seq)} label="Copy as curl" /></span> {isAdmin && <Button look="bad" onClick={show('erase')}>Erase its values …</Button>}</div>
             <Json value={of} label={`Event ${of.seq + 1}`} />
+            {open && <Erasing of={aRun(runId, of.seq)} onClose={close} />}
           </div>
         )}
       </details>
