@@ -6,8 +6,8 @@ from fastapi import FastAPI
 
 from indelible.server.approvals import approvals
 from indelible.server.effects import add_hot_pair, effects
-from indelible.server.events import events
 from indelible.server.erasures import erasures
+from indelible.server.events import events
 from indelible.server.exports import exports
 from indelible.server.journal import journal
 from indelible.server.oidc_routes import oidc
