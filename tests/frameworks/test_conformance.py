@@ -13,6 +13,7 @@ from indelible.testing.adapters.cases import CASES, played
 from indelible.testing.adapters.host import Host, hosting
 from indelible.testing.adapters.rig import ADAPTERS
 from tests.frameworks import HEAVY
+from tests.integrations.matrix import published
 
 OURS = dict.fromkeys(CASES, "1") | {"tampered_state": "refused", "store_down": "refused"}
 
@@ -25,4 +26,9 @@ def framework(request: pytest.FixtureRequest) -> Iterator[tuple[str, Host]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_behind_the_ledger_it_happens_once_or_is_refused(framework: tuple[str, Host], case: str) -> None:
-    assert played(framework[1], case, "ledger") == OURS[case]
+    assert played(framework[1], case, "ledger") == OURS[case] == published(framework[0])[case].ledger
+
+
+def test_natively_it_happens_as_often_as_measured(framework: tuple[str, Host]) -> None:
+    """Were this to change, the page would say too much. The command plays all of them."""
+    assert played(framework[1], "crash_after_effect", "native") == published(framework[0])["crash_after_effect"].native

@@ -24,10 +24,10 @@ FRAMEWORKS = {
     "pydantic-ai": ("Pydantic AI", "`requires_approval`, saved messages"),
     "mcp": ("MCP", "a host that asks its user and keeps its calls in a file"),
     "functions": ("a loop of your own", "calls kept in a file, a question before each"),
-    "strands": ("Strands", "interrupts, a file session"),
-    "adk": ("Google ADK", "`require_confirmation`, a session service"),
+    "strands": ("Strands", "`HumanInTheLoop`, a session in files"),
+    "adk": ("Google ADK", "`require_confirmation`, a session in SQLite"),
     "claude": ("Claude Agent SDK", "a hook that defers, Claude Code's saved session"),
-    "crewai": ("CrewAI", "its hooks, a crew that is started again"),
+    "crewai": ("CrewAI", "a flow waits for feedback before its crew; after a crash it cannot be resumed"),
 }
 _TITLES = {
     "crash_after_effect": "crash",
