@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, Tool
-from pydantic_ai.capabilities import AbstractCapability, durable_operation
+from pydantic_ai.capabilities import AbstractCapability, LocalWorkspace, durable_operation
 from pydantic_ai.exceptions import ToolFailed, UserError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -213,6 +214,20 @@ async def test_what_a_capability_declares_durable_is_done_once(ledger: AsyncLedg
         await agent_of(durability, Till(), Scripted(), also=[memory]).run("go")
     assert memory.remembered == ["a turn", "a turn"]
     assert len([one for one in await ledger.effects() if one.tool == "memory.remember"]) == 2
+
+
+async def test_what_is_done_in_a_workspace_is_done_once(ledger: AsyncLedger, tmp_path: Path) -> None:
+    class Writes(AbstractCapability[Any]):
+        async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
+            await ctx.workspace.write_bytes("note", b"a turn")
+            return request_context
+
+    workspace: LocalWorkspace[Any] = LocalWorkspace(tmp_path)
+    await agent_of(LedgerDurability(ledger, run="order-1"), Till(), Scripted(), also=[workspace, Writes()]).run("go")
+    assert (tmp_path / "note").read_text() == "a turn"
+    (tmp_path / "note").unlink()
+    await agent_of(LedgerDurability(ledger, run="order-1"), Till(), Scripted(), also=[workspace, Writes()]).run("go")
+    assert not (tmp_path / "note").exists()
 
 
 async def test_what_would_be_lost_on_a_replay_is_refused(ledger: AsyncLedger) -> None:

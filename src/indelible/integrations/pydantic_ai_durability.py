@@ -100,16 +100,23 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
         """Goes on with a run whose record holds together, and with no other."""
-        run_id = self._gate.run_of(ctx)
-        if run_id == _UNNAMED:
-            raise BadCall("what is to be gone on with needs a name: say run=…, or run the agent with conversation_id=…")
-        await self._check(run_id)
-        answered = sum(isinstance(message, ModelResponse) for message in ctx.messages)
-        self._places[str(ctx.run_id)] = _Place(run_id=run_id, agent=self.name, turn=answered)
+        await self._place(ctx)
         try:
             return await super().wrap_run(ctx, handler=handler)
         finally:
-            del self._places[str(ctx.run_id)]
+            self._places.pop(str(ctx.run_id), None)
+
+    async def _place(self, ctx: RunContext[Any]) -> _Place:
+        """Gives where the agent is in its run; at first, and before anything is done, its record is checked."""
+        place = self._places.get(str(ctx.run_id))
+        if place is None:
+            run_id = self._gate.run_of(ctx)
+            if run_id == _UNNAMED:
+                raise BadCall("what is to go on needs a name: say run=…, or run the agent with conversation_id=…")
+            await self._check(run_id)
+            answered = sum(isinstance(message, ModelResponse) for message in ctx.messages)
+            place = self._places[str(ctx.run_id)] = _Place(run_id=run_id, agent=self.name, turn=answered)
+        return place
 
     async def _check(self, run_id: str) -> None:
         try:
@@ -129,9 +136,7 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
 
     async def recorded(self, ctx: RunContext[Any], unit: _Unit) -> Any:
         """Gives what a unit of the run gave, now or when it was done."""
-        place = self._places.get(str(ctx.run_id))
-        if place is None:
-            raise BadCall(f"{unit.tool}: is part of no run of the agent {self.name} that is under way here")
+        place = await self._place(ctx)
         try:
             given = await self._ledger.run(place.call(unit), unit.enter, **{**unit.words, **self._terms.own(unit.tool)})
         except KeyReused as other:
