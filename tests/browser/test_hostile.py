@@ -17,6 +17,7 @@ from indelible.server.identity import Credentials
 from tests.browser.corpus import ATTACKS, HIDDEN
 from tests.browser.hostile import ASKS, RUN, fill, tool_of, type_of
 from tests.browser.stories import Story
+from tests.browser.walking import go
 
 TALL = {"width": 1400, "height": 10_000}
 """Lets lists, of which only what is on screen is there, show every line."""
@@ -87,12 +88,6 @@ def opened(story: Story, lying: Callable[[Route], None] | None = None) -> Page:
     page.goto(story.home + "settings")
     expect(page.get_by_role("heading", name="Settings", exact=True)).to_be_visible()
     return page
-
-
-def go(page: Page, path: str) -> None:
-    """Leads the page to another address, as its links do: to load all of it anew would take most of the time."""
-    page.evaluate("(path) => history.pushState({}, '', `/${path}`)", path)
-    expect(page.get_by_role("main")).not_to_be_empty()
 
 
 @pytest.fixture
@@ -222,7 +217,7 @@ def test_the_lookout_sees_what_is_planted(story: Story) -> None:
     for planted in PLANTED.values():
         expect_quiet(page)
         page.evaluate(f"setTimeout(() => {{ {planted} }})")
-        page.wait_for_function("globalThis.found.length > 0 || document.querySelector('iframe') !== null")
+        page.wait_for_function("() => globalThis.found.length > 0 || document.querySelector('iframe') !== null")
         with pytest.raises(AssertionError):
             expect_quiet(page)
         page.reload()

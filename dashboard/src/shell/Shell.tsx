@@ -3,6 +3,7 @@ import { Link, Outlet, useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { approvals } from '../api/asks'
 import { useNews } from '../api/live'
+import { Checklist } from './Checklist'
 import { Help } from './Help'
 import { useHotkeys, type Hotkeys } from './hotkeys'
 import { PAGES } from './pages'
@@ -18,14 +19,15 @@ export function Shell() {
   const ways: Hotkeys = Object.fromEntries(PAGES.map((page) => [`g ${page.key}`, () => void go({ to: page.to })]))
   useHotkeys({ ...ways, 'mod+k': () => setAsking(true), '?': () => setHelping(true) })
   return (
-    <div className="flex h-dvh flex-col md:flex-row">
+    <div className="flex h-dvh flex-col md:flex-row short:h-auto">
       <a href="#page" className="sr-only focus:not-sr-only focus:absolute focus:z-10 focus:m-2 focus:rounded focus:bg-paper focus:px-3 focus:py-2">
         Skip to the page
       </a>
       <Nav />
       <div className="flex min-h-0 min-w-0 flex-1 flex-col">
         <TopBar onAsk={() => setAsking(true)} onHelp={() => setHelping(true)} />
-        <main id="page" tabIndex={-1} className="min-h-0 flex-1 overflow-auto">
+        <Checklist />
+        <main id="page" tabIndex={-1} className="min-h-0 flex-1 overflow-auto short:h-dvh short:flex-none">
           <Outlet />
         </main>
       </div>

@@ -44,18 +44,18 @@ export function Inbox() {
   }
   const shown = approval ?? chosen?.id
   return (
-    <div className="flex h-full min-h-0 flex-col">
+    <div className="flex h-full min-h-0 flex-col max-lg:overflow-auto">
       <Tabs />
       <p role="status" className={said ? 'flex items-center justify-between gap-3 bg-good-ground px-4 py-1.5 text-sm text-good' : ''}>
         {said && <Text>{said}</Text>}
         {said && <button type="button" aria-label="Do not show this any more" onClick={() => setSaid('')} className="rounded p-0.5"><X size={15} aria-hidden /></button>}
       </p>
       {asked.error ? <Trouble error={asked.error} onRetry={() => void asked.refetch()} /> : null}
-      <div className="flex min-h-0 flex-1 max-lg:flex-col">
+      <div className="flex min-h-0 flex-1 max-lg:block max-lg:flex-none">
         {found.length > 0 && (
           <List of={found} chosen={shown} more={asked.hasNextPage ? () => void asked.fetchNextPage() : undefined} />
         )}
-        <div className="min-w-0 flex-1 overflow-auto">
+        <div className="min-w-0 flex-1 overflow-auto max-lg:overflow-visible">
           {shown ? <Detail key={shown} id={shown} onDone={done} /> : asked.isSuccess && <Nothing in={tab} />}
         </div>
       </div>
@@ -86,7 +86,7 @@ function Tabs() {
 
 function List({ of, chosen, more }: { of: readonly Approval[]; chosen: string | undefined; more: (() => void) | undefined }) {
   return (
-    <div className="shrink-0 overflow-auto border-line max-lg:max-h-56 max-lg:border-b lg:w-90 lg:border-r">
+    <div className="shrink-0 overflow-auto border-line max-lg:max-h-56 short:max-h-28 max-lg:border-b lg:w-90 lg:border-r">
       <ul aria-label="Approvals">
         {of.map((one) => (
           <Line key={one.id} of={one} isChosen={one.id === chosen} />

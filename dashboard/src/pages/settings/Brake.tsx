@@ -22,7 +22,7 @@ export function Brake() {
     await questions.invalidateQueries({ queryKey: ['stop'] })
   }
   return (
-    <Section title="The brake">
+    <Section level={2} title="The brake">
       {data?.is_stopped ? (
         <div role="status" className="flex flex-wrap items-center gap-3 rounded-lg bg-bad-ground p-3 text-sm text-bad">
           <OctagonX size={18} aria-hidden />

@@ -33,7 +33,7 @@ function Called() {
   if (!data) return null
   if (data.figures.length === 0) return <Empty title="No tool was called in the last seven days" />
   return (
-    <Section title="Called in the last seven days">
+    <Section level={2} title="Called in the last seven days">
       <div className="overflow-x-auto rounded-lg border border-line">
         <table className="w-full text-left text-sm">
           <thead className="bg-raised text-muted">
@@ -63,7 +63,7 @@ function Policy() {
   if (error) return <Trouble error={error} onRetry={() => void refetch()} />
   if (!data) return null
   return (
-    <Section title="Policy in force" aside={<Button onClick={show('edit')}>{data.content ? 'Change …' : 'Write one …'}</Button>}>
+    <Section level={2} title="Policy in force" aside={<Button onClick={show('edit')}>{data.content ? 'Change …' : 'Write one …'}</Button>}>
       {data.content && data.version ? (
         <>
           <p className="flex items-center gap-1 text-xs text-muted">version <Id length={16}>{data.version}</Id></p>
@@ -117,7 +117,7 @@ function Trial() {
   const verdict = useQuery({ queryKey: ['policy', 'trial', asked], queryFn: () => told(api.POST('/v1/policy/evaluate', { body: asked! as never })), enabled: asked !== null, retry: false })
   const args = read(text)
   return (
-    <Section title="What would it say?">
+    <Section level={2} title="What would it say?">
       <form
         className="space-y-3 text-sm"
         onSubmit={(event) => {
