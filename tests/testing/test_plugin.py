@@ -81,6 +81,21 @@ def test_coroutines_are_killed_as_well(ledger: Ledger, outside: Outside) -> None
     effect_once(outside, lambda: refund("1"), "refund 1")
 
 
+def test_a_run_that_the_dead_drove_is_resumed_at_once(store_url: str, outside: Outside) -> None:
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        refund = ledger.tool("refund")(lambda: outside.happens("refund"))
+
+        def work() -> None:
+            with ledger.start_run("order-1", agent="billing", intent="refund"):
+                refund()
+
+        crash_at("after_record", work)
+        with ledger.resume_run("order-1"):
+            refund()
+    assert outside.times("refund") == 1
+
+
 def test_what_is_done_twice_is_found(ledger: Ledger, outside: Outside) -> None:
     """A tool that says it may be repeated is repeated: then the provider has to know our key."""
 
@@ -135,7 +150,8 @@ def test_the_page_is_a_test_file_that_passes(pytester: pytest.Pytester, monkeypa
         assert block.title is not None
         (pytester.path / block.title).write_text(block.text)
     (pytester.path / "billing.py").write_text(BILLING)
-    done = pytester.runpytest_inprocess("-p", "pytest_indelible", "-p", "no:cacheprovider", "-q")
+    # In a process of its own: what pytest loads for it within this one would be loaded twice afterwards.
+    done = pytester.runpytest_subprocess("-p", "pytest_indelible", "-p", "no:cacheprovider", "-q")
     done.assert_outcomes(passed=6)
 
 

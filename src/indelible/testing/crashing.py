@@ -22,13 +22,15 @@ from typing import Any, Literal, get_args
 
 from indelible.core.commands import Claimed, Finish, Open, Relinquish
 from indelible.core.requests import Submit
+from indelible.core.run_commands import StartRun, TakeRun
 from indelible.engine import Engine
 from indelible.errors import BadCall
 
 Point = Literal["before_claim", "after_claim", "after_handler", "after_record"]
 POINTS: tuple[Point, ...] = get_args(Point)
 Body = Callable[[], Any]
-_LEASE = timedelta(milliseconds=20)
+_LEASE = timedelta(milliseconds=1)
+"""Is the lease of a process that is about to be killed, so that no test waits until it may be taken for dead."""
 
 
 class NotThere(AssertionError):
@@ -40,7 +42,8 @@ def crash_at(point: Point, body: Body, *, tool: str | None = None) -> None:
 
     `before_claim`: nothing is recorded yet. `after_claim`: the call is claimed, its handler not entered.
     `after_handler`: the handler has returned, nobody knows what. `after_record`: it is recorded, and not yet told.
-    With `tool`, the moment is one of that tool's. The lease of the killed process is over at once: nobody waits for it.
+    With `tool`, the moment is one of that tool's. What the killed process held, a call or the driving of a run, is free
+    at once: nobody waits for its lease.
     """
     if point not in POINTS:
         raise BadCall(f"point={point!r}: choose one of {', '.join(POINTS)}")
@@ -109,7 +112,7 @@ async def _awaited(value: Any) -> Any:
 
 def _die_at(point: Point, tool: str | None) -> None:
     """Changes the engine of this process, which is about to end, so that it kills itself at that moment."""
-    perform, perform_async = Engine._perform, Engine._perform_async
+    perform, perform_async, write_alone = Engine._perform, Engine._perform_async, Engine.write_alone
     moment = _Moment(point, tool)
 
     def perform_and_die(self: Engine, request: Any, errand: Any) -> Any:
@@ -124,6 +127,11 @@ def _die_at(point: Point, tool: str | None) -> None:
         moment.after(request, answer)
         return answer
 
+    def write_alone_for_a_moment(self: Engine, command: Any, known: Any = None) -> Any:
+        is_seat = isinstance(command, StartRun | TakeRun)
+        return write_alone(self, replace(command, lease=_LEASE) if is_seat else command, known)
+
+    Engine.write_alone = write_alone_for_a_moment  # type: ignore[method-assign]
     Engine._perform = perform_and_die  # type: ignore[method-assign]
     Engine._perform_async = perform_and_die_async  # type: ignore[method-assign]
 
@@ -140,10 +148,7 @@ class _Moment:
         match request:
             case Submit(Open(only_asks=False) as asked, known) if self._is_meant(asked.tool):
                 self._dies_at("before_claim")
-                if self.point in (
-                    "after_claim",
-                    "after_handler",
-                ):  # then a test need not wait for the lease of the dead
+                if self.point in ("after_claim", "after_handler"):
                     return Submit(replace(asked, lease=_LEASE), known)
             case Submit(Finish(claim=claim) | Relinquish(claim=claim)) if self._is_meant(claim.effect.tool):
                 self._dies_at("after_handler")
