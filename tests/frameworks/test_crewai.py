@@ -164,6 +164,13 @@ def test_calls_are_named_by_what_they_are_about(ledger: Ledger) -> None:
     assert DONE == ["o1 5"]
 
 
+def test_a_call_that_cannot_be_named_stops_the_crew_and_is_not_entered(ledger: Ledger) -> None:
+    tools = gate_of(ledger, call_id=lambda name, args: args["invoice"]).tools([charge])
+    with pytest.raises(ToolExecutionFailedError, match="invoice"):
+        crew_of(tools, [CHARGE]).kickoff()
+    assert DONE == []
+
+
 def test_a_tool_may_say_that_it_may_have_happened(ledger: Ledger) -> None:
     @tool
     def lose(order: str) -> str:

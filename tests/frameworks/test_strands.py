@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -134,7 +134,7 @@ def test_a_tool_that_raises_is_told_to_the_model_and_not_run_again(ledger: Ledge
 
 
 def test_what_a_tool_gave_comes_back_whole_bytes_too(ledger: Ledger) -> None:
-    content = [{"text": "seen"}, {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}]
+    content: list[Any] = [{"text": "seen"}, {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}]
 
     @tool
     def look(order: str) -> dict[str, Any]:
@@ -149,6 +149,18 @@ def test_what_a_tool_gave_comes_back_whole_bytes_too(ledger: Ledger) -> None:
         (result,) = results_in(agent)
         assert result["content"] == content
     assert DONE == ["o1"]
+
+
+def test_what_json_cannot_say_is_kept_as_a_text(ledger: Ledger) -> None:
+    @tool
+    def look(order: str) -> dict[str, Any]:
+        """Looks."""
+        return {"status": "success", "content": [{"json": {"when": date(2026, 11, 16)}}]}
+
+    model = ScriptedModel([[called("look", "c1", order="o1")], [{"text": "done"}]])
+    Agent(model=model, tools=[look], plugins=[LedgerPlugin(ledger, run="order-123")], callback_handler=None)("look")
+    (effect,) = ledger.effects()
+    assert effect.status == "succeeded"
 
 
 def test_the_same_id_with_other_arguments_stops_the_agent_and_not_the_calls_beside_it(ledger: Ledger) -> None:

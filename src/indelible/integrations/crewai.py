@@ -26,7 +26,7 @@ from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailurePolicy
 from pydantic import BaseModel, PrivateAttr, TypeAdapter
 
-from indelible import AsyncLedger, Ledger, MayHaveHappened, RunningEffect
+from indelible import AsyncLedger, Ledger, MayHaveHappened, RunningEffect, ToolCall
 from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalPending,
@@ -77,15 +77,21 @@ class LedgerTools:
         """Gives the tools behind the ledger."""
         return [LedgerTool.around(tool, self) for tool in tools]
 
-    def walk(self, entry: _Entry) -> Any:
-        """Runs a tool call, replays it, stops the crew, or tells the model why not.
+    def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
+        """Lets a call in. What goes wrong is given, not raised: what is raised, the crew tries again, and goes on."""
+        try:
+            entry = _Entry(tool, words)
+            call = self._terms.call(self._named(entry))
+        except Exception as problem:  # arguments that are no JSON, or a run or an id that cannot be named
+            return _stop(problem)
+        return self._walked(entry, call)
 
-        Everything that goes wrong is given, not raised: what a tool raises, the crew tries again, and then goes on.
-        """
-        words = {"wait": False, **self._terms.options(entry.tool.name)}
+    def _walked(self, entry: _Entry, call: ToolCall) -> Any:
+        """Runs a tool call, replays it, stops the crew, or tells the model why not."""
+        words = {"wait": False, **self._terms.options(call.tool)}
         while True:
             try:
-                return entry.given(self._ledger.run(self._terms.call(self._named(entry)), entry.enter, **words))
+                return entry.given(self._ledger.run(call, entry.enter, **words))
             except ApprovalPending as pending:
                 return _stop(pending, _question(pending))
             except ApprovalEndedUnused:
@@ -146,7 +152,7 @@ class LedgerTool(BaseTool):
         return guarded
 
     def _run(self, **words: Any) -> Any:
-        return self._gate.walk(_Entry(self._inner, words))
+        return self._gate.enter(self._inner, words)
 
     async def _arun(self, **words: Any) -> Any:
         return await asyncio.to_thread(self._run, **words)
@@ -195,7 +201,7 @@ def never(_args: Any = None, _result: Any = None) -> bool:
     return False
 
 
-def _stop(refusal: IndelibleError, details: Mapping[str, Any] | None = None) -> ToolFailure:
+def _stop(refusal: Exception, details: Mapping[str, Any] | None = None) -> ToolFailure:
     """Gives what makes the crew stop, by the tool's policy, with what the ledger said."""
     return ToolFailure(message=str(refusal), code=type(refusal).__name__, details=dict(details or {}))
 

@@ -189,7 +189,7 @@ class _Entry:
             raise MayHaveHappened("the tool was entered, and no result came of it")
         if self._live.tool_result["status"] == "error":
             raise self._live.exception or ToolError(_text_of(self._live))
-        return {"gave": encode_bytes_values(self._live.tool_result["content"])}
+        return {"gave": _kept(self._live.tool_result["content"])}
 
     def _hear(self, event: TypedEvent) -> None:
         match event:
@@ -251,6 +251,11 @@ def _question(pending: ApprovalPending) -> dict[str, Any]:
         "expires_at": approval.expires_at.isoformat(),
         "show": f"indelible approvals show {approval.id}",
     }
+
+
+def _kept(content: Any) -> Any:
+    """Gives what a tool gave as JSON; what JSON cannot say is kept as a text."""
+    return json.loads(json.dumps(encode_bytes_values(content), default=str))
 
 
 def _text_of(event: ToolResultEvent) -> str:
