@@ -147,3 +147,17 @@ def test_terms_that_say_nonsense_are_refused_with_their_place(tmp_path: Path) ->
         ran = subprocess.run([*INDELIBLE, *words], capture_output=True, text=True, check=False, timeout=60)
         assert ran.returncode != 0
         assert said in ran.stderr, ran.stderr
+
+
+def test_the_example_asks_is_decided_and_goes_on_without_doing_anything_twice(tmp_path: Path) -> None:
+    """The server says what it does on standard error, which the proxy hands on."""
+    example, said = Path(__file__).parents[2] / "examples" / "mcp_agent.py", []
+    for words in ([], ["--decide"]):
+        command = [sys.executable, str(example), *words]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+        said.append((ran.stdout, ran.stderr))
+    (asked, first), (told, second) = said
+    assert "waits for a person: indelible approvals show apr_" in asked
+    assert ("charging 1000" in first, "refunding" in first) == (True, False)
+    assert told == "  refunded as re_ch_123\n"
+    assert ("charging" in second, "refunding 50" in second) == (False, True)
