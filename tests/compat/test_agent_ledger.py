@@ -7,6 +7,7 @@ import gc
 import inspect
 import logging
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -424,19 +425,32 @@ async def test_a_pool_says_where_the_ledger_is(postgres_url: str) -> None:
 # ── its faults, by their numbers in the list of them ─────────────────────────────────────────────────────────────────
 
 
-async def test_2_a_worker_that_lives_is_never_taken_over_from(ledger: EffectLedger[Any]) -> None:
+async def test_2_a_worker_that_lives_is_never_taken_over_from(quick: EffectLedger[Any], memory: MemoryStore) -> None:
     entered, leave = asyncio.Event(), asyncio.Event()
     bank = Bank(entered=entered, leave=leave)
-    stale = RunOptions(stale=StaleOptions(after_ms=100), concurrency=BRIEFLY)
-    slow = asyncio.ensure_future(ledger.run(CHARGE, bank, run_options=stale))
+    stale = RunOptions(stale=StaleOptions(after_ms=3000), concurrency=BRIEFLY)
+    slow = asyncio.ensure_future(quick.run(CHARGE, bank, run_options=stale))
     await entered.wait()
-    for _ in range(4):  # longer than the time after which it may be taken over from the dead
-        with pytest.raises(EffectTimeoutError):
-            await ledger.run(CHARGE, bank, run_options=stale)
-        await asyncio.sleep(0.05)
+    ours = memory.open()
+    taken = ours.effects()[0].lease_until
+    await until(lambda: ours.effects()[0].lease_until != taken)  # it is heard of, so its time has begun anew
+    with pytest.raises(EffectTimeoutError):
+        await quick.run(CHARGE, bank, run_options=stale)
     leave.set()
     assert await slow == bank._answer
     assert len(bank.seen) == 1
+
+
+async def test_2_nobody_is_taken_for_dead_within_a_second(quick: EffectLedger[Any], memory: MemoryStore) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+    hasty = RunOptions(stale=StaleOptions(after_ms=1))
+    slow = asyncio.ensure_future(quick.run(CHARGE, Bank(entered=entered, leave=leave), run_options=hasty))
+    await entered.wait()
+    (found,) = memory.open().effects()
+    assert found.lease_until is not None
+    assert found.lease_until - found.updated_at >= timedelta(seconds=0.9)  # two clocks: the store's and the stamp's
+    leave.set()
+    await slow
 
 
 async def test_3_a_canceled_caller_leaves_the_effect_in_doubt_at_once(ledger: EffectLedger[Any]) -> None:

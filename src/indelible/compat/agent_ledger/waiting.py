@@ -12,6 +12,8 @@ from indelible.errors import StillRunning
 
 _ROUND = 30.0
 """Is how long one round waits at most; between rounds, a hook that failed is called again."""
+_SHORTEST_LEASE = timedelta(seconds=1)
+"""Is how long a worker may be silent at least: a busy machine must not take the living for dead."""
 _FIRST_ROUNDS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
@@ -53,4 +55,4 @@ class Patience:
         """Gives what our ledger makes of a time after which calls may be taken over from workers that died."""
         if stale is None or stale.after_ms == 0:
             return {}
-        return {"on_crash": "retry", "lease": timedelta(milliseconds=stale.after_ms)}
+        return {"on_crash": "retry", "lease": max(timedelta(milliseconds=stale.after_ms), _SHORTEST_LEASE)}
