@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ from typing import Any
 
 import claude_agent_sdk
 import pytest
+from claude_agent_sdk import ClaudeAgentOptions, query
 
-from indelible import Effect, Ledger
+from indelible import AsyncLedger, Effect, Ledger
+from indelible.integrations.claude_agent import LedgerHooks
 from indelible.testing.claude_model import scripted_model, text, use
 
 CLAUDE = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
@@ -126,3 +129,33 @@ def test_when_the_ledger_cannot_tell_nothing_runs(sqlite_url: str, tmp_path: Pat
     project.asked([bash("toolu_1", "one")])
     assert ("cannot be reached" if breaks == "store" else 'onFailure is "block"') in project.heard["toolu_1"]
     assert project.did() == []
+
+
+def test_the_hooks_of_the_sdk_begin_and_report_claude_codes_own_tools(sqlite_url: str, tmp_path: Path) -> None:
+    """What test_claude_agent.py tries with a script, tried once with Claude Code itself."""
+    heard: list[Mapping[str, str]] = [{}]
+
+    def says(known: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        heard[0] = known
+        left = [one for one in (bash("toolu_1", "one"), bash("toolu_2", "two", "false")) if one["id"] not in known]
+        return left[:1] or [text("done")]
+
+    async def work() -> None:
+        async with (
+            AsyncLedger.open(sqlite_url, seal=False) as ledger,
+            LedgerHooks(ledger, run="r", allows=True) as gate,
+        ):
+            with scripted_model(says) as model:
+                options = ClaudeAgentOptions(
+                    hooks=gate.hooks("Bash"), setting_sources=[], cwd=tmp_path, env={**model, "HOME": str(tmp_path)}
+                )
+                async for _ in query(prompt="go", options=options):
+                    pass
+
+    for _ in range(2):
+        asyncio.run(work())
+    assert (tmp_path / "did").read_text().split() == ["one", "two"]
+    assert "was carried out before" in heard[0]["toolu_1"]
+    assert "failed, and is not repeated" in heard[0]["toolu_2"]
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        assert {one.call_id: one.status for one in ledger.effects()} == {"toolu_1": "succeeded", "toolu_2": "failed"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import mcp_types as types
@@ -267,3 +267,22 @@ async def test_a_tool_that_is_not_listed_is_not_called(ledger: AsyncLedger) -> N
             await client.call_tool("steal", {})
     assert bank.calls == []
     assert await ledger.effects() == []
+
+
+async def test_a_model_that_calls_again_under_a_new_id_makes_the_call_that_was_asked_about(ledger: AsyncLedger) -> None:
+    """It was told to; the id is the client's, and people decided about the call. An id that was chosen is kept to."""
+    bank = Bank()
+
+    async def pay(client: Client, name: str, call_id: str) -> str:
+        meta = cast("types.RequestParamsMeta", {name: call_id})
+        return text(await client.call_tool("pay", {"to": "ana"}, meta=meta))
+
+    async with behind(ledger, bank, mode="legacy", approval="required") as client:
+        assert "waits for a person" in await pay(client, "claudecode/toolUseId", "toolu_1")
+        (question,) = await ledger.approvals(status="pending")
+        assert "waits for a person" in await pay(client, IDEMPOTENCY_KEY, "another")
+        assert len(await ledger.approvals(status="pending")) == 2
+        await ledger.approve(question, digest=question.digest, by="ana")
+        assert await pay(client, "claudecode/toolUseId", "toolu_2") == "paid 1"
+        assert "waits for a person" in await pay(client, "claudecode/toolUseId", "toolu_3")
+    assert bank.calls == [{"to": "ana"}]

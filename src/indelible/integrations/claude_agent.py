@@ -25,8 +25,9 @@ from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
 
 from indelible import AsyncLedger, AwaitingApproval, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, Refused, StillRunning
+from indelible.integrations.calling_again import OPEN, meant_call_id
 from indelible.integrations.claude_calls import CallIds
-from indelible.integrations.claude_words import OPEN, decided, has_failed, may_run, standing_call_id, waits, was_done
+from indelible.integrations.claude_words import decided, has_failed, may_run, waits, was_done
 from indelible.integrations.terms import Named, Terms
 
 Hook = Callable[[Any, str | None, Any], Awaitable[dict[str, Any]]]
@@ -186,7 +187,7 @@ class LedgerHooks:
     async def _named(self, tool: str, event: Any, schema: str = "") -> Named:
         run, args = self._run or event["session_id"], event["tool_input"]
         found = [await self._ledger.effects(run_id=run, tool=tool, status=status) for status in OPEN]
-        call_id = standing_call_id((effect for page in found for effect in page), args, event["tool_use_id"])
+        call_id = meant_call_id((effect for page in found for effect in page), args, event["tool_use_id"])
         return Named(tool=tool, args=args, run_id=run, call_id=call_id, schema=schema)
 
 

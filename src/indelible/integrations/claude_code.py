@@ -33,7 +33,8 @@ from indelible import (
     ToolCall,
 )
 from indelible.errors import BadCall, Refused
-from indelible.integrations.claude_words import OPEN, decided, has_failed, may_run, standing_call_id, waits, was_done
+from indelible.integrations.calling_again import OPEN, meant_call_id
+from indelible.integrations.claude_words import decided, has_failed, may_run, waits, was_done
 from indelible.integrations.terms import Named, Terms
 
 Answer = dict[str, Any]
@@ -125,7 +126,7 @@ class ClaudeCodeHook:
         if not isinstance(args, Mapping):
             raise BadCall("tool_input: an object is expected here")
         found = (self._ledger.effects(run_id=run, tool=tool, status=status) for status in OPEN)
-        call_id = standing_call_id((effect for page in found for effect in page), args, _text(event, "tool_use_id"))
+        call_id = meant_call_id((effect for page in found for effect in page), args, _text(event, "tool_use_id"))
         return self._terms.call(Named(tool=tool, args=args, run_id=run, call_id=call_id))
 
     def _run_of(self, event: Mapping[str, Any]) -> str:

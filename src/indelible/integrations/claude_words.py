@@ -1,17 +1,15 @@
-"""What Claude's hooks are told of a call, and which call a new one belongs to: for Claude Code and its Agent SDK."""
+"""What Claude's hooks are told of a call: for Claude Code and its Agent SDK."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from indelible import Approval, Effect, RunningEffect
 
 Decision = Literal["allow", "ask", "deny", "defer"]
 _MOST_TOLD = 4000
-# A call that has these may still be made; whoever calls again after an answer makes that call, not another one.
-OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_approval")
 
 
 def decided(decision: Decision, reason: str) -> dict[str, Any]:
@@ -55,18 +53,3 @@ def was_done(call: str, outcome: Any) -> str:
 def has_failed(call: str, error: str) -> str:
     """Says that a call was carried out before, and failed."""
     return f"{call} was carried out before, failed, and is not repeated: {error[:_MOST_TOLD]}"
-
-
-def standing_call_id(waiting: Iterable[Effect], args: Mapping[str, Any], call_id: str) -> str:
-    """Gives the id of the call that was asked about and is now made again, if it was; else the id that it has.
-
-    A model that was told to call again gives its call a new id. What people decided is about the first one.
-    """
-    alike = [effect.call_id for effect in waiting if effect.call_id and _has(effect, args)]
-    if not alike or call_id in alike:
-        return call_id
-    return alike[-1]
-
-
-def _has(effect: Effect, args: Mapping[str, Any]) -> bool:
-    return not effect.are_args_erased and effect.args == args

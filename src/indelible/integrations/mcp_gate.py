@@ -23,6 +23,7 @@ from indelible.errors import (
     StoreError,
     VoteRefused,
 )
+from indelible.integrations.calling_again import OPEN, meant_call_id
 from indelible.integrations.mcp_words import (
     IDEMPOTENCY_KEY,
     LOOK_SCHEMA,
@@ -30,6 +31,7 @@ from indelible.integrations.mcp_words import (
     Given,
     call_id_in,
     given,
+    is_chosen,
     kept,
     not_told,
     question,
@@ -126,14 +128,12 @@ class McpGate:
 
     async def _entry(self, params: types.CallToolRequestParams, said: _Said) -> _Entry:
         tool = await self._tool(params.name)
-        meta = dict(params.meta or {})
-        named = Named(
-            tool=params.name,
-            args=params.arguments or {},
-            run_id=self._run,
-            call_id=call_id_in(meta),
-            schema=schema_of(tool),
-        )
+        meta, args = dict(params.meta or {}), params.arguments or {}
+        call_id = call_id_in(meta)
+        if call_id is not None and not is_chosen(meta):
+            found = [await self._ledger.effects(run_id=self._run, tool=tool.name, status=status) for status in OPEN]
+            call_id = meant_call_id((effect for page in found for effect in page), args, call_id)
+        named = Named(tool=params.name, args=args, run_id=self._run, call_id=call_id, schema=schema_of(tool))
         return _Entry(self._upstream, self._terms, named, said, meta)
 
     async def _tool(self, name: str) -> types.Tool:

@@ -87,6 +87,11 @@ def call_id_in(meta: Mapping[str, Any]) -> str | None:
     return None
 
 
+def is_chosen(meta: Mapping[str, Any]) -> bool:
+    """Did the client choose the id itself? Else the model did, which gives each of its calls a new one."""
+    return call_id_in(meta) == meta.get(IDEMPOTENCY_KEY)
+
+
 def schema_of(tool: types.Tool) -> str:
     """Gives the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold."""
     told = {"name": tool.name, "description": tool.description or "", "input": tool.input_schema}
