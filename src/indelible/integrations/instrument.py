@@ -93,6 +93,8 @@ FRAMEWORKS = (
         "2",
         f"{_OURS}.strands",
         "Agent(…, plugins=[LedgerPlugin(ledger)])",
+        f"{_HERE}.strands",
+        "the tools of every agent that is made from now on; the run is the session",
     ),
     Framework(
         "Google ADK",
@@ -101,6 +103,8 @@ FRAMEWORKS = (
         "3",
         f"{_OURS}.adk",
         "App(…, plugins=[LedgerPlugin(ledger)])",
+        f"{_HERE}.adk",
+        "the tools of every runner that is made from now on; the run is the session",
     ),
     Framework(
         "Claude Agent SDK",
