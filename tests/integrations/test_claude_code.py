@@ -188,6 +188,37 @@ def test_arguments_that_were_edited_are_those_that_run(
     assert answer["hookSpecificOutput"]["updatedInput"] == dry
 
 
+def test_what_must_not_be_recorded_is_not_and_still_runs(ledger: Ledger, tmp_path: Path) -> None:
+    terms = {"Bash": {"redact": ["token"], "approval": "required"}}
+    secret = {"command": "curl -H 'Authorization: Bearer abcdefghijklmnop0123'"}
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", terms=terms, allows=True, defers=True)
+    hook.answer(told(args=secret))
+    (question,) = ledger.approvals(status="pending")
+    ledger.approve(question, digest=question.digest, by="ana")
+    answer = hook.answer(told(args=secret))
+    denial(answer, "allow")
+    assert "updatedInput" not in answer["hookSpecificOutput"], "the tool gets what was said, not what is recorded"
+    reporting = ClaudeCodeHook(ledger, tmp_path / "claims", terms=terms)
+    reporting.answer({**after(), "tool_response": {"stdout": "sent Bearer abcdefghijklmnop0123"}})
+    (effect,) = ledger.effects()
+    assert effect.status == "succeeded"
+    assert b"abcdefghijklmnop0123" not in (effect.args_json or b"") + (effect.detail_json or b"")
+
+
+def test_edited_arguments_with_redacted_parts_are_not_carried_out(ledger: Ledger, tmp_path: Path) -> None:
+    terms = {"Bash": {"redact": ["args.key"], "approval": "required"}}
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", terms=terms, defers=True)
+    hook.answer(told(args={"command": "push", "key": "hunter2hunter2"}))
+    (question,) = ledger.approvals(status="pending")
+    recorded = ledger.get_effect(question.effect_id)
+    assert recorded is not None
+    edited = {**recorded.args, "command": "push --dry-run"}
+    asked = ledger.edit_approval(question, edited, digest=question.digest, by="ana")
+    ledger.approve(asked, digest=asked.digest, by="bob")
+    assert "parts of them are redacted" in denial(hook.answer(told(args={"command": "push", "key": "hunter2hunter2"})))
+    assert [effect.status for effect in ledger.effects()] == ["failed"]
+
+
 def test_each_question_is_about_its_own_arguments(ledger: Ledger, tmp_path: Path) -> None:
     hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required")
     for n, command in enumerate(("git push", "git push --force")):

@@ -166,7 +166,7 @@ class LedgerHooks:
         if refusal is not None:
             return decided("deny", refusal)
         self._visits[event["tool_use_id"]] = visit
-        return may_run(visit.effect, call.args, allows=self._allows)
+        return may_run(visit.effect.args, call.args, allows=self._allows)
 
     async def _after(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
         """Records what came of a call that Claude Code made; one that was not begun here is none of ours."""

@@ -93,8 +93,7 @@ class ClaudeCodeHook:
             return decided("deny", str(refused))
         match begun:
             case Claimed(claim):
-                token.keep(claim)
-                return may_run(claim.effect, call.args, allows=self._allows)
+                return self._let_in(claim, call, token)
             case Replayed(value):
                 return decided("deny", was_done(f"{call.tool} ({begun.effect.id})", value))
             case ReplayedFailure(error):
@@ -109,17 +108,36 @@ class ClaudeCodeHook:
                 settle = f"a person settles it: indelible effects show {effect.id}"
                 return decided("deny", f"{call.tool} may have happened, so it is not repeated; {settle}")
 
+    def _let_in(self, claim: Claim, call: ToolCall, token: _Token) -> Answer:
+        if claim.screen is None:
+            args = claim.effect.args
+        elif claim.screen.recorded_args == claim.effect.args_json:
+            args = dict(call.args)  # parts of what is recorded are marks; what was said is what runs
+        else:
+            why = "its arguments were edited, and parts of them are redacted, so Claude Code cannot be told them"
+            self._ledger.commit(claim, Failed(why))
+            return decided("deny", f"{call.tool} was not carried out: {why}")
+        token.keep(claim)
+        return may_run(args, call.args, allows=self._allows)
+
     def _after(self, event: Mapping[str, Any], outcome: Outcome) -> Answer:
         """Reports what came of a call; one that was not begun here is none of ours."""
         token = _Token(self._place(event))
         kept = token.read()
         if kept is not None:
+            self._declare(_text(event, "tool_name"))
             effect = self._ledger.get_effect(kept["effect"])
             if effect is None:
                 raise BadCall(f"{_text(event, 'tool_name')} was begun in another ledger; name that one with --url")
             self._ledger.commit(Claim(effect, kept["token"]), outcome)
             token.remove()
         return {}
+
+    def _declare(self, tool: str) -> None:
+        """Tells the ledger what of this tool's results must not be recorded."""
+        rules = self._terms.options(tool).get("redact")
+        if rules is not None:
+            self._ledger.tool(tool, redact=rules)(_runs_elsewhere)
 
     def _call(self, event: Mapping[str, Any]) -> ToolCall:
         args, tool, run = event.get("tool_input"), _text(event, "tool_name"), self._run_of(event)
@@ -165,6 +183,11 @@ class _Token:
         """Forgets the right, which is used up."""
         with suppress(FileNotFoundError):
             self._path.unlink()
+
+
+def _runs_elsewhere(**args: Any) -> None:
+    """Stands for a tool of Claude Code's, which nobody enters here."""
+    raise NotImplementedError("Claude Code runs it")
 
 
 def _text(event: Mapping[str, Any], name: str) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from indelible import Approval, Effect, RunningEffect
+from indelible import Approval
 
 Decision = Literal["allow", "ask", "deny", "defer"]
 _MOST_TOLD = 4000
@@ -22,15 +22,15 @@ def decided(decision: Decision, reason: str) -> dict[str, Any]:
     return {"hookSpecificOutput": told}
 
 
-def may_run(effect: Effect | RunningEffect, args: Mapping[str, Any], *, allows: bool) -> dict[str, Any]:
+def may_run(approved: Mapping[str, Any], args: Mapping[str, Any], *, allows: bool) -> dict[str, Any]:
     """Gives the answer for a call that the ledger lets run: with the arguments of the record, which a person may edit.
 
     Unless the ledger `allows` it alone, Claude Code decides as it always does, which is said by saying nothing.
     """
-    if effect.args == args:
+    if approved == args:
         return decided("allow", "the ledger lets it run, once") if allows else {}
     edited = decided("allow" if allows else "ask", "its arguments were edited by who approved it")
-    edited["hookSpecificOutput"]["updatedInput"] = effect.args
+    edited["hookSpecificOutput"]["updatedInput"] = dict(approved)
     return edited
 
 
