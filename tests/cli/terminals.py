@@ -96,3 +96,23 @@ def terminal(*words: str, columns: int = 100, lines: int = 40) -> Iterator[Termi
         yield one
     finally:
         one.close()
+
+
+def read_to_end(command: list[str], question: str, answer: str, **environment: str) -> str:
+    """Runs a command at a terminal, answers its question, and gives all it said; it has to end by itself with 0."""
+    end, inner = pty.openpty()
+    environment = {**os.environ, **environment}
+    process = subprocess.Popen(
+        command, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True
+    )
+    said, until, is_answered = "", time.monotonic() + PATIENCE, False
+    while process.poll() is None or select.select([end], [], [], 0)[0]:
+        assert time.monotonic() < until, said
+        if select.select([end], [], [], 0.1)[0]:
+            said += os.read(end, 4096).decode()
+        if question in said and not is_answered:
+            is_answered = os.write(end, answer.encode()) > 0
+    os.close(end)
+    os.close(inner)
+    assert (is_answered, process.returncode) == (True, 0), said
+    return said

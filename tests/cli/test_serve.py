@@ -96,6 +96,20 @@ def test_a_person_gets_a_token_with_an_end(ledger_url: str, cli: Cli) -> None:
     assert "not shown again" in said
 
 
+def check_what_there_is_to_try(base: str, tokens: dict[str, str]) -> None:
+    """What the page offers: a call that is answered from the record, and a command whose change is found."""
+    to_try = asked(base, "/v1/me", tokens["AGENT"])["demo"]
+    headers = {"Authorization": f"Bearer {tokens['AGENT']}"}
+    again = httpx2.post(f"{base}/v1/effects", json=to_try["repeat"], headers=headers, trust_env=False)
+    assert (again.status_code, again.headers["Idempotent-Replayed"]) == (200, "true")
+    verdicts = []
+    for _ in range(2):
+        report = httpx2.post(f"{base}/v1/runs/order-200/verify", headers=headers, trust_env=False).json()
+        verdicts.append(report["is_valid"])
+        subprocess.run(to_try["tamper"], shell=True, check=True)
+    assert verdicts == [True, False]
+
+
 def test_a_demo_has_a_story_tokens_for_everybody_and_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "INDELIBLE_KEYS": str(tmp_path / "not used")}
     command = [sys.executable, "-m", "indelible.cli", "serve", "--demo", "--port", "0"]
@@ -119,6 +133,7 @@ def test_a_demo_has_a_story_tokens_for_everybody_and_leaves_nothing_behind(tmp_p
             headers = {"Authorization": f"Bearer {tokens['APPROVER']}", "Content-Type": "application/json"}
             decided = httpx2.post(address, content=body, headers=headers, trust_env=False)
             assert (decided.status_code, decided.json()["approval"]["status"]) == (201, "approved")
+            check_what_there_is_to_try(base, tokens)
             demo.send_signal(signal.SIGTERM)
             assert demo.wait(PATIENCE) == 0
         finally:

@@ -2536,6 +2536,18 @@ export interface components {
             semantics: boolean;
         };
         /**
+         * Demo
+         * @description Says what to try in a demo: a call that was made before, and a command that changes the record.
+         */
+        Demo: {
+            /** Repeat */
+            repeat: {
+                [key: string]: unknown;
+            };
+            /** Tamper */
+            tamper: string;
+        };
+        /**
          * DifferenceShown
          * @description Is a field that differs; a side where it is not there has no member.
          */
@@ -3288,6 +3300,7 @@ export interface components {
             principal: string | null;
             /** Csrf Token */
             csrf_token?: string | null;
+            demo?: components["schemas"]["Demo"] | null;
         };
         /**
          * ModelInvoked

@@ -13,16 +13,20 @@ from indelible.cli.opening import about_ledger, where
 @click.command()
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 @click.option("--keep", is_flag=True, help="Leave the demo's ledger behind, to look around in it.")
+@click.option("--serve/--no-serve", "is_served", default=None, help="Show the page afterwards; a terminal is asked.")
 @click.pass_obj
-def demo(given: dict[str, object] | None, is_json: bool, keep: bool) -> int:
+def demo(given: dict[str, object] | None, is_json: bool, keep: bool, is_served: bool | None) -> int:
     """Kill an agent mid-refund; see nothing happen twice.
 
     A scripted agent is killed inside its refund handler and before it, and started again. Needs no key, no network and
     no server. Exits with 0 only if every claim held.
     """
     from indelible.cli.demo import show_demo
+    from indelible.cli.demo_page import offer
 
-    return show_demo(is_json=is_json or bool((given or {}).get("is_json")), keep=keep)
+    is_json = is_json or bool((given or {}).get("is_json"))
+    code = show_demo(is_json=is_json, keep=keep)
+    return code if code or is_json or keep else offer(is_served)
 
 
 @click.command()

@@ -93,7 +93,7 @@ def serve(
         if is_demo:
             from indelible.cli.serve_demo import demo_ledger
 
-            address, keys = stack.enter_context(demo_ledger(base))
+            address, keys, ran["demo"] = stack.enter_context(demo_ledger(base))
         else:
             address = where().address
             if not is_postgres(address):

@@ -6,12 +6,15 @@ they leave behind is not tidied up, so that there is something to decide.
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from indelible import Actor, Ledger, RunningEffect, ToolCall
 from indelible.cli.behind import store_behind
@@ -20,16 +23,18 @@ from indelible.cli.demo_agent import APPROVED
 from indelible.cli.demo_proofs import INSIDE
 from indelible.core.remote import Scope
 from indelible.server.identity import Credentials
+from indelible.server.operation import Demo
 from indelible.server.people import People
 
 DONE = "order-200"
+REFUND: dict[str, Any] = {"tool": "stripe.refund", "key": ["charge"], "args": {"charge": "ch_2002", "amount": 4200}}
 WHO: dict[str, Scope] = {"demo-agent": "agent", "ana": "approver", "olga": "auditor", "root": "admin"}
 _PERSON = Actor("whoever started the demo")
 
 
 @contextmanager
-def demo_ledger(base: str) -> Iterator[tuple[str, Path]]:
-    """Makes the ledger, says how to look at it, and gives its address and the folder of its keys; removes all of it."""
+def demo_ledger(base: str) -> Iterator[tuple[str, Path, Demo]]:
+    """Makes the ledger, says how to look at it, and gives its address, its keys and what to try; removes all of it."""
     folder = Path(tempfile.mkdtemp(prefix="indelible-demo-"))
     try:
         url, keys = f"sqlite:///{folder / 'ledger.db'}", folder / "keys"
@@ -40,7 +45,7 @@ def demo_ledger(base: str) -> Iterator[tuple[str, Path]]:
             (approval,) = ledger.approvals(status="pending")
             _, link = People(store_behind(ledger), ledger.tenant).invite("you", ("admin",), by=_PERSON)
             print(_words(base, tokens, approval.id, approval.digest, str(link)), flush=True)
-        yield url, keys
+        yield url, keys, Demo(repeat={**REFUND, "run_id": DONE}, tamper=_tampering(folder / "ledger.db"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -60,7 +65,7 @@ def play(folder: Path, url: str, keys: Path) -> None:
 
 def _work(ledger: Ledger) -> None:
     """Does one run from beginning to end, and asks for its refund again: it is replayed."""
-    refund = ToolCall(tool="stripe.refund", key=["charge"], args={"charge": "ch_2002", "amount": 4200}, run_id=DONE)
+    refund = ToolCall(**REFUND, run_id=DONE)
     with ledger.start_run(DONE, agent="billing", intent="refund order 200") as run:
         ledger.run(ToolCall(tool="crm.lookup", args={"order": "200"}, run_id=DONE), _looked_up, side_effect="read")
         for _ in range(2):
@@ -69,6 +74,14 @@ def _work(ledger: Ledger) -> None:
         run.checkpoint(state={"step": "mail"})
         mail = ToolCall(tool="email.send", args={"to": "ada@example.com"}, run_id=DONE)
         ledger.run(mail, lambda effect: {"sent": True}, side_effect="notification")
+
+
+def _tampering(file: Path) -> str:
+    """Gives a command that changes the record behind the ledger's back: a refund becomes a charge."""
+    change = "UPDATE indelible_events SET body = CAST(replace(CAST(body AS TEXT), ?, ?) AS BLOB) WHERE run_id = ?"
+    values = ("stripe.refund", "stripe.charge", DONE)
+    program = f"import apsw; apsw.Connection({str(file)!r}).execute({change!r}, {values!r})"
+    return f'{shlex.quote(sys.executable)} -c "{program}"'  # it holds single quotes alone, and nothing a shell reads
 
 
 def _looked_up(effect: RunningEffect) -> dict[str, str]:

@@ -32,6 +32,13 @@ class Version(BaseModel):
     protocol: int = PROTOCOL
 
 
+class Demo(BaseModel):
+    """Says what to try in a demo: a call that was made before, and a command that changes the record."""
+
+    repeat: dict[str, Any]
+    tamper: str
+
+
 class Me(BaseModel):
     """Is what the server knows of the caller."""
 
@@ -43,6 +50,8 @@ class Me(BaseModel):
     principal: str | None
     csrf_token: str | None = None
     """What a page sends along as `X-CSRF-Token`, in a session."""
+    demo: Demo | None = None
+    """What there is to try, where the ledger is made up (`serve --demo`)."""
 
 
 @operation.get("/livez")
@@ -101,7 +110,7 @@ async def version() -> Version:
 
 
 @operation.get("/v1/me")
-async def me(asked: Asking = asking("agent", "approver", "auditor")) -> Me:
+async def me(request: Request, asked: Asking = asking("agent", "approver", "auditor")) -> Me:
     """Says whom the server takes the caller for."""
     actor, caller = asked.actor, asked.caller
     return Me(
@@ -112,4 +121,5 @@ async def me(asked: Asking = asking("agent", "approver", "auditor")) -> Me:
         scopes=sorted(caller.scopes),
         principal=caller.principal,
         csrf_token=None if asked.signed_in is None else asked.signed_in.csrf_token,
+        demo=getattr(request.app.state, "demo", None),
     )

@@ -22,6 +22,7 @@ from indelible.server.limits import Limits, counting
 from indelible.server.lingering import MOST_CONNECTIONS, allow_connections
 from indelible.server.observing import Observed, noting
 from indelible.server.oidc import Provider
+from indelible.server.operation import Demo
 from indelible.server.stopping import StoppingServer
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import is_postgres, open_store
@@ -49,6 +50,7 @@ def serve(
     is_metrics_open: bool = False,
     drain: float = 0.0,
     provider: Provider | None = None,
+    demo: Demo | None = None,
     listening: socket.socket | None = None,
 ) -> None:
     """Serves the ledger at an address until SIGTERM or Ctrl-C; what is under way is finished first.
@@ -79,6 +81,7 @@ def serve(
     inner = create_app(ledgers, noting(counting(Identity(store))))
     inner.state.is_metrics_open = is_metrics_open
     inner.state.provider = provider
+    inner.state.demo = demo
     hardened = Hardened(inner, hosts=(*LOOPBACK, host, *hosts), limits=limits or Limits())
     app = Observed(hardened, ledgers.metrics)
     config = uvicorn.Config(
