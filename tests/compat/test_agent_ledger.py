@@ -715,6 +715,21 @@ async def test_a_ledger_that_is_open_serves_and_stays_open(sqlite_url: str) -> N
         assert [one.run_id for one in ours.effects()] == ["order-123"]
 
 
+async def test_the_policy_judges_these_calls_too() -> None:
+    rules = [
+        {"name": "never", "match": {"tool": "wipe"}, "then": "refuse", "why": "on principle"},
+        {"name": "ask first", "match": {"tool": "k8s.*"}, "then": "ask"},
+    ]
+    with Ledger.open(":memory:", seal=False, policy={"rules": rules}) as ours:
+        ledger = EffectLedger(EffectLedgerOptions(store=LedgerStore(ours)))
+        bank = Bank()
+        with pytest.raises(EffectDeniedError, match="never"):
+            await ledger.run(ToolCall(workflow_id="w", tool="wipe", args={}), bank)
+        with pytest.raises(EffectTimeoutError):  # though the call does not say that it needs approval
+            await ledger.run(DEPLOY, bank, run_options=RunOptions(requires_approval=False, concurrency=BRIEFLY))
+        assert not bank.seen
+
+
 async def test_arguments_that_are_too_large_are_refused(memory: MemoryStore) -> None:
     ledger = EffectLedger(EffectLedgerOptions(store=memory, max_args_size_bytes=10))
     with pytest.raises(EffectLedgerValidationError, match="at most 10"):
