@@ -24,6 +24,7 @@ from indelible.testing.adapters import adk as adk_rig
 from indelible.testing.adapters import strands as strands_rig
 from indelible.testing.crashing import crash_at
 from indelible.testing.once import Outside
+from tests.frameworks.conftest import decide
 
 Work = Callable[..., Any]
 
@@ -34,24 +35,33 @@ def outside(tmp_path: Path) -> Outside:
     return Outside(tmp_path / "outside")
 
 
-def strands(outside: Outside, folder: Path, plugin: Any = None) -> Any:
+def strands(outside: Outside, folder: Path, plugin: Any = None) -> Work:
+    agent = strands_agent(outside, folder, plugin)
+    return lambda: agent("charge")
+
+
+def strands_agent(outside: Outside, folder: Path, plugin: Any = None) -> Agent:
     def charge(order: str) -> str:
         """Charges."""
         outside.happens(order)
         return "charged"
 
     turns = [[strands_rig.called("charge", "c1", order="o1")], [{"text": "done"}]]
-    agent = Agent(
+    return Agent(
         model=strands_rig.ScriptedModel(turns),
         tools=[tool(name="charge")(charge)],
         session_manager=FileSessionManager("order-123", storage_dir=str(folder / "session")),
         plugins=None if plugin is None else [plugin],
         callback_handler=None,
     )
-    return lambda: agent("charge")
 
 
-def adk(outside: Outside, folder: Path, plugin: Any = None) -> Any:
+def adk(outside: Outside, folder: Path, plugin: Any = None) -> Work:
+    runner = adk_runner(outside, folder, plugin)
+    return lambda: asyncio.run(talk(runner, types.Content(role="user", parts=[types.Part(text="charge")])))
+
+
+def adk_runner(outside: Outside, folder: Path, plugin: Any = None) -> Runner:
     def charge(order: str) -> str:
         """Charges."""
         outside.happens(order)
@@ -64,18 +74,18 @@ def adk(outside: Outside, folder: Path, plugin: Any = None) -> Any:
     resumable = ResumabilityConfig(is_resumable=True)
     plugins = [] if plugin is None else [plugin]
     app = App(name="billing", root_agent=agent, plugins=plugins, resumability_config=resumable)
-    runner = Runner(app=app, session_service=SqliteSessionService(str(folder / "sessions.db")))
+    return Runner(app=app, session_service=SqliteSessionService(str(folder / "sessions.db")))
 
-    async def talk() -> None:
-        place = {"app_name": "billing", "user_id": "ana", "session_id": "order-123"}
-        if await runner.session_service.get_session(**place) is None:
-            await runner.session_service.create_session(**place)
-        said = types.Content(role="user", parts=[types.Part(text="charge")])
-        async for _ in runner.run_async(user_id="ana", session_id="order-123", new_message=said):
-            pass
-        await runner.close()
 
-    return lambda: asyncio.run(talk())
+async def talk(runner: Runner, said: types.Content, **words: Any) -> Any:
+    """Says something in the session, which is begun if there is none; gives the session."""
+    place = {"app_name": "billing", "user_id": "ana", "session_id": "order-123"}
+    if await runner.session_service.get_session(**place) is None:
+        await runner.session_service.create_session(**place)
+    async for _ in runner.run_async(user_id="ana", session_id="order-123", new_message=said, **words):
+        pass
+    await runner.close()
+    return await runner.session_service.get_session(**place)
 
 
 WORKS: dict[str, Work] = {"strands": strands, "adk": adk}
@@ -120,3 +130,29 @@ def test_undone_an_agent_that_was_made_meanwhile_is_plain_again(
     work()
     assert outside.times("o1") == 1
     assert ledger.effects() == []
+
+
+ASKS = {"charge": {"side_effect": "payment", "approval": "required"}}
+
+
+def test_an_agent_of_strands_that_paused_goes_on(ledger: Ledger, outside: Outside, tmp_path: Path) -> None:
+    with instrument(ledger, terms=ASKS):
+        agent = strands_agent(outside, tmp_path)
+        assert agent("charge").stop_reason == "interrupt"
+        decide(ledger)
+        assert agent(StrandsPlugin(ledger).answer(agent)).stop_reason == "end_turn"
+    assert outside.times("o1") == 1
+
+
+def test_an_app_of_adk_that_paused_goes_on(ledger: Ledger, outside: Outside, tmp_path: Path) -> None:
+    async def asked_and_resumed() -> None:
+        begun = types.Content(role="user", parts=[types.Part(text="charge")])
+        session = await talk(adk_runner(outside, tmp_path), begun)
+        decide(ledger)
+        answer = await AdkPlugin(ledger).answer(session)
+        assert answer is not None
+        await talk(adk_runner(outside, tmp_path), answer.message, invocation_id=answer.invocation_id)
+
+    with instrument(ledger, terms=ASKS):
+        asyncio.run(asked_and_resumed())
+    assert outside.times("o1") == 1
