@@ -168,6 +168,7 @@ def test_a_call_that_cannot_be_named_stops_the_crew_and_is_not_entered(ledger: L
     tools = gate_of(ledger, call_id=lambda name, args: args["invoice"]).tools([charge])
     with pytest.raises(ToolExecutionFailedError, match="invoice"):
         crew_of(tools, [CHARGE]).kickoff()
+    assert isinstance(tools[0].run(order="o1", amount=5), ToolFailure), "what is raised, a crew tries again"
     assert DONE == []
 
 
