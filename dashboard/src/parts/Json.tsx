@@ -6,6 +6,8 @@ import { Text } from './Text'
 
 const HEIGHT = 22
 const INDENT = 18
+/** Is about how many letters have room side by side; how high a line really is, is measured when it is drawn. */
+const USUAL = 100
 /** Is how deep a row may lie before its depth is told as a number: there is no room for more. */
 const DEEP = 10
 const TONES: Record<Row['kind'], string> = { text: 'text-good', number: 'text-accent', word: 'text-wait', bracket: 'text-muted', name: 'text-ink' }
@@ -21,7 +23,7 @@ type Props = {
 export function Json({ value, label, onSeen }: Props) {
   const rows = useMemo(() => rowsOf(value), [value])
   const pane = useRef<HTMLDivElement>(null)
-  const lines = useVirtualizer({ count: rows.length, getScrollElement: () => pane.current, estimateSize: () => HEIGHT, overscan: 12 })
+  const lines = useVirtualizer({ count: rows.length, getScrollElement: () => pane.current, estimateSize: (index) => HEIGHT * Math.ceil((rows[index]!.text.length + 1) / USUAL), overscan: 12 })
   const { watch, firstUnseen } = useSeen(rows, onSeen)
   const { measureElement } = lines
   const keep = useCallback(

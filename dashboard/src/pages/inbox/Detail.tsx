@@ -42,7 +42,7 @@ export function Detail({ id, onDone }: { id: string; onDone: (said: string) => v
       <Section title="Exact arguments" aside={<Digest of={view} bound={bound} />}>
         <Json key={view.approval.digest} value={args} label="Exact arguments" onSeen={onSeen} />
         {isMixed && <p className="text-sm text-bad">Letters of different alphabets stand in one word here: it may not say what it seems to say.</p>}
-        {seen.all > LONG && view.approval.status === 'pending' && <ReadElsewhere key={view.approval.digest} of={{ ...view, args }} lines={seen.all} onRead={() => setRead(view.approval.digest)} />}
+        {seen.all > LONG && view.approval.status === 'pending' && <ReadElsewhere key={view.approval.digest} of={view} lines={seen.all} onRead={() => setRead(view.approval.digest)} />}
         <Bytes name={view.approval.id} text={view.args_json} />
         <Mismatch bound={bound} />
       </Section>

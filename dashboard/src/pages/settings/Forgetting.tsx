@@ -8,7 +8,7 @@ import { A_PERSON, aRun } from '../erasing/wanted'
 export function Forgetting() {
   const { open, show, close } = useOpen<'person' | 'run'>()
   return (
-    <Section title="Forgetting">
+    <Section level={2} title="Forgetting">
       <p className="flex flex-wrap items-center gap-3 text-sm">
         <span>Erase what was recorded about somebody; the record itself stays and verifies.</span>
         <Button look="bad" onClick={show('person')}>Forget a person …</Button>

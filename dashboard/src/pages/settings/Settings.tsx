@@ -37,7 +37,7 @@ export function Settings() {
 function Looks() {
   const { theme, zone } = useSettings()
   return (
-    <Section title="This page, in this browser">
+    <Section level={2} title="This page, in this browser">
       <div className="flex flex-wrap gap-6">
         <Chips label="Theme" of={THEMES} chosen={[theme]} onChoose={(name) => change({ theme: name })} />
         <Chips label="Times" of={['utc', 'local']} chosen={[zone]} onChoose={(name) => change({ zone: name })} />
@@ -57,7 +57,7 @@ function Me() {
   }
   if (!data) return null
   return (
-    <Section title="You">
+    <Section level={2} title="You">
       <Facts>
         <Fact name="Name"><Text>{data.name}</Text> (known by {data.via.replaceAll('_', ' ')})</Fact>
         <Fact name="Tenant"><Text>{data.tenant}</Text></Fact>
@@ -102,7 +102,7 @@ function People() {
   }
   if (error) return <Trouble error={error} onRetry={() => void refetch()} />
   return (
-    <Section title="People" aside={<Button onClick={show('invite')}>Invite …</Button>}>
+    <Section level={2} title="People" aside={<Button onClick={show('invite')}>Invite …</Button>}>
       <List heads={['name', 'may', 'passkeys', 'signed in', '']}>
         {data?.people.map((one) => (
           <tr key={one.id} className="border-t border-line">
@@ -144,7 +144,7 @@ function Tokens() {
   }
   if (error) return <Trouble error={error} onRetry={() => void refetch()} />
   return (
-    <Section title="Tokens" aside={<Button onClick={show('give')}>Give one …</Button>}>
+    <Section level={2} title="Tokens" aside={<Button onClick={show('give')}>Give one …</Button>}>
       <List heads={['for', 'scope', 'given', 'last used', '']}>
         {data?.api_keys.map((one) => (
           <tr key={one.id} className="border-t border-line">
