@@ -1,6 +1,6 @@
 import { useId, type ReactNode } from 'react'
 import { useSettings } from '../../shell/settings'
-import { written } from '../../parts/time'
+import { written, type Zone } from '../../parts/time'
 import { Text } from '../../parts/Text'
 import { plainly } from '../../parts/visible'
 import { stacked, stretches, totals, type Counted, type Span } from './stacking'
@@ -27,9 +27,12 @@ type Props = {
   naming?: (group: string) => ReactNode
 }
 
+/** A moment to the minute: seconds say nothing on an axis. */
+const shortly = (at: string, zone: Zone) => written(new Date(Math.floor(Date.parse(at) / 60_000) * 60_000).toISOString(), zone).replace(/:00(\.000)?(?= |$)/, '')
+
 const plain = (group: string) => <Text>{group.replaceAll('_', ' ')}</Text>
 
-/** Plots counts over time, groups on top of one another; the same is there as a table for who cannot see it. */
+/** Plots counts over time, groups on top of one another. Each bar says its counts in words. */
 export function Bars({ title, figures, span, words, naming = plain }: Props) {
   const { bars, groups, highest } = stacked(figures, stretches(span))
   const { zone } = useSettings()
@@ -58,6 +61,13 @@ export function Bars({ title, figures, span, words, naming = plain }: Props) {
             </g>
           ))}
         </svg>
+      )}
+      {bars.length > 0 && (
+        <p className="flex flex-wrap justify-between gap-x-4 text-xs text-muted">
+          <span>{shortly(bars[0]!.at, zone)}</span>
+          <span>up to {highest.toLocaleString('en')} in {span.interval}</span>
+          <span>{shortly(span.until, zone)}</span>
+        </p>
       )}
       <ul className="flex flex-wrap gap-x-4 gap-y-1 text-xs" aria-label={words}>
         {totals(figures).map(([group, count]) => (
