@@ -31,8 +31,9 @@ def edit_a_byte(story: Story, seq: int) -> None:
 
 
 def test_a_journal_is_verified_here_and_an_edited_row_is_shown_in_red(story: Story) -> None:
+    page = story.sign_in("olga", "auditor")
     size = worked(story)
-    page = story.sign_in("olga", "auditor", path="journal")
+    page.goto(f"{story.home}journal")
     expect(page.get_by_role("heading", name="entries of")).to_contain_text(f"All {size} entries")
     expect(page.get_by_role("banner").get_by_text(f"verified to #{size}")).to_be_visible()
     assert any("/v1/journal/tile/entries/" in url for url in story.watch.asked), "from the entries themselves"
