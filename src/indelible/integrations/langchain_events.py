@@ -17,6 +17,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration
 
 Keep = Literal["hashes", "values"]
+# One for all: to make an encoder takes as long as to encode.
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=repr)
 
 
 class Started(NamedTuple):
@@ -207,7 +209,7 @@ def _plain(value: Any) -> Any:
                 "content": value.content,
                 "tool_calls": [
                     {"name": call["name"], "args": call["args"], "id": call["id"]}
-                    for call in getattr(value, "tool_calls", ())
+                    for call in (value.tool_calls if isinstance(value, AIMessage) else ())
                 ],
             }
         case Document():
@@ -228,5 +230,5 @@ def _error_text(error: BaseException) -> str:
 
 def _hash(value: Any) -> str:
     if not isinstance(value, str):
-        value = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=repr)
+        value = _CANONICAL.encode(value)
     return hashlib.sha256(value.encode("utf-8", "backslashreplace")).hexdigest()
