@@ -43,7 +43,7 @@ from indelible.integrations.openai_agents import ledger_tools
 from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.pydantic_ai_durability import LedgerDurability
 from indelible.testing.crashing import crash_at
-from indelible.testing.once import Outside
+from indelible.testing.once import Outside, effect_once
 from tests.integrations.langchain_agents import Scripted
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +156,11 @@ def test_what_was_recorded_replays_though_the_process_died(work: Agent, outside:
     crash_at("after_record", work, tool="charge")
     assert work() == "done"
     assert outside.times("o1") == 1
+
+
+def test_of_two_workers_one_does_it_and_the_other_gets_its_result(work: Agent, outside: Outside) -> None:
+    """A process was killed before it began, so both come to the tool for the first time."""
+    effect_once(outside, work, "o1", at="before_claim", tool="charge")
 
 
 def test_what_may_have_happened_is_not_repeated(work: Agent, outside: Outside, ledger: Ledger) -> None:
