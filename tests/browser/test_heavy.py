@@ -96,7 +96,8 @@ def test_a_megabyte_of_arguments_is_read_elsewhere_and_decided(story: Story, kin
 
 @pytest.mark.parametrize("house", ["sqlite"], indirect=True)
 def test_every_line_has_to_be_on_screen_whatever_its_length(story: Story) -> None:
-    asked = story.ask("mail.send", text="a b c " * 2000, **{"name: 5, amount" * 40: 7}, inner=deep(30, 1))
+    args: dict[str, Any] = {"text": "a b c " * 2000, "name: 5, amount" * 40: 7, "inner": deep(30, 1)}
+    asked = story.ask("mail.send", **args)
     page = watched(story, f"inbox?approval={asked.approval_id}")
     region = page.get_by_role("region", name="Exact arguments")
     unseen = page.get_by_role("button", name="Show the next lines that were not on screen")

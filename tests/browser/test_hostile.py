@@ -51,9 +51,12 @@ def escaped(text: str) -> str:
 def expect_all(page: Page, texts: Sequence[str]) -> None:
     """Waits until each of these texts stands on the page, as itself or as in JSON."""
     wanted = [[shown(text), escaped(text)] for text in texts]
-    missing = "(all) => all.filter((ways) => !ways.some((way) => document.body.textContent.includes(way)))"
+    missing = """(all) => {
+        const text = document.body.textContent
+        return all.filter((ways) => !ways.some((way) => text.includes(way)))
+    }"""
     try:
-        page.wait_for_function(f"(all) => ({missing})(all).length === 0", arg=wanted)
+        page.wait_for_function(f"(all) => ({missing})(all).length === 0", arg=wanted, polling=100)
     except Error:
         raise AssertionError(f"{page.url} does not show {page.evaluate(missing, wanted)[:5]}") from None
 
