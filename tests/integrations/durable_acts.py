@@ -103,6 +103,20 @@ def in_langgraph(tracer: KilledAtLine, url: str, folder: str, run_id: str, **die
     outside.end(pauses[0].value if pauses else result["messages"][-1].content, tracer.count)
 
 
+def in_openai_agents(tracer: KilledAtLine, url: str, folder: str, run_id: str, orders: int) -> None:
+    """Runs the agent in the OpenAI SDK, where a call is what it says, and no tool can see how often that was said."""
+    outside = Outside(folder, orders=orders)
+    turns: list[Any] = [
+        [function_call("charge", {"order": order, "amount": amount, "currency": "EUR"}, call_id=uuid4().hex)]
+        for order, amount in outside.orders
+    ]
+    with Ledger.open(url) as ledger:
+        gate = LedgerTools(ledger, run=run_id, dedupe="args", lease=LEASE)
+        model = ScriptedModel([*turns, [assistant_message("done")]])
+        agent = OpenAIAgent(name="billing", model=model, tools=gate.tools([function_tool(outside.charge)]))
+        outside.end(asyncio.run(Runner.run(agent, "charge what is due")).final_output, tracer.count)
+
+
 def kept(tracer: KilledAtLine, url: str, folder: str, run_id: str, orders: int, approval: str) -> None:
     """Runs the agent in the OpenAI SDK, from the state that is kept in the ledger; is killed once it has kept one."""
     outside = Outside(folder, orders=orders)

@@ -126,6 +126,17 @@ def test_begun_in_one_framework_and_gone_on_with_in_another_nothing_is_repeated(
     stage.check_charges()
 
 
+def test_a_framework_that_shows_no_conversation_goes_on_by_arguments_alone(
+    forks: Forks, url: str, tmp_path: Path
+) -> None:
+    stage = Stage(forks, url, tmp_path / "order-1")
+    assert stage.play("in_langgraph", dies_at_turn=2) is None
+    told = stage.play("in_openai_agents", orders=2)
+    assert told is not None
+    assert told["said"] == "done"
+    assert stage.charges() == 2
+
+
 @pytest.mark.parametrize("act", ["durable", "kept"])
 def test_asked_in_one_process_decided_in_the_terminal_and_done_by_another(
     forks: Forks, url: str, tmp_path: Path, act: str
