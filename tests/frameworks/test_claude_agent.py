@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -14,7 +15,7 @@ import claude_agent_sdk
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions, tool
 
-from indelible import AsyncLedger, MayHaveHappened, NothingHappened
+from indelible import AsyncLedger, MayHaveHappened, NothingHappened, Retry
 from indelible.errors import BadCall
 from indelible.integrations.claude_agent import LedgerHooks
 from tests.frameworks.claude_script import Heard, Interrupted, ScriptedClaude, Use, play
@@ -155,6 +156,7 @@ async def test_a_denial_is_told_to_the_model_and_edited_arguments_are_those_that
         (Till(raises=ValueError("no funds")), "no funds", "failed"),
         (Till(says={"content": [{"type": "text", "text": "declined"}], "is_error": True}), "declined", "failed"),
         (Till(raises=MayHaveHappened("no answer")), "may have happened", "in_doubt"),
+        (Till(raises=TimeoutError("no answer")), "may have happened", "in_doubt"),
     ],
 )
 async def test_what_a_tool_says_when_it_fails_it_says_again(
@@ -171,6 +173,17 @@ async def test_a_tool_that_did_nothing_may_be_called_again(ledger: AsyncLedger) 
     assert "calling again is safe" in (await charge(ledger, till)).errors["toolu_1"]
     till.raises = None
     assert (await charge(ledger, till)).results == {"toolu_1": "charged 5"}
+
+
+async def test_a_tool_that_may_be_repeated_is_by_what_its_terms_say(ledger: AsyncLedger) -> None:
+    till = Till(raises=ConnectionError("busy"))
+    retry = Retry(on=(ConnectionError,), attempts=2, backoff=timedelta(0))
+    assert "busy" in (await charge(ledger, till, terms={"charge": {"retry": retry}})).errors["toolu_1"]
+    assert till.charged == [5, 5]
+    doubtful = Till(raises=MayHaveHappened("no answer"))
+    heard = await charge(ledger, doubtful, charging("toolu_2"), terms={"charge": {"on_crash": "retry"}})
+    assert "no answer" in heard.errors["toolu_2"]
+    assert doubtful.charged == [5]
 
 
 async def test_a_tool_that_no_hook_announced_is_not_entered(ledger: AsyncLedger) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from indelible import Approval, Effect, Ledger, MayHaveHappened, NothingHappened, migrate
+from indelible import Approval, Effect, Ledger, MayHaveHappened, NothingHappened, Retry, migrate
 from indelible.errors import BadCall, KeyReused, StoreError
 from indelible.integrations.function_calls import Answered, FunctionCalls
 
@@ -175,6 +175,14 @@ def test_what_may_have_happened_waits_until_a_person_has_settled_it(ledger: Ledg
         assert told.waiting[0].approval is None
         assert "may have happened" in told.waiting[0].why
     assert till.charged == [5]
+
+
+def test_a_tool_is_retried_as_its_terms_say(ledger: Ledger, answer: Any) -> None:
+    till, retry = Till(raises=ConnectionError("busy")), Retry(on=(ConnectionError,), attempts=3, backoff=timedelta(0))
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", terms={"charge": {"retry": retry}})
+    for _ in range(2):
+        assert answer(calls, [chat()]).messages[0]["content"] == "busy"
+    assert till.charged == [5, 5, 5]
 
 
 def test_a_tool_that_may_be_repeated_is_repeated_by_the_loop_alone(ledger: Ledger, answer: Any) -> None:

@@ -66,8 +66,9 @@ class LedgerHooks:
     async def __aenter__(self) -> LedgerHooks:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        at: TracebackType | None) -> None:  # fmt: skip
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -129,28 +130,14 @@ class LedgerHooks:
         return entered
 
     async def _entered(self, tool: SdkMcpTool[Any], call: ToolCall) -> Result:
-        entry = _Entry(tool)
-        words = {"wait": False, **self._terms.options(tool.name)}
+        entry = _Entry(tool, {"wait": False, **self._terms.options(tool.name)})
         while True:
             try:
-                return entry.given(await self._ledger.run(call, entry.enter, **words))
-            except NothingHappened as nothing:
-                return _error(f"{tool.name}: {nothing}; nothing was done, and calling again is safe")
-            except ApprovalPending as pending:
-                return _refusal(waits(pending.approval))
-            except StillRunning:
-                if words.pop("wait", None) is None:
-                    raise
-            except EffectFailed as failed:
-                return _error(str(getattr(failed.effect.outcome, "error", failed)))
-            except Refused as refused:
-                return _refusal(str(refused))
-            except MayHaveHappened as doubt:
-                return _refusal(
-                    f"{tool.name}: {doubt}: it may have happened, so it is not repeated; a person settles it"
-                )
-            except ToolFailed as failed:
-                return entry.given(_error(str(failed)))
+                return entry.given(await self._ledger.run(call, entry.enter, **entry.words))
+            except Exception as error:
+                told = entry.told_of(error)
+                if told is not None:
+                    return told
 
     # Tools that run elsewhere
 
@@ -198,26 +185,51 @@ class ToolFailed(Exception):
 class _Entry:
     """Is one call of a tool of ours: what it gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: SdkMcpTool[Any]) -> None:
+    def __init__(self, tool: SdkMcpTool[Any], words: dict[str, Any]) -> None:
         self._tool = tool
         self._live: Result | None = None
+        self._raised: Exception | None = None
+        self._is_over = False
+        self.words = words
 
     async def enter(self, effect: RunningEffect) -> Result:
         """Enters the tool with the recorded arguments."""
+        if self._is_over:  # it may be repeated, but when to do so is for the model to say
+            raise NothingHappened(str(self._raised))
         try:
             result = await self._tool.handler(effect.args)
-        except (NothingHappened, MayHaveHappened):
-            raise
+            self._live = dict(result)
+            if result.get("is_error"):
+                raise ToolFailed(_text_of(result))
         except Exception as error:
-            raise ToolFailed(str(error)) from error
-        self._live = dict(result)
-        if result.get("is_error"):
-            raise ToolFailed(_text_of(result))
+            self._raised = error
+            raise
         return self._live
 
     def given(self, recorded: Result) -> Result:
         """Gives what the tool gave, now or as it was recorded."""
         return recorded if self._live is None else self._live
+
+    def told_of(self, error: Exception) -> Result | None:
+        """Gives what the model is told of a call that gave no result; None when the ledger is to be asked again."""
+        match error:
+            case _ if error is self._raised and not isinstance(error, NothingHappened):
+                self._is_over = True
+                return None  # what is on the record decides what is told, now and on every repeat
+            case NothingHappened() if error is not self._raised:
+                return self.given(_error(str(error)))
+            case NothingHappened():
+                return _error(f"{self._tool.name}: {error}; nothing was done, and calling again is safe")
+            case ApprovalPending():
+                return _refusal(waits(error.approval))
+            case StillRunning() if self.words.pop("wait", None) is not None:
+                return None  # whoever is at it is waited for, as long as the ledger usually does
+            case EffectFailed():
+                return self.given(_error(str(getattr(error.effect.outcome, "error", error))))
+            case Refused():
+                return _refusal(str(error))
+            case _:
+                raise error
 
 
 class _Visit:

@@ -160,13 +160,14 @@ class _Entry:
     def __init__(self, tool: Callable[..., Any], call: ToolCall, words: dict[str, Any]) -> None:
         self._tool = tool
         self._raised: Exception | None = None
+        self._is_over = False
         self.is_async = inspect.iscoroutinefunction(tool)
         self.call = call
         self.words = words
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enters the tool with the recorded arguments."""
-        self._check_is_first()
+        self._check_may_enter()
         try:
             return self._tool(**effect.args)
         except Exception as error:
@@ -175,21 +176,22 @@ class _Entry:
 
     async def enter_async(self, effect: RunningEffect) -> Any:
         """Enters a tool that is awaited with the recorded arguments."""
-        self._check_is_first()
+        self._check_may_enter()
         try:
             return await self._tool(**effect.args)
         except Exception as error:
             self._raised = error
             raise
 
-    def _check_is_first(self) -> None:
-        if self._raised is not None:  # it may be repeated, but when to do so is for the loop to say
+    def _check_may_enter(self) -> None:
+        if self._is_over:  # it may be repeated, but when to do so is for the loop to say
             raise NothingHappened(str(self._raised))
 
     def told_of(self, error: Exception) -> _Told | Waiting | None:
         """Gives what comes of a call that gave no value; None when the ledger is to be asked again."""
         match error:
             case _ if error is self._raised and not isinstance(error, NothingHappened):
+                self._is_over = True
                 return None  # what is on the record decides what is told, now and on every repeat
             case NothingHappened() if error is not self._raised:
                 return _Told(str(error), is_error=True)
