@@ -16,8 +16,8 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from indelible import Ledger
-from indelible.errors import ApprovalPending, BadCall
+from indelible import Ledger, MayHaveHappened, Succeeded
+from indelible.errors import ApprovalPending, BadCall, EffectInDoubt
 from indelible.integrations.adk import LedgerPlugin, ToolFailed
 from indelible.testing.adapters.adk import ScriptedLlm, called
 from tests.frameworks.conftest import decide
@@ -151,6 +151,22 @@ def test_a_tool_that_raises_is_not_run_again(ledger: Ledger) -> None:
         Played(ledger, call, tools=[fail], run="order-123").begin("one")
     with pytest.raises(ToolFailed, match="no funds"):
         Played(ledger, call, tools=[fail], run="order-123").begin("two")
+    assert DONE == ["o1"]
+
+
+def test_a_tool_may_say_that_it_may_have_happened_and_a_person_settles_it(ledger: Ledger) -> None:
+    def lose(order: str) -> str:
+        """Loses the line."""
+        DONE.append(order)
+        raise MayHaveHappened("the line was cut")
+
+    call = called("lose", "c1", order="o1")
+    Played(ledger, call, tools=[lose]).begin()
+    with pytest.raises(EffectInDoubt):
+        Played(ledger, call, tools=[lose]).resume()
+    (effect,) = ledger.effects()
+    ledger.settle(effect, Succeeded({"id": "ch_1"}), by="ana", evidence="the statement")
+    assert Played(ledger, call, tools=[lose]).resume() == [{"id": "ch_1"}]
     assert DONE == ["o1"]
 
 

@@ -12,7 +12,7 @@ from crewai.tools import BaseTool, tool
 from crewai.tools.tool_failure import ToolExecutionFailedError, ToolFailure
 from pydantic import BaseModel
 
-from indelible import Ledger, MayHaveHappened
+from indelible import Ledger, MayHaveHappened, Succeeded
 from indelible.errors import BadCall
 from indelible.integrations.crewai import LedgerTools
 from indelible.testing.adapters.crewai import ScriptedLLM, called
@@ -182,6 +182,11 @@ def test_a_tool_may_say_that_it_may_have_happened(ledger: Ledger) -> None:
     with pytest.raises(ToolExecutionFailedError) as stopped:
         crew_of(gate_of(ledger).tools([lose]), [called("lose", "c1", order="o1")]).kickoff()
     assert stopped.value.record.failure.details["type"] == "indelible.in_doubt"
+    assert DONE == ["o1"]
+    (effect,) = ledger.effects()
+    ledger.settle(effect, Succeeded("found at the bank"), by="ana", evidence="the statement")
+    assert crew_of(gate_of(ledger).tools([lose]), [called("lose", "c1", order="o1")]).kickoff().raw == "done"
+    assert gate_of(ledger).tools([lose])[0].run(order="o1") == "found at the bank"
     assert DONE == ["o1"]
 
 

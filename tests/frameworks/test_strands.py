@@ -16,7 +16,7 @@ from strands.plugins import Plugin
 from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import EventLoopException
 
-from indelible import Ledger, NothingHappened
+from indelible import Ledger, MayHaveHappened, NothingHappened, Succeeded
 from indelible.errors import BadCall, KeyReused
 from indelible.integrations.strands import LedgerPlugin
 from indelible.testing.adapters.strands import ScriptedModel, called
@@ -237,6 +237,25 @@ def test_a_tool_may_say_that_nothing_happened(ledger: Ledger) -> None:
         agent(name)
     assert DONE == ["o1", "o1"]
     assert results_in(agent)[0]["status"] == "success"
+
+
+def test_a_tool_may_say_that_it_may_have_happened_and_a_person_settles_it(ledger: Ledger) -> None:
+    @tool
+    def lose(order: str) -> str:
+        """Loses the line."""
+        DONE.append(order)
+        raise MayHaveHappened("the line was cut")
+
+    call = called("lose", "c1", order="o1")
+    asked = agent_of(ledger, call, tools=[lose])("lose")
+    assert asked.interrupts[0].reason["type"] == "indelible.in_doubt"
+    assert resumed(agent_of(ledger, call, tools=[lose])).stop_reason == "interrupt"
+    (effect,) = ledger.effects()
+    ledger.settle(effect, Succeeded({"id": "ch_1"}), by="ana", evidence="the statement")
+    agent = agent_of(ledger, call, tools=[lose])
+    assert resumed(agent).stop_reason == "end_turn"
+    assert results_in(agent)[0]["content"] == [{"text": '{"id": "ch_1"}'}]
+    assert DONE == ["o1"]
 
 
 def test_what_a_tool_streams_is_heard_while_it_runs(ledger: Ledger) -> None:

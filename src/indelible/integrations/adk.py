@@ -103,11 +103,9 @@ class LedgerPlugin(BasePlugin):
                 return entry.paused()
             except ApprovalPending as pending:
                 return entry.pause(pending, f"a person has to decide about {call.tool}", _question(pending))
-            except EffectInDoubt as doubt:
+            except (EffectInDoubt, MayHaveHappened) as doubt:
                 payload = {"type": "indelible.in_doubt", "why": str(doubt)}
                 return entry.pause(doubt, f"{call.tool} may have happened", payload)
-            except MayHaveHappened:
-                continue  # the tool said so; the ledger holds it until somebody has looked
             except ApprovalEndedUnused:
                 words["wait"] = False  # nobody decided in time: it is asked anew
             except StillRunning:

@@ -103,10 +103,10 @@ class LedgerTools:
                 return self._told(entry, str(getattr(failed.effect.outcome, "error", failed)))
             except _SAID_TO_THE_MODEL as refused:
                 return str(refused)
-            except MayHaveHappened:
-                continue  # the tool said so; the ledger holds it until somebody has looked
+            except (EffectInDoubt, MayHaveHappened) as doubt:
+                return _stop(doubt, {"type": "indelible.in_doubt"})
             except IndelibleError as refusal:
-                return _stop(refusal, {"type": "indelible.in_doubt"} if isinstance(refusal, EffectInDoubt) else {})
+                return _stop(refusal)
             except Exception as error:
                 return self._told(entry, f"{type(error).__qualname__}: {error}")
 
@@ -189,7 +189,10 @@ class _Entry:
         if self._live:
             return self._live[0]
         schema = self.tool.result_schema
-        return recorded if schema is None else schema.model_validate(recorded)
+        try:
+            return recorded if schema is None else schema.model_validate(recorded)
+        except ValueError:
+            return recorded  # a person settled it by hand, with a value of their own
 
 
 class ToolError(Exception):

@@ -128,7 +128,7 @@ class LedgerPlugin(Plugin):
                 return entry.halted(nothing)
             except ApprovalPending as pending:
                 entry.pause(_question(pending))
-            except EffectInDoubt as doubt:
+            except (EffectInDoubt, MayHaveHappened) as doubt:
                 entry.pause({"type": "indelible.in_doubt", "tool": call.tool, "why": str(doubt)})
             except ApprovalEndedUnused:
                 words["wait"] = False  # nobody decided in time: it is asked anew
@@ -139,8 +139,6 @@ class LedgerPlugin(Plugin):
                 return entry.refused(str(getattr(failed.effect.outcome, "error", failed)), failed)
             except _SAID_TO_THE_MODEL as said:
                 return entry.refused(str(said), said)
-            except MayHaveHappened:
-                continue  # the tool said so; the ledger holds it until somebody has looked
             except Exception as error:
                 return entry.raised(error)
 
