@@ -24,6 +24,7 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from indelible import AsyncLedger, migrate
 from indelible.errors import BadCall, EffectFailed, KeyReused, ReviewRequired, StoreError
+from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.pydantic_ai_durability import LedgerDurability
 from tests.scenarios.raw import execute
 
@@ -139,6 +140,8 @@ async def test_a_model_that_raises_has_not_answered(ledger: AsyncLedger) -> None
 
 async def test_a_run_needs_a_name_and_is_about_one_question(ledger: AsyncLedger) -> None:
     till = Till()
+    with pytest.raises(BadCall, match="takes the place"):
+        agent_of(LedgerDurability(ledger), till, Scripted(), also=[LedgerCapability(ledger)])
     with pytest.raises(BadCall, match="needs a name"):
         await agent_of(LedgerDurability(ledger), till, Scripted()).run("go")
     agent = agent_of(LedgerDurability(ledger), till, Scripted())

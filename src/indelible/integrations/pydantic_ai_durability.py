@@ -85,6 +85,14 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
         self._terms = Terms(terms, usual)
         self._places: dict[str, _Place] = {}
 
+    def for_agent(self, agent: Any) -> Any:
+        """Binds to an agent, which must not have a second gate before its tools: each would wait for the other."""
+        found: list[Any] = []
+        agent.root_capability.apply(found.append)
+        if any(isinstance(one, LedgerCapability) for one in found):
+            raise BadCall("LedgerDurability takes the place of LedgerCapability: leave that out")
+        return super().for_agent(agent)
+
     @property
     def in_durable_context(self) -> bool:
         """Is always so: whatever an agent does, it does in a run."""
