@@ -150,7 +150,11 @@ def export(closing: ExitStack) -> Names:
 def served(closing: ExitStack) -> Names:
     server = serve_believing("sqlite:///served.db")
     closing.callback(server.stop)
-    return {"indelible": indelible, "served": server.url, "token": json.dumps("default")}
+    page = SimpleNamespace(
+        connect=lambda url, **words: closing.enter_context(indelible.connect(url, **words)),
+        connect_async=indelible.connect_async,
+    )
+    return {"indelible": page, "served": server.url, "token": json.dumps("default")}
 
 
 def readme(closing: ExitStack) -> Names:
