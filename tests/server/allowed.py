@@ -74,6 +74,7 @@ ALLOWED: dict[str, tuple[str, Any]] = {
     "GET /v1/runs": (READERS, None),
     "GET /v1/runs/{run_id}": (READERS, None),
     "GET /v1/runs/{run_id}/story": (READERS, None),
+    "GET /v1/runs/{run_id}/differences": (READERS, None),
     "GET /v1/runs/{run_id}/events": (READERS, None),
     "POST /v1/runs/{run_id}/events": ("agent", {"events": [{"type": "acme.x"}]}),
     "GET /v1/runs/{run_id}/checkpoints": (READERS, None),

@@ -360,3 +360,20 @@ def test_nothing_a_client_sends_is_our_fault(place: RunsPlace, path: str, body: 
 def test_json_that_could_be_read_in_two_ways_is_refused(place: RunsPlace, raw: bytes) -> None:
     answer = place.agent.post("/runs", content=raw, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 413), answer.text
+
+
+def test_two_runs_are_compared_call_by_call(place: RunsPlace, post: Any, get: Any) -> None:
+    left, right = (f"compared-{name}-{uuid4().hex}" for name in "ab")
+    for name, amounts in ((left, (1, 2)), (right, (1, 3, 4))):
+        post("/runs", {"agent": "a", "run_id": name}, 201)
+        for amount in amounts:
+            claim = post("/effects", {"tool": "pay", "args": {"amount": amount}, "run_id": name}, 201)
+            outcome = {"status": "succeeded", "value": None}
+            told = {"token": claim["token"], "attempt": 1, "outcome": outcome}
+            post(f"/effects/{claim['effect']['id']}/commit", told)
+    calls = get(f"/runs/{left}/differences", other=right)["calls"]
+    assert [one["kind"] for one in calls] == ["same", "changed", "only_right"]
+    assert calls[1]["fields"] == [{"path": "args.amount", "before": 2, "after": 3}]
+    assert (calls[2]["left"], calls[2]["fields"]) == (None, [])
+    assert get(f"/runs/{left}/differences", 404, other="nobody")["type"].endswith("unknown-run")
+    assert get(f"/runs/{left}/differences", 422)

@@ -868,6 +868,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runs/{run_id}/differences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare the tool calls of two runs, in their order
+         * @description Compare the tool calls of two runs, in their order; those that a fork replays are its own too.
+         */
+        get: operations["runs_compare_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sign-in/link": {
         parameters: {
             query?: never;
@@ -2212,6 +2232,25 @@ export interface components {
              * @default 30
              */
             wait_s: number;
+        };
+        /**
+         * CallCompared
+         * @description Is one place in two runs: a call that both made alike, made otherwise, or that only one of them made.
+         */
+        CallCompared: {
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "same" | "changed" | "only_left" | "only_right";
+            /** Tool */
+            tool: string;
+            /** Left */
+            left: string | null;
+            /** Right */
+            right: string | null;
+            /** Fields */
+            fields: components["schemas"]["DifferenceShown"][];
         };
         /**
          * CallPending
@@ -3858,6 +3897,18 @@ export interface components {
             updated_at: string;
             /** Unread */
             unread: ("erased" | "altered") | null;
+        };
+        /**
+         * RunsCompared
+         * @description Holds the calls of two runs, oldest first; `left` and `right` of a call are ids of effects.
+         */
+        RunsCompared: {
+            /** Left */
+            left: string;
+            /** Right */
+            right: string;
+            /** Calls */
+            calls: components["schemas"]["CallCompared"][];
         };
         /**
          * SealShown
@@ -6547,6 +6598,40 @@ export interface operations {
             410: components["responses"]["Problem410"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    runs_compare_runs: {
+        parameters: {
+            query: {
+                /** @description The run to compare with. */
+                other: string;
+            };
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunsCompared"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             503: components["responses"]["Problem503"];

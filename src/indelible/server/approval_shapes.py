@@ -289,8 +289,11 @@ def view_shown(view: ApprovalView) -> dict[str, Any]:
 
 
 def _differences(found: Iterable[Difference] | None) -> list[dict[str, Any]] | None:
-    if found is None:
-        return None
+    return None if found is None else differences_shown(found)
+
+
+def differences_shown(found: Iterable[Difference]) -> list[dict[str, Any]]:
+    """Gives fields that differ, each side only where it is there."""
     return [{"path": one.path, **_side("before", one.before), **_side("after", one.after)} for one in found]
 
 

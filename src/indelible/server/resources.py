@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from indelible.server.approvals import approvals
+from indelible.server.comparing import comparing
 from indelible.server.effects import add_hot_pair, effects
 from indelible.server.erasures import erasures
 from indelible.server.events import events
@@ -37,6 +38,7 @@ def add_resources(app: FastAPI) -> None:
         tools,
         stops,
         erasures,
+        comparing,
         signing_in,
         ways,
         passkeys,

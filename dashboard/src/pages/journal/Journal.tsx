@@ -12,6 +12,7 @@ import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
 import { toBase64 } from '../../record/bytes'
 import { check, trust, useChecked, type Checked } from '../../record/checking'
+import { Heads } from './Heads'
 
 /** Shows the record of everything, and verifies it here, in this browser. */
 export function Journal() {
@@ -25,6 +26,7 @@ export function Journal() {
         </Button>
       </div>
       <div aria-live="polite"><Verdict of={checked} /></div>
+      {checked.is === 'verified' && <Heads vkey={checked.pinned.vkey} />}
       <Entries bad={checked.is === 'tampered' ? checked.flaw.index : undefined} />
     </div>
   )

@@ -1,5 +1,5 @@
 import { Link } from '@tanstack/react-router'
-import { Ban, Eraser, FileBadge, GitFork, Play, ShieldCheck } from 'lucide-react'
+import { Ban, Eraser, FileBadge, GitCompare, GitFork, Play, ShieldCheck } from 'lucide-react'
 import { useState } from 'react'
 import { useMay } from '../../api/may'
 import type { Run, Story } from '../../api/runs'
@@ -12,6 +12,8 @@ import { When } from '../../parts/When'
 import { Erasing } from '../erasing/Erasing'
 import { aRun } from '../erasing/wanted'
 import { Cancel } from './Cancel'
+import { Compare } from './Compare'
+import { DelegatedOnDemand } from './Delegated'
 import { Evidence } from './Evidence'
 import { Fork } from './Fork'
 import { Resume } from './Resume'
@@ -30,6 +32,7 @@ export function Heading({ run, story }: { run: Run | null; story: Story }) {
         <Actions run={run} story={story} />
       </div>
       {run ? <About run={run} story={story} /> : <p className="text-sm text-muted">Calls were made in this name, and nobody started a run of it: there is nothing to resume.</p>}
+      {run && <DelegatedOnDemand by={run.id} />}
     </header>
   )
 }
@@ -65,7 +68,7 @@ function Intent({ children }: { children: string }) {
   )
 }
 
-type Act = 'resume' | 'fork' | 'cancel' | 'evidence' | 'erase'
+type Act = 'resume' | 'fork' | 'cancel' | 'evidence' | 'erase' | 'compare'
 
 function Actions({ run, story }: { run: Run | null; story: Story }) {
   const { open, show, close } = useOpen<Act>()
@@ -77,11 +80,13 @@ function Actions({ run, story }: { run: Run | null; story: Story }) {
       {run && <Button onClick={show('fork')}><GitFork size={15} aria-hidden /> Fork …</Button>}
       {run && !isOver && <Button look="bad" onClick={show('cancel')}><Ban size={15} aria-hidden /> Cancel …</Button>}
       <Link from="/runs/$runId" to="." search={{ tab: 'integrity' }} className="inline-flex items-center gap-1.5 rounded-md border border-line px-3 py-1.5 text-sm font-medium text-ink no-underline hover:bg-raised"><ShieldCheck size={15} aria-hidden /> Verify</Link>
+      {run && <Button onClick={show('compare')}><GitCompare size={15} aria-hidden /> Compare …</Button>}
       <Button onClick={show('evidence')}><FileBadge size={15} aria-hidden /> Evidence …</Button>
       {isAdmin && <Button look="bad" onClick={show('erase')}><Eraser size={15} aria-hidden /> Erase …</Button>}
       {run && open === 'resume' && <Resume run={run} story={story} onClose={close} />}
       {run && open === 'fork' && <Fork run={run} story={story} onClose={close} />}
       {run && open === 'cancel' && <Cancel run={run} onClose={close} />}
+      {run && open === 'compare' && <Compare run={run} onClose={close} />}
       {open === 'erase' && <Erasing of={aRun(story.run_id)} onClose={close} />}
       {open === 'evidence' && <Evidence runId={story.run_id} count={story.events} onClose={close} />}
     </div>
