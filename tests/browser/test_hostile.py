@@ -180,9 +180,10 @@ NAMED = re.compile(r'"(?:tool\.|acme\.t)(\d{3})"')
 
 
 def lie(route: Route) -> None:
-    """Answers what the server answered, with attacks for the names that no ledger would have."""
+    """Answers what the server answered, with attacks for the names and statuses that no ledger would have."""
     answer = route.fetch()
-    route.fulfill(response=answer, body=NAMED.sub(lambda found: json.dumps(ATTACKS[int(found[1])]), answer.text()))
+    body = NAMED.sub(lambda found: json.dumps(ATTACKS[int(found[1])]), answer.text())
+    route.fulfill(response=answer, body=body.replace('"status":"requires_approval"', '"status":"constructor"'))
 
 
 @pytest.mark.parametrize("house", ["sqlite"], indirect=True)

@@ -31,7 +31,7 @@ const LOOKS: Record<string, [LucideIcon, Tone]> = {
 }
 
 export function Status({ is }: { is: string }) {
-  const [Icon, tone] = LOOKS[is] ?? [CircleDashed, 'plain']
+  const [Icon, tone]: [LucideIcon, Tone] = Object.hasOwn(LOOKS, is) ? LOOKS[is]! : [CircleDashed, 'plain']
   return (
     <span className={`inline-flex items-center gap-1 rounded-full px-2 py-0.5 text-xs font-medium whitespace-nowrap ${TONES[tone]}`}>
       <Icon size={13} aria-hidden /> {is.replaceAll('_', ' ')}

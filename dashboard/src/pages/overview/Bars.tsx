@@ -16,7 +16,7 @@ const FILLS: Record<string, string> = {
 }
 const OTHERS = ['var(--accent)', 'var(--muted)', 'var(--wait)', 'var(--warn)', 'var(--good)']
 
-const fillOf = (group: string, index: number) => FILLS[group] ?? OTHERS[index % OTHERS.length]!
+const fillOf = (group: string, index: number) => (Object.hasOwn(FILLS, group) ? FILLS[group] : OTHERS[index % OTHERS.length])!
 
 type Props = {
   title: string
