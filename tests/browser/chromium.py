@@ -19,6 +19,9 @@ PATIENCE = 30_000
 _FLAGS = (
     "--no-sandbox",
     "--disable-dev-shm-usage",
+    "--disable-gpu",  # without a screen there is nothing for it to do but to take time
+    "--in-process-gpu",
+    "--disable-extensions",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 )
 

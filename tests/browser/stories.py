@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from playwright.sync_api import Page
 
 from indelible import Approval, AwaitingApproval, Effect, Ledger, ToolCall
@@ -13,6 +14,9 @@ from indelible.server.people import People
 from tests.browser.watching import Watch
 from tests.server.office import House
 from tests.server.places import ROOT
+
+on_one_store = pytest.mark.parametrize("house", ["sqlite"], indirect=True)
+"""Marks a story that is about the page alone: it runs on one store."""
 
 
 class Story:

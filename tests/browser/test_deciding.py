@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, expect
 
 from indelible import Denied, ToolCall
-from tests.browser.stories import Story
+from tests.browser.stories import Story, on_one_store
 
 LONG = {"recipients": [f"person-{number}@example.com" for number in range(120)]}
 TWO = {
@@ -44,6 +44,7 @@ def test_a_person_approves_with_two_presses_and_the_call_runs_once(story: Story)
     assert ran == [{"amount": 4200, "charge": "ch_1"}]
 
 
+@on_one_store
 def test_nothing_can_be_approved_before_all_of_it_was_on_screen(story: Story) -> None:
     asked = story.ask("email.send", **LONG)
     page = story.sign_in("ana", "approver", path="inbox")
@@ -127,6 +128,7 @@ def test_arguments_that_changed_while_somebody_read_them_are_not_approved(story:
     assert (story.asked_about(asked).votes, story.now(asked).attempt) == ((), 0)
 
 
+@on_one_store
 def test_what_somebody_reads_stays_when_another_request_comes(story: Story) -> None:
     first = story.ask("stripe.refund", amount=1)
     page = story.sign_in("ana", "approver", path="inbox")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import CDPSession, Page, expect
 
-from tests.browser.stories import Story
+from tests.browser.stories import Story, on_one_store
 
 _KIND = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True}
 
@@ -60,6 +60,7 @@ def test_from_link_to_passkey_and_in_again_by_it_alone(story: Story) -> None:
     assert story.people.all()[0].passkeys == ()
 
 
+@on_one_store
 def test_a_link_that_is_used_up_says_what_to_do(story: Story) -> None:
     page = story.watch.open()
     link = story.link("ana", "approver")
@@ -74,6 +75,7 @@ def test_a_link_that_is_used_up_says_what_to_do(story: Story) -> None:
     assert story.people.all()[0].sessions == ()
 
 
+@on_one_store
 def test_a_passkey_that_is_not_used_after_all_says_so(story: Story) -> None:
     page = come_in(story)
     line, authenticator = put_authenticator(page)
@@ -83,6 +85,7 @@ def test_a_passkey_that_is_not_used_after_all_says_so(story: Story) -> None:
     assert story.people.all()[0].passkeys == ()
 
 
+@on_one_store
 def test_on_an_address_the_page_goes_where_passkeys_work(story: Story) -> None:
     page = story.watch.open()
     by_number = story.home.replace("localhost", "127.0.0.1")
@@ -121,6 +124,7 @@ def elsewhere() -> Iterator[str]:
         server.shutdown()
 
 
+@on_one_store
 def test_another_origin_cannot_act_in_the_session(story: Story, elsewhere: str) -> None:
     """Cookies know no ports: a page of another server on this machine makes the browser send ours along."""
     page = come_in(story)
@@ -134,6 +138,7 @@ def test_another_origin_cannot_act_in_the_session(story: Story, elsewhere: str) 
     assert len(person.sessions) == 1, "nobody signed them out"
 
 
+@on_one_store
 def test_the_page_is_readable_without_seeing_it(story: Story) -> None:
     page = story.watch.open()
     page.goto(f"{story.home}signin")
