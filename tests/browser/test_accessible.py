@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from indelible import Effect
 from tests.browser.stories import Story
-from tests.browser.walking import RUN, furnish, go
+from tests.browser.walking import RUN, await_rest, furnish, go
 
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
 PAGES = ("inbox", "overview", "runs", "effects", "events", "journal", "tools", "settings")
@@ -47,7 +47,7 @@ def judged(story: Story) -> Page:
 
 def flaws(page: Page) -> list[str]:
     """Lists what axe finds on the page as it is: everything in the light, and in the dark what colours can spoil."""
-    expect(page.get_by_text("Looking …").or_(page.get_by_text("Counting …"))).to_have_count(0)
+    await_rest(page)
     page.emulate_media(color_scheme="light")
     found: list[str] = page.evaluate(JUDGE, {"runOnly": {"type": "tag", "values": TAGS}})
     page.emulate_media(color_scheme="dark")
@@ -112,7 +112,7 @@ def test_the_page_fits_into_320_pixels_and_nothing_moves(story: Story) -> None:
     for path in places(doubt):
         go(page, path)
         expect(page.get_by_role("heading", level=1)).to_be_attached()
-        expect(page.get_by_text("Looking …").or_(page.get_by_text("Counting …"))).to_have_count(0)
+        await_rest(page)
         wide += [f"{path}: {one}" for one in page.evaluate(WIDER)]
         assert page.evaluate("document.getAnimations().length") == 0
     for path, names in DIALOGS.items():

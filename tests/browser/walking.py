@@ -20,6 +20,25 @@ def go(page: Page, path: str) -> None:
     expect(page.get_by_role("main")).not_to_be_empty()
 
 
+# Ends when no element has come or gone for a while, and nothing is being looked for.
+RESTING = """() => new Promise((rest) => {
+  const isBusy = () => /Looking …|Counting …|asking …|verifying/.test(document.body.innerText)
+  let timer
+  const begin = () => {
+    clearTimeout(timer)
+    timer = setTimeout(() => (isBusy() ? begin() : (watcher.disconnect(), rest())), 300)
+  }
+  const watcher = new MutationObserver(begin)
+  watcher.observe(document.body, { childList: true, subtree: true })
+  begin()
+})"""
+
+
+def await_rest(page: Page) -> None:
+    """Waits until the page shows what it asked for."""
+    page.evaluate(RESTING)
+
+
 def furnish(story: Story) -> Effect:
     """Puts something on every page: calls, one of them in doubt, questions, people; gives the doubt."""
     ledger = story.ledger
