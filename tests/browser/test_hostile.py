@@ -17,7 +17,7 @@ from indelible.server.identity import Credentials
 from tests.browser.corpus import ATTACKS, HIDDEN
 from tests.browser.hostile import ASKS, RUN, fill, tool_of, type_of
 from tests.browser.stories import Story
-from tests.browser.walking import go
+from tests.browser.walking import await_rest, go
 
 TALL = {"width": 1400, "height": 10_000}
 """Lets lists, of which only what is on screen is there, show every line."""
@@ -131,6 +131,7 @@ def test_whatever_stands_in_any_field_is_shown_and_nothing_of_it_runs(hostile: t
         go(page, path)
         expect(page.get_by_role("main").get_by_role("heading").first).to_be_visible()
         expect_all(page, texts)
+        await_rest(page)
         expect_quiet(page)
         if path == "tools":
             read = read_through(page, "Policy in force")
@@ -200,6 +201,7 @@ def test_a_server_that_lies_runs_nothing_either(story: Story) -> None:
     for path in ("inbox", "effects", "events", "journal", "overview", f"runs/{RUN}", f"runs/{RUN}?tab=events", "tools"):
         go(page, path)
         expect_all(page, ATTACKS if path not in ("journal", "overview", "tools") else ())
+        await_rest(page)
         expect_quiet(page)
     assert story.watch.troubles == []
 
