@@ -23,7 +23,7 @@ from indelible.journal.sealing_thread import BEAT_EVERY
 
 GRACE = timedelta(minutes=1)
 """Is how long after its lease a worker may still report before its effect is called in doubt by us."""
-CLEARED_WHEN_DUE = ("replays", "reply")
+CLEARED_WHEN_DUE = ("answered", "replays", "reply")
 """Names the kinds of sheets, kept aside, that nobody needs any more once they are due."""
 _LONGEST_IDLE = 1.0
 _PAGE = 1000

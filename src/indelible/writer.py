@@ -25,6 +25,8 @@ from indelible.core.commands import (
     Moved,
     Open,
     Relinquish,
+    Replayed,
+    ReplayedFailure,
 )
 from indelible.core.effects import Effect
 from indelible.core.identity import Ref
@@ -97,6 +99,8 @@ class Writer:
         """Hear what was just written, in the thread that wrote it; they must be quick."""
         self.unwritten: list[Callable[[Sequence[Answer]], None]] = []
         """Hear what was answered from what was known already."""
+        self.replayed: list[Callable[[Open, Effect], None]] = []
+        """Hear of each call that was given a recorded answer, and of which effect."""
         self._start()
         after_fork(self._start)
 
@@ -191,6 +195,8 @@ class Writer:
             return None
         for hear in self.unwritten:
             hear((step.answer,))
+        if self.replayed:
+            self._tell_of_replays([command], [step.answer])
         return step.answer
 
     def _append(self, slot: Slot) -> None:
@@ -266,6 +272,8 @@ class Writer:
         self._after()
         for hear in self.listeners:
             hear(answers)
+        if self.replayed:
+            self._tell_of_replays(commands, answers)
         ended = [
             answer.effect
             for command, answer in zip(commands, answers, strict=True)
@@ -273,6 +281,12 @@ class Writer:
         ]
         if ended:
             self._publish(ended)
+
+    def _tell_of_replays(self, commands: Sequence[Command], answers: Sequence[Answer]) -> None:
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, Replayed | ReplayedFailure) and isinstance(command, Open):
+                for hear in self.replayed:
+                    hear(command, answer.effect)
 
     def _wake_thread(self) -> None:
         if self._thread is None:

@@ -20,6 +20,7 @@ ALLOWED: dict[str, tuple[str, Any]] = {
     "GET /v1/effects": (READERS, None),
     "POST /v1/effects": ("agent", {"tool": "charge"}),
     "GET /v1/effects/{effect_id}": (READERS, None),
+    "GET /v1/effects/{effect_id}/answered": (READERS, None),
     "GET /v1/effects/by-key/{key}": (READERS, None),
     "POST /v1/effects/{effect_id}/commit": ("agent", {**TOKEN, "outcome": {"status": "succeeded", "value": 1}}),
     "POST /v1/effects/{effect_id}/heartbeat": ("agent", TOKEN),

@@ -102,6 +102,22 @@ def test_counts_of_replays_outlive_the_server_and_add_up(store_url: str, tmp_pat
     assert total == 3
 
 
+def test_who_got_the_recorded_answer_is_told_apart_by_run(place: Place) -> None:
+    claim = place.begin(run_id="once", scope="shop", args={"n": 77}).json()
+    effect_id = claim["effect"]["id"]
+    assert place.get(f"/v1/effects/{effect_id}/answered").json() == {"callers": []}
+    place.commit(claim)
+    for run_id in ("once", "again", "again"):
+        assert place.begin(run_id=run_id, scope="shop", args={"n": 77}).status_code == 200
+    callers = place.get(f"/v1/effects/{effect_id}/answered").json()["callers"]
+    assert {(one["kind"], one["run_id"], one["count"]) for one in callers} == {
+        ("agent", "once", 1),
+        ("agent", "again", 2),
+    }
+    assert callers[0]["run_id"] == "again"
+    assert place.get("/v1/effects/eff_none/answered").status_code == 404
+
+
 def test_nonsense_is_told_what_to_write(place: Place) -> None:
     for words in (
         {"metric": "budgets", "by": "tool"}, {"metric": "replays", "q": "tool:x"}, {"by": "person"}, {"interval": "1y"},

@@ -18,6 +18,13 @@ export const effect = (id: string) =>
     queryFn: async () => (await told(api.GET('/v1/effects/{effect_id}', { params: { path: { effect_id: id } } }))).effect,
   })
 
+/** Gives who got an effect's recorded answer. */
+export const answeredBy = (id: string) =>
+  queryOptions({
+    queryKey: ['effects', id, 'answered'],
+    queryFn: async () => (await told(api.GET('/v1/effects/{effect_id}/answered', { params: { path: { effect_id: id } } }))).callers,
+  })
+
 /** Gives the events that are about one effect, in their order. */
 export const eventsAbout = (runId: string, effectId: string) =>
   infiniteQueryOptions({

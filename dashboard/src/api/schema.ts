@@ -188,6 +188,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/effects/{effect_id}/answered": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who got an effect's recorded answer instead of running it again
+         * @description List who got an effect's recorded answer instead of running it again.
+         */
+        get: operations["effects_list_answered"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/approvals": {
         parameters: {
             query?: never;
@@ -1942,6 +1962,35 @@ export interface components {
              * @default alive
              */
             status: string;
+        };
+        /**
+         * AnsweredPage
+         * @description Lists who got an effect's recorded answer, the last one first, up to a hundred.
+         *
+         *     Servers note it behind their answers and keep it for 90 days; a program that opens the database itself is not noted.
+         */
+        AnsweredPage: {
+            /** Callers */
+            callers: components["schemas"]["AnsweredShown"][];
+        };
+        /**
+         * AnsweredShown
+         * @description Says who was given a recorded answer by a server, in which run, how often, and when last.
+         */
+        AnsweredShown: {
+            /** Actor */
+            actor: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "agent" | "person" | "system";
+            /** Run Id */
+            run_id: string;
+            /** Count */
+            count: number;
+            /** Last At */
+            last_at: string;
         };
         /**
          * ApprovalAnswer
@@ -5235,6 +5284,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    effects_list_answered: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An effect's id, as in eff_0123. */
+                effect_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AnsweredPage"];
+                };
             };
             400: components["responses"]["Problem400"];
             401: components["responses"]["Problem401"];

@@ -16,7 +16,7 @@ from indelible.core.canonical import decode, encode
 from indelible.core.events import commitment
 
 KEPT_ASIDE = frozenset(
-    {"budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "replays", "reply", "seen"}
+    {"answered", "budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "replays", "reply", "seen"}
 )
 """Names the kinds that no event commits to."""
 

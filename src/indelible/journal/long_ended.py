@@ -27,6 +27,7 @@ from indelible.journal.erasable import Erasable
 _EFFECTS_AT_ONCE = 100_000
 _PAGE = 1000
 _KEPT_UNTIL = {
+    "answered": ("counted",),
     "replays": ("counted",),
     "reply": ("answered", "begun"),
     "challenge": ("open", "spent"),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Header, Path, Query, Response
 
 from indelible.core import refusing
+from indelible.core.answered import answered_ref, read_answered
 from indelible.core.calls import OptionWords, SideEffect, check_name
 from indelible.core.commands import AwaitingApproval, Begun, Claimed, Replayed, ReplayedFailure
 from indelible.core.effects import ENDED, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.events import instant
 from indelible.core.ports import Filter
+from indelible.core.sheets import SheetFilter
 from indelible.errors import BadCall, UnknownEffect
 from indelible.running import in_own_thread
 from indelible.server import sequence, speaking
@@ -25,6 +27,7 @@ from indelible.server.filters import Q, asked_for, finding_of
 from indelible.server.preconditions import etag, is_among
 from indelible.server.routing import ANYBODY, ThinRoute, answer, resources
 from indelible.server.shapes import (
+    AnsweredPage,
     Begin,
     ClaimShown,
     Commit,
@@ -228,6 +231,18 @@ async def show_effect(
 ) -> Response:
     """Show an effect; with `wait`, as soon as it moves on from what `If-None-Match` names, or from how it is now."""
     return await _when_moved(asked, await _find(asked, effect_id), wait, if_none_match)
+
+
+@effects.get("/v1/effects/{effect_id}/answered", response_model=AnsweredPage)
+async def list_answered(effect_id: Id, asked: Asking = asking(*ANYBODY)) -> Response:
+    """List who got an effect's recorded answer instead of running it again."""
+    effect, ledgers = await _find(asked, effect_id), asked.ledgers
+    await in_own_thread(ledgers.replays.write)
+    ref = answered_ref(effect.id)
+    selected = SheetFilter(kind=ref.kind, id=ref.id, limit=1)
+    found = await in_own_thread(asked.ledger._engine.store.sheets, asked.ledger.tenant, selected)
+    callers = read_answered(found[0] if found else None)
+    return answer({"callers": [{**asdict(one), "last_at": instant(one.last_at)} for one in callers]})
 
 
 async def _find(asked: Asking, effect_id: str) -> Effect:

@@ -199,6 +199,25 @@ class EffectAnswer(BaseModel):
     effect: EffectShown
 
 
+class AnsweredShown(BaseModel):
+    """Says who was given a recorded answer by a server, in which run, how often, and when last."""
+
+    actor: str
+    kind: Literal["agent", "person", "system"]
+    run_id: str
+    count: int
+    last_at: str
+
+
+class AnsweredPage(BaseModel):
+    """Lists who got an effect's recorded answer, the last one first, up to a hundred.
+
+    Servers note it behind their answers and keep it for 90 days; a program that opens the database itself is not noted.
+    """
+
+    callers: list[AnsweredShown]
+
+
 class EffectPage(BaseModel):
     """Lists effects, newest first; pass `next` as `before` for the next page."""
 

@@ -2,7 +2,7 @@ import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import type { Effect as Shown } from '../../api/asks'
 import { Problem } from '../../api/client'
-import { effect as askEffect, eventsAbout } from '../../api/effects'
+import { answeredBy, effect as askEffect, eventsAbout } from '../../api/effects'
 import { Id } from '../../parts/Copy'
 import { Empty } from '../../parts/Empty'
 import { Fact, Facts, Section } from '../../parts/Fact'
@@ -82,13 +82,35 @@ function Outcome({ of }: { of: Shown }) {
 }
 
 function Replays({ of }: { of: Shown }) {
-  const isSettled = of.outcome !== null
+  const { data: callers, error } = useQuery({ ...answeredBy(of.id), enabled: of.outcome !== null })
+  if (of.outcome === null) {
+    return (
+      <Section level={2} title="Who got the recorded answer">
+        <p className="text-sm text-muted">There is no answer yet. As soon as there is one, whoever asks for this call again gets it, and nothing happens outside.</p>
+      </Section>
+    )
+  }
   return (
     <Section level={2} title="Who got the recorded answer">
+      {error && <Trouble error={error} />}
+      {callers && callers.length > 0 && (
+        <table className="text-sm">
+          <thead><tr className="text-left text-muted"><th scope="col" className="pr-6 font-normal">who</th><th scope="col" className="pr-6 font-normal">in run</th><th scope="col" className="pr-6 text-right font-normal">times</th><th scope="col" className="font-normal">last</th></tr></thead>
+          <tbody>
+            {callers.map((one) => (
+              <tr key={`${one.kind} ${one.actor} ${one.run_id}`}>
+                <td className="pr-6"><Text>{one.actor}</Text> <span className="text-muted">({one.kind})</span></td>
+                <td className="pr-6"><Link to="/runs/$runId" params={{ runId: one.run_id }}><Text>{one.run_id}</Text></Link></td>
+                <td className="pr-6 text-right">{one.count.toLocaleString('en')}</td>
+                <td><When at={one.last_at} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
       <p className="text-sm text-muted">
-        {isSettled
-          ? 'Whoever asks for this call again, in any process, gets the answer above, and nothing happens outside. To read it is no event, so the record does not list who did.'
-          : 'There is no answer yet. As soon as there is one, whoever asks for this call again gets it, and nothing happens outside.'}
+        {callers?.length === 0 && 'Nobody asked a server for this call again. '}
+        Whoever asks again gets the answer above, and nothing happens outside. Servers note whom they answered; a program that opens the database itself is not listed.
       </p>
     </Section>
   )
