@@ -21,7 +21,7 @@ POLICY: dict[str, Any] = {
         {"name": "never", "match": {"tool": "drop"}, "then": "refuse"},
         {"name": "all else", "then": "allow"},
     ],
-    "budgets": [{"name": "money", "match": {"tool": _PAYING}, "limit": 100_000, "window": "24h", "sum": "amount"}],
+    "budgets": [{"name": "money", "match": {"tool": _PAYING}, "limit": 100_000_000, "window": "24h", "sum": "amount"}],
 }
 
 

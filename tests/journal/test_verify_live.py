@@ -63,7 +63,10 @@ def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
 def answer(ledger: Ledger) -> None:
     """Keeps a reply, as a server does, and whatever else it keeps aside."""
     engine, reply = ledger._engine, Reply(id="rep_1", request="0" * 64, begun_at=datetime.now(UTC))
-    aside = [Sheet(kind=kind, id="x", status="kept", body=b"{}") for kind in ("challenge", "lease", "replays", "seen")]
+    aside = [
+        Sheet(kind=kind, id="x", status="kept", body=b"{}")
+        for kind in ("answered", "challenge", "lease", "replays", "seen")
+    ]
     for sheet in (reply_sheet(reply), *aside):
         engine.writer.do(Keep(tenant="default", stamp=engine.mint.stamp(SYSTEM, 0), sheet=sheet))
 

@@ -221,13 +221,16 @@ def test_an_interrupt_while_a_handler_with_a_time_limit_runs_leaves_doubt_at_onc
 
 
 def test_a_time_limit_of_the_callers_own_leaves_doubt(place: dict[str, Any]) -> None:
-    async def handler(effect: RunningEffect) -> None:
-        await asyncio.sleep(PATIENCE)
-
     async def scenario() -> None:
+        limit = asyncio.timeout(None)
+
+        async def handler(effect: RunningEffect) -> None:
+            limit.reschedule(asyncio.get_running_loop().time())  # it is over while this is at work
+            await asyncio.sleep(PATIENCE)
+
         async with AsyncLedger.open(**place) as ledger:
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
+                async with limit:
                     await ledger.run(charge(), handler)
             assert (await ledger.effects())[0].status == "in_doubt"
 

@@ -29,25 +29,27 @@ from indelible.migrating.taking import Progress, Taking, untold
 from indelible.runs.keeping import new_checkpoint
 from indelible.runs.telling import happenings_of, new_run
 
-COLUMNS = {
-    "run_ledgers": (
-        *("id", "run_id", "parent_run_id", "runtime", "agent_id", "intent_summary", "status", "current_step"),
-        *("permissions_json", "integrity_hash", "schema_version", "created_at"),
-    ),
-    "run_events": (
-        *("id", "ledger_id", "seq", "event_type", "event_ts", "actor_id", "step_name", "payload_json"),
-        *("side_effect_class", "side_effect_key", "status"),
-    ),
-    "run_artifacts": (
-        *("id", "ledger_id", "event_id", "artifact_type", "uri_or_path", "content_hash", "metadata_json", "created_at"),
-    ),
-    "run_checkpoints": (
-        *("id", "ledger_id", "event_id", "checkpoint_reason", "resume_packet_json", "sealed_hash"),
-        *("is_resumable", "created_at"),
-    ),
+_RUNS = """
+SELECT id, run_id, parent_run_id, runtime, agent_id, intent_summary, status, current_step, permissions_json,
+       integrity_hash, schema_version, created_at
+FROM run_ledgers ORDER BY created_at, run_id
+"""
+_PARTS = {
+    "events": """
+SELECT id, ledger_id, seq, event_type, event_ts, actor_id, step_name, payload_json, side_effect_class, side_effect_key,
+       status
+FROM run_events WHERE ledger_id = ? ORDER BY seq
+""",
+    "artifacts": """
+SELECT id, ledger_id, event_id, artifact_type, uri_or_path, content_hash, metadata_json, created_at
+FROM run_artifacts WHERE ledger_id = ? ORDER BY created_at, id
+""",
+    "checkpoints": """
+SELECT id, ledger_id, event_id, checkpoint_reason, resume_packet_json, sealed_hash, is_resumable, created_at
+FROM run_checkpoints WHERE ledger_id = ? ORDER BY created_at, id
+""",
 }
-"""Are the tables and columns that are read."""
-ORDERS = {"run_events": "seq", "run_artifacts": "created_at, id", "run_checkpoints": "created_at, id"}
+"""Are what belongs to a run, and how it is read."""
 ENDED: Mapping[str, RunStatus] = {"completed": "completed", "failed": "failed", "canceled": "canceled"}
 """Are its statuses that stay what they are; every other run is blocked here, and can be resumed."""
 _BY = Actor("migrate from zehrava", "system")
@@ -130,8 +132,10 @@ def reading(path: Path) -> Iterator[apsw.Connection]:
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            for table, columns in COLUMNS.items():
-                connection.execute(f"SELECT {', '.join(columns)} FROM {table} LIMIT 0")  # noqa: S608  # names from above
+            connection.row_trace = _by_column
+            connection.execute(_RUNS)
+            for statement in _PARTS.values():  # before anything is taken over, all of it can be read
+                connection.execute(statement, ("",))
             with connection:  # everything is read as it was at one moment
                 yield connection
         finally:
@@ -142,21 +146,19 @@ def reading(path: Path) -> Iterator[apsw.Connection]:
         ) from problem
 
 
+def _by_column(cursor: apsw.Cursor, row: tuple[Any, ...]) -> Content:
+    names = [name for name, _ in cursor.get_description()]
+    return dict(zip(names, row, strict=True))
+
+
 def runs_in(connection: apsw.Connection) -> list[Content]:
     """Lists the runs, oldest first."""
-    columns = COLUMNS["run_ledgers"]
-    found = connection.execute(f"SELECT {', '.join(columns)} FROM run_ledgers ORDER BY created_at, run_id")  # noqa: S608
-    return [dict(zip(columns, row, strict=True)) for row in found]
+    return list(connection.execute(_RUNS))
 
 
 def read_run(connection: apsw.Connection, told: Content) -> GateRun:
     """Reads everything that belongs to a run."""
-    parts = {}
-    for table, order in ORDERS.items():
-        columns = COLUMNS[table]
-        sql = f"SELECT {', '.join(columns)} FROM {table} WHERE ledger_id = ? ORDER BY {order}"  # noqa: S608
-        rows = connection.execute(sql, (told["id"],))
-        parts[table.removeprefix("run_")] = [dict(zip(columns, row, strict=True)) for row in rows]
+    parts = {name: list(connection.execute(statement, (told["id"],))) for name, statement in _PARTS.items()}
     return GateRun(told=told, **parts)
 
 
