@@ -47,9 +47,7 @@ NAMED = {
     "server/gateway_tools.py": {"import_module"},  # the tools of whoever runs the server, from their file
     "testing/adapters/rig.py": {"import_module"},  # our own cases, from a table
     "integrations/instrument.py": {"import_module"},  # adapters of ours, from a table
-    "integrations/everywhere/reach.py": {
-        "setattr"
-    },  # puts a gate of ours into a framework, and takes it out again
+    "integrations/everywhere/reach.py": {"setattr"},  # puts a gate of ours into a framework, and takes it out again
     "integrations/adk.py": {"setattr"},  # only fields of ADK's own model, by which what was recorded is read
     "stores/sqlite/alarm.py": {"ctypes"},  # the system's own way to be told of a change to a file
 }
