@@ -95,7 +95,7 @@ def store_url(request: pytest.FixtureRequest) -> str:
 # Each scenario goes through three shells and on both stores; all six pairs of them take three times as long.
 _LEFT_OUT = ("[blocking-postgres", "[async-sqlite")
 # Of the scenarios over HTTP one in so many runs every day, chosen by its name; INDELIBLE_MATRIX=http runs them all.
-_ONE_IN = 16
+_ONE_IN = 32
 # What shares the ledger's own database, or looks at its keys, has neither behind a server.
 _NOT_OVER_HTTP = (
     "test_transactions.py",

@@ -97,7 +97,11 @@ def receiving(receiver: Receiver | None = None, port: int = 0, certificate: Path
         timeout = PATIENCE
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length)
+            if len(body) < length:  # its sender died in the middle: no receiver takes half a message
+                self.close_connection = True
+                return
             post = Post(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             taking.take(post)
             answer = taking.behave(post, self)
