@@ -98,6 +98,26 @@ async def test_what_one_process_asked_is_decided_in_the_terminal_and_done_by_ano
     assert paid_lines(paid) == 1
 
 
+async def test_an_answer_reaches_another_proxy_when_the_one_that_asked_was_killed(url: str, tmp_path: Path) -> None:
+    paid = tmp_path / "paid"
+    ways = ("--approval", "required", "--approver", "ana")
+    async with proxied(url, paid, *ways) as client:
+        asked = await client.session.call_tool("pay", {"to": "ana"}, allow_input_required=True)
+        (proxy,) = [one for one in psutil.Process().children(recursive=True) if "proxy" in one.cmdline()]
+        proxy.kill()
+    assert isinstance(asked, types.InputRequiredResult)
+    assert asked.input_requests is not None
+    yes = {name: types.ElicitResult(action="accept", content={"decision": "approve"}) for name in asked.input_requests}
+    for _ in range(2):
+        async with proxied(url, paid, *ways) as client:
+            done = await client.session.call_tool(
+                "pay", {"to": "ana"}, request_state=asked.request_state, input_responses=yes, allow_input_required=True
+            )
+            assert isinstance(done, types.CallToolResult)
+            assert text(done) == "paid"
+    assert paid_lines(paid) == 1
+
+
 async def test_an_agent_can_look_and_not_decide(sqlite_url: str) -> None:
     url = sqlite_url
     with Ledger.open(url) as ledger:

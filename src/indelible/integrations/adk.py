@@ -35,19 +35,14 @@ from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalPending,
     BadCall,
-    BudgetExceeded,
-    EffectCanceled,
-    EffectDenied,
     EffectFailed,
     EffectInDoubt,
-    PolicyRefused,
     StillRunning,
 )
-from indelible.integrations.terms import Named, Terms
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, question_of
 
 RunOf = Callable[[ToolContext], str]
 NAME = "indelible"
-_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 _INSIDE = (TransferToAgentTool, SetModelResponseTool)  # these do nothing outside of the app
 _ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
 _CONFIRMATION = "adk_request_confirmation"
@@ -102,7 +97,7 @@ class LedgerPlugin(BasePlugin):
             except NothingHappened:
                 return entry.paused()
             except ApprovalPending as pending:
-                return entry.pause(pending, f"a person has to decide about {call.tool}", _question(pending))
+                return entry.pause(pending, f"a person has to decide about {call.tool}", question_of(pending.approval))
             except (EffectInDoubt, MayHaveHappened) as doubt:
                 payload = {"type": "indelible.in_doubt", "why": str(doubt)}
                 return entry.pause(doubt, f"{call.tool} may have happened", payload)
@@ -111,7 +106,7 @@ class LedgerPlugin(BasePlugin):
             except StillRunning:
                 if words.pop("wait", None) is None:
                     raise
-            except _SAID_TO_THE_MODEL as refused:
+            except SAID_TO_THE_MODEL as refused:
                 return {"error": str(refused)}
             except EffectFailed as failed:
                 raise ToolFailed(str(getattr(failed.effect.outcome, "error", failed))) from failed
@@ -222,18 +217,6 @@ class _Entry:
 
 class ToolFailed(Exception):
     """Is what a tool raised when it ran; it is not run again."""
-
-
-def _question(pending: ApprovalPending) -> dict[str, Any]:
-    """Gives what the confirmation shows: enough to find the question and to answer it by its digest."""
-    approval = pending.approval
-    return {
-        "type": "indelible.approval",
-        "approval": approval.id,
-        "digest": approval.digest,
-        "expires_at": approval.expires_at.isoformat(),
-        "show": f"indelible approvals show {approval.id}",
-    }
 
 
 def _questions(session: Session) -> dict[str, tuple[str, str, Mapping[str, Any]]]:

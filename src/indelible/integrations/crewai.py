@@ -31,19 +31,14 @@ from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalPending,
     BadCall,
-    BudgetExceeded,
-    EffectCanceled,
-    EffectDenied,
     EffectFailed,
     EffectInDoubt,
     IndelibleError,
-    PolicyRefused,
     StillRunning,
 )
-from indelible.integrations.terms import Named, OnError, Terms
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, OnError, Terms, question_of
 
 CallId = Callable[[str, Mapping[str, Any]], str]
-_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
@@ -93,7 +88,7 @@ class LedgerTools:
             try:
                 return entry.given(self._ledger.run(call, entry.enter, **words))
             except ApprovalPending as pending:
-                return _stop(pending, _question(pending))
+                return _stop(pending, question_of(pending.approval))
             except ApprovalEndedUnused:
                 words["wait"] = False  # nobody decided in time: it is asked anew
             except StillRunning as running:
@@ -101,7 +96,7 @@ class LedgerTools:
                     return _stop(running)
             except EffectFailed as failed:
                 return self._told(entry, str(getattr(failed.effect.outcome, "error", failed)))
-            except _SAID_TO_THE_MODEL as refused:
+            except SAID_TO_THE_MODEL as refused:
                 return str(refused)
             except (EffectInDoubt, MayHaveHappened) as doubt:
                 return _stop(doubt, {"type": "indelible.in_doubt"})
@@ -207,17 +202,6 @@ def never(_args: Any = None, _result: Any = None) -> bool:
 def _stop(refusal: Exception, details: Mapping[str, Any] | None = None) -> ToolFailure:
     """Gives what makes the crew stop, by the tool's policy, with what the ledger said."""
     return ToolFailure(message=str(refusal), code=type(refusal).__name__, details=dict(details or {}))
-
-
-def _question(pending: ApprovalPending) -> dict[str, Any]:
-    approval = pending.approval
-    return {
-        "type": "indelible.approval",
-        "approval": approval.id,
-        "digest": approval.digest,
-        "expires_at": approval.expires_at.isoformat(),
-        "show": f"indelible approvals show {approval.id}",
-    }
 
 
 def _kept(result: Any) -> Any:

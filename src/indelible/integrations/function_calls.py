@@ -27,18 +27,12 @@ from indelible import Approval, AsyncLedger, Effect, Ledger, NothingHappened, Ru
 from indelible.errors import (
     ApprovalPending,
     BadCall,
-    BudgetExceeded,
-    EffectCanceled,
-    EffectDenied,
     EffectFailed,
     EffectInDoubt,
-    PolicyRefused,
     StillRunning,
 )
 from indelible.integrations.dialects import Asked, asked_in, messages_of
-from indelible.integrations.terms import Named, Terms
-
-_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +199,7 @@ class _Entry:
                 return None  # whoever is at it is waited for, as long as the ledger usually does
             case EffectFailed():
                 return _Told(str(getattr(error.effect.outcome, "error", error)), is_error=True)
-            case _ if isinstance(error, _SAID_TO_THE_MODEL):
+            case _ if isinstance(error, SAID_TO_THE_MODEL):
                 return _Told(str(error), is_error=True)
             case _:
                 raise error

@@ -29,19 +29,15 @@ from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalPending,
     BadCall,
-    BudgetExceeded,
-    EffectCanceled,
-    EffectDenied,
     EffectFailed,
     EffectInDoubt,
     IndelibleError,
-    PolicyRefused,
     StillRunning,
     VoteRefused,
 )
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.results import plain
-from indelible.integrations.terms import Named, OnError, Spoken, Terms, ordinal_of
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, OnError, Spoken, Terms, ordinal_of, question_of
 
 DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
 """Says who made an answer, by a proof that the answer itself carries; None when nobody can be told to have made it.
@@ -50,7 +46,6 @@ Who resumes the graph proves nothing: it hands out old answers again whenever it
 """
 RunOf = Callable[[RunnableConfig], str]
 _LOG = logging.getLogger("indelible.integrations")
-_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 
 
 class Vote(NamedTuple):
@@ -191,7 +186,7 @@ class ToolGate:
                 return None, None
             case EffectFailed():
                 return entry.message(_failure(refusal)), None
-            case _ if isinstance(refusal, _SAID_TO_THE_MODEL):
+            case _ if isinstance(refusal, SAID_TO_THE_MODEL):
                 return entry.message(str(refusal)), None
             case _:
                 raise refusal
@@ -363,14 +358,10 @@ class ToolError(Exception):
 def _question(approval: Approval, entry: _Entry) -> dict[str, Any]:
     """Gives what the graph's own pause shows: enough to find the question and to answer it by its digest."""
     return {
-        "type": "indelible.approval",
-        "approval": approval.id,
-        "digest": approval.digest,
+        **question_of(approval),
         "tool": approval.tool,
         "tool_call_id": entry.call.call_id,
-        "expires_at": approval.expires_at.isoformat(),
         "rule": approval.question.rule,
-        "show": f"indelible approvals show {approval.id}",
         **({} if entry.not_counted is None else {"not_counted": entry.not_counted}),
     }
 

@@ -30,22 +30,17 @@ from pydantic import BaseModel, TypeAdapter
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
 from indelible.errors import (
     BadCall,
-    BudgetExceeded,
-    EffectCanceled,
-    EffectDenied,
     EffectFailed,
     IndelibleError,
-    PolicyRefused,
     ReviewRequired,
     StillRunning,
     UnknownRun,
 )
 from indelible.integrations.results import plain
-from indelible.integrations.terms import Named, Terms
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms
 
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
-_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
@@ -103,7 +98,7 @@ class LedgerTools:
                     raise
             except EffectFailed as failed:
                 raise ToolFailed(_said(failed)) from failed
-            except _SAID_TO_THE_MODEL as refused:
+            except SAID_TO_THE_MODEL as refused:
                 return str(refused)
 
     def _call(self, context: RunContextWrapper[Any], tool: str, arguments: Mapping[str, Any], call_id: str) -> ToolCall:

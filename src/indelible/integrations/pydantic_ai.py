@@ -31,23 +31,18 @@ from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolC
 from indelible.errors import (
     ApprovalPending,
     BadCall,
-    BudgetExceeded,
-    EffectCanceled,
-    EffectDenied,
     EffectFailed,
     EffectInDoubt,
     IndelibleError,
-    PolicyRefused,
     StillRunning,
 )
 from indelible.integrations.results import plain
-from indelible.integrations.terms import Named, Spoken, Terms, ordinal_of
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Spoken, Terms, ordinal_of, question_of
 
 RunOf = Callable[[RunContext[Any]], str]
 MODEL_TURN = "model.turn"
 # Asking a model again does no harm, and an answer that somebody else is waiting for may take minutes.
 TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
-_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 _DEFERRED = (ApprovalRequired, CallDeferred)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
@@ -91,7 +86,7 @@ class LedgerCapability(AbstractCapability[Any]):
             except NothingHappened as nothing:
                 raise entry.deferred or nothing from None
             except ApprovalPending as pending:
-                raise ApprovalRequired(_question(pending)) from None
+                raise ApprovalRequired(question_of(pending.approval)) from None
             except EffectInDoubt as doubt:
                 # Whatever is answered: the ledger knows whether it was settled.
                 raise ApprovalRequired({"type": "indelible.in_doubt", "why": str(doubt)}) from None
@@ -100,7 +95,7 @@ class LedgerCapability(AbstractCapability[Any]):
                     raise
             except EffectFailed as failed:
                 raise _again(failed) from failed
-            except _SAID_TO_THE_MODEL as refused:
+            except SAID_TO_THE_MODEL as refused:
                 return str(refused)
 
     def _call(
@@ -201,17 +196,6 @@ class _Turn:
         (response,) = ModelMessagesTypeAdapter.validate_json(json.dumps(recorded["answer"]))
         assert isinstance(response, ModelResponse), "what was recorded is a model's answer"
         return response
-
-
-def _question(pending: ApprovalPending) -> dict[str, Any]:
-    approval = pending.approval
-    return {
-        "type": "indelible.approval",
-        "approval": approval.id,
-        "digest": approval.digest,
-        "expires_at": approval.expires_at.isoformat(),
-        "show": f"indelible approvals show {approval.id}",
-    }
 
 
 def _again(failed: EffectFailed) -> Exception:

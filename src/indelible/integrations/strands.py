@@ -36,20 +36,15 @@ from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalPending,
     BadCall,
-    BudgetExceeded,
-    EffectCanceled,
-    EffectDenied,
     EffectFailed,
     EffectInDoubt,
     IndelibleError,
-    PolicyRefused,
     StillRunning,
 )
-from indelible.integrations.terms import Named, Terms
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, question_of
 
 RunOf = Callable[[ExecuteToolContext], str]
 Next = Callable[[ExecuteToolContext], AsyncGenerator[TypedEvent, None]]
-_SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 _ASKED = ("indelible.approval", "indelible.in_doubt")
 _REFUSALS = "indelible_refusals"
 
@@ -127,7 +122,7 @@ class LedgerPlugin(Plugin):
             except NothingHappened as nothing:
                 return entry.halted(nothing)
             except ApprovalPending as pending:
-                entry.pause(_question(pending))
+                entry.pause({**question_of(pending.approval), "tool": pending.approval.tool})
             except (EffectInDoubt, MayHaveHappened) as doubt:
                 entry.pause({"type": "indelible.in_doubt", "tool": call.tool, "why": str(doubt)})
             except ApprovalEndedUnused:
@@ -137,7 +132,7 @@ class LedgerPlugin(Plugin):
                     raise
             except EffectFailed as failed:
                 return entry.refused(str(getattr(failed.effect.outcome, "error", failed)), failed)
-            except _SAID_TO_THE_MODEL as said:
+            except SAID_TO_THE_MODEL as said:
                 return entry.refused(str(said), said)
             except Exception as error:
                 return entry.raised(error)
@@ -236,19 +231,6 @@ class _Entry:
 
 class ToolError(Exception):
     """Is an error that a tool told as its result, so that it is recorded as the failure it was."""
-
-
-def _question(pending: ApprovalPending) -> dict[str, Any]:
-    """Gives what the interrupt shows: enough to find the question and to answer it by its digest."""
-    approval = pending.approval
-    return {
-        "type": "indelible.approval",
-        "approval": approval.id,
-        "digest": approval.digest,
-        "tool": approval.tool,
-        "expires_at": approval.expires_at.isoformat(),
-        "show": f"indelible approvals show {approval.id}",
-    }
 
 
 def _kept(content: Any) -> Any:

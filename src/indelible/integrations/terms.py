@@ -8,12 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
-from indelible import Options, Resource, ToolCall
-from indelible.errors import BadCall
+from indelible import Approval, Options, Resource, ToolCall
+from indelible.errors import BadCall, BudgetExceeded, EffectCanceled, EffectDenied, PolicyRefused
 
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))
 _IDENTITY = frozenset({"key", "dedupe"})
+SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
+"""Are refusals that a model can make something of: it is told why, and the agent goes on."""
 OCCURRENCE = "occurrence"
 """Tells calls apart by what they say and how often it was said before: the one rule that frameworks share."""
 
@@ -38,6 +40,17 @@ class Named:
     schema: str = ""
     ordinal: int | None = None
     """Counts the calls of the conversation that say the same, up to this one; None where nobody can count them."""
+
+
+def question_of(approval: Approval) -> dict[str, Any]:
+    """Gives what a framework's own pause shows: enough to find the question and to answer it by its digest."""
+    return {
+        "type": "indelible.approval",
+        "approval": approval.id,
+        "digest": approval.digest,
+        "expires_at": approval.expires_at.isoformat(),
+        "show": f"indelible approvals show {approval.id}",
+    }
 
 
 def ordinal_of(call_id: str | None, conversation: Iterable[Spoken]) -> int | None:
