@@ -19,7 +19,7 @@ BATCH = 256
 def _ours(path: str, events: int) -> Callable[[], None]:
     from indelible import Ledger
     from indelible.core.commands import Record
-    from indelible.core.effects import SYSTEM
+    from indelible.core.effects.effect import SYSTEM
     from indelible.core.events import facts_json
 
     ledger = Ledger.open(f"sqlite:///{path}", sign_events=True, seal=False)

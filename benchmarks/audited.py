@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from benchmarks.ours import IndelibleMany, IndelibleOne, is_sealed
-from indelible.core.journal import JOURNAL_RUN
+from indelible.core.journal.journal import JOURNAL_RUN
 
 LOOKED_AT = 16
 

@@ -18,8 +18,7 @@ from typing import IO
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.calls import RESULT, TOOL, args_of
-from indelible.core.canonical import encode
-from indelible.core.effects import SYSTEM, Actor, Effect
+from indelible.core.effects.effect import SYSTEM, Actor, Effect
 from indelible.core.events import (
     NO_EVENTS,
     Head,
@@ -32,11 +31,12 @@ from indelible.core.events import (
     instant,
     signed_message,
 )
-from indelible.core.journal import JOURNAL_RUN
-from indelible.core.notes import Note, PublicKey, TreeHead, sign_note
-from indelible.core.tiles import WIDTH, entries_path, grow, pack_entries, tile_path, tiles_of
-from indelible.journal.bundle import README, json_line, standalone_verifier
-from indelible.journal.outlet import BUNDLE_FORMAT
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.journal.notes import Note, PublicKey, TreeHead, sign_note
+from indelible.core.journal.tiles import WIDTH, entries_path, grow, pack_entries, tile_path, tiles_of
+from indelible.core.values.canonical import encode
+from indelible.journal.exports.bundle import README, json_line, standalone_verifier
+from indelible.journal.exports.outlet import BUNDLE_FORMAT
 
 ORIGIN = "ledger-0123456789ab/default"
 CALLS_IN_A_RUN = 10

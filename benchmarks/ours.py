@@ -9,7 +9,7 @@ import indelible
 from benchmarks.calls import RESULT, TOOL, Call, finished_at
 from benchmarks.contestant import Awaited, Blocking
 from indelible import AsyncLedger, Ledger, RunningEffect, ToolCall
-from indelible.core.notes import parse_head, parse_note
+from indelible.core.journal.notes import parse_head, parse_note
 
 
 def prepare(url: str) -> None:

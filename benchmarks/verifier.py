@@ -23,7 +23,7 @@ OPTIONS: dict[str, dict[str, bool]] = {
 
 
 def _ours(kind: str, path: str, key: str) -> Callable[[], int]:
-    from indelible.journal.verification import verify
+    from indelible.journal.evidence.verification import verify
 
     def check() -> int:
         report = verify(path, [key], **OPTIONS[kind])  # type: ignore[arg-type]

@@ -17,14 +17,14 @@ UV = ROOT / ".tools" / "bin" / "uv"
 
 # What must work with an extra alone. Extras for those who work on the project itself are left out.
 IMPORTS = {
-    "": "indelible, indelible.cli.demo, indelible.stores.sqlite",
+    "": "indelible, indelible.cli.demo.story, indelible.stores.sqlite",
     "postgres": "indelible.stores.postgres",
     "http": "indelible.http, indelible.stores.remote",
     "policy": "indelible.policy_files, yaml",
-    "cli": "indelible.cli.root, indelible.cli.effects",
+    "cli": "indelible.cli.root, indelible.cli.effects.command",
     "server": "indelible.server.app, indelible.server.dashboard",
     "oidc": "jwt",
-    "otel": "indelible.tracing",
+    "otel": "indelible.engine.tracing",
     "slack": "indelible.notify.slack",
     "export": "arro3.io",
     "langchain": "indelible.integrations.langchain, indelible.integrations.langgraph",

@@ -1,4 +1,4 @@
-"""Promises of indelible.judging about calls that another process has judged: whatever it says, nothing gets laxer."""
+"""Promises of engine.judging about calls that another process has judged: whatever it says, nothing gets laxer."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indelible.core.approvals import Escalation, Need, Person, Question, find_person
-from indelible.core.calls import ToolCall
-from indelible.core.grants import Grant, grant_sheet, pinned_digest
-from indelible.core.identity import hashed
-from indelible.core.policy import policy_of
-from indelible.core.policy_merging import VERSIONS_TAG
-from indelible.core.requests import Judged
-from indelible.core.verdicts import ALLOWED, REPEAT_RULE, STRICTEST, TOOL_RULE, Charge, Verdict
-from indelible.judging import Judging
+from indelible.core.approvals.approval import Escalation, Need, Person, Question, find_person
+from indelible.core.approvals.grants import Grant, grant_sheet, pinned_digest
+from indelible.core.effects.calls import ToolCall
+from indelible.core.effects.identity import hashed
+from indelible.core.effects.requests import Judged
+from indelible.core.policy.merging import VERSIONS_TAG
+from indelible.core.policy.policy import policy_of
+from indelible.core.policy.verdicts import ALLOWED, REPEAT_RULE, STRICTEST, TOOL_RULE, Charge, Verdict
+from indelible.engine.judging import Judging
 from indelible.stores import open_store
 from indelible.testing.commands import Commands
 from indelible.testing.journal_conformance import recording

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from indelible.core.policy import examine, policy_of
-from indelible.core.policy_asking import TERMS
-from indelible.core.policy_conditions import TESTS
-from indelible.core.policy_content import MATCH_WORDS, PER_WORDS, WORDS
-from indelible.core.policy_lint import doubts_about
+from indelible.core.policy.asking import TERMS
+from indelible.core.policy.conditions import TESTS
+from indelible.core.policy.content import MATCH_WORDS, PER_WORDS, WORDS
+from indelible.core.policy.lint import doubts_about
+from indelible.core.policy.policy import examine, policy_of
 from indelible.errors import BadPolicy
 from indelible.policy_files import MOST_BYTES, PolicyFile, load_content, load_policy, problems_in, read_file, schema
 from tests.core.policies import FULL, changed_at, places

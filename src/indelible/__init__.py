@@ -3,9 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from indelible.approving import ApprovalView
-from indelible.core.approvals import Approval
-from indelible.core.calls import Options, Resource, Retry, ToolCall
+from indelible.core.approvals.approval import Approval
+from indelible.core.approvals.grants import GrantTerms
 from indelible.core.commands import (
     AwaitingApproval,
     Begun,
@@ -18,21 +17,22 @@ from indelible.core.commands import (
     Replayed,
     ReplayedFailure,
 )
-from indelible.core.effects import Actor, Claim, Effect, Failed, Outcome, Succeeded
+from indelible.core.effects.calls import Options, Resource, Retry, ToolCall
+from indelible.core.effects.effect import Actor, Claim, Effect, Failed, Outcome, Succeeded
 from indelible.core.events import Event
-from indelible.core.grants import GrantTerms
-from indelible.core.runs import CheckpointRule, Run
-from indelible.core.tags import Redacted
+from indelible.core.runs.run import CheckpointRule, Run
+from indelible.core.values.tags import Redacted
+from indelible.engine.approving import ApprovalView
+from indelible.engine.running import RunningEffect, current_effect, current_run
 from indelible.errors import IndelibleError, MayHaveHappened, NothingHappened
 from indelible.ledger import Ledger
 from indelible.offline import verify
-from indelible.running import RunningEffect, current_effect, current_run
 from indelible.stores import migrate
 
 if TYPE_CHECKING:
     from indelible.aio import AsyncLedger
     from indelible.connecting import connect, connect_async
-    from indelible.core.policy import Policy, rule
+    from indelible.core.policy.policy import Policy, rule
     from indelible.integrations.instrument import instrument
     from indelible.runs.active import ActiveRun
 
@@ -88,11 +88,11 @@ __all__ = [
 _LAZY = {
     "ActiveRun": "indelible.runs.active",
     "AsyncLedger": "indelible.aio",
-    "Policy": "indelible.core.policy",
+    "Policy": "indelible.core.policy.policy",
     "connect": "indelible.connecting",
     "connect_async": "indelible.connecting",
     "instrument": "indelible.integrations.instrument",
-    "rule": "indelible.core.policy",
+    "rule": "indelible.core.policy.policy",
 }
 
 

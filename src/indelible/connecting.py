@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from indelible.aio import AsyncLedger
-from indelible.core.calls import OptionWords
+from indelible.core.effects.calls import OptionWords
 from indelible.errors import Misconfigured
 from indelible.ledger import Ledger
 from indelible.stores import PATIENCE, Reach, address_of, is_remote
 
 if TYPE_CHECKING:
-    from indelible.core.policy import Policy
+    from indelible.core.policy.policy import Policy
 
 
 def connect(

@@ -64,10 +64,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from indelible.core.approvals import Approval
-    from indelible.core.effects import Effect
-    from indelible.core.runs import Run
-    from indelible.core.verdicts import Charge, Verdict
+    from indelible.core.approvals.approval import Approval
+    from indelible.core.effects.effect import Effect
+    from indelible.core.policy.verdicts import Charge, Verdict
+    from indelible.core.runs.run import Run
 
 
 class IndelibleError(Exception):

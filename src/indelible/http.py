@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indelible.running import current_effect
+from indelible.engine.running import current_effect
 
 try:
     import httpx2

@@ -8,30 +8,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from indelible.approving import ApprovalView
-from indelible.core import walk
-from indelible.core.approvals import Approval, ApprovalStatus
-from indelible.core.calls import OptionWords, SideEffect, ToolCall
+from indelible.core.approvals.approval import Approval, ApprovalStatus
+from indelible.core.approvals.grants import Delegation, Grant, GrantTerms
 from indelible.core.commands import Begun, MayRun
-from indelible.core.effects import Actor, Claim, Effect, Outcome, Status
+from indelible.core.effects import walk
+from indelible.core.effects.calls import OptionWords, SideEffect, ToolCall
+from indelible.core.effects.effect import Actor, Claim, Effect, Outcome, Status
+from indelible.core.effects.stops import Stop
 from indelible.core.events import Event
-from indelible.core.following import RunEvent, RunStory
-from indelible.core.forgetting import Erasure, Hold
-from indelible.core.grants import Delegation, Grant, GrantTerms
-from indelible.core.notes import Note, TreeHead
-from indelible.core.receipts import Receipt
-from indelible.core.run_commands import Told
-from indelible.core.runs import Checkpoint, CheckpointReason, CheckpointRule, Run, RunStatus
-from indelible.core.stops import Stop
-from indelible.desk import Desk, _person, check_limit
-from indelible.engine import Handler
+from indelible.core.journal.notes import Note, TreeHead
+from indelible.core.journal.receipts import Receipt
+from indelible.core.privacy.forgetting import Erasure, Hold
+from indelible.core.runs.commands import Told
+from indelible.core.runs.following import RunEvent, RunStory
+from indelible.core.runs.run import Checkpoint, CheckpointReason, CheckpointRule, Run, RunStatus
+from indelible.engine.approving import ApprovalView
+from indelible.engine.desk import Desk, _person, check_limit
+from indelible.engine.engine import Handler
+from indelible.engine.running import Compensated
+from indelible.engine.stops import Stops
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost
-from indelible.running import Compensated
-from indelible.stops import Stops
 
 if TYPE_CHECKING:
-    from indelible.core.run_diff import RunDifference
-    from indelible.journal.exporting import Exported, Form
+    from indelible.core.runs.diff import RunDifference
+    from indelible.journal.exports.exporting import Exported, Form
     from indelible.runs.active import ActiveRun
     from indelible.runs.keeping import RunReport
 

@@ -29,7 +29,7 @@ def verify(
     entry, and `report.ruled_out` says of every attack whether it is ruled out. Without a key nothing is verified.
     """
     # Who only calls tools need not load a verifier.
-    from indelible.journal.verification import verify as examine
+    from indelible.journal.evidence.verification import verify as examine
 
     return examine(
         path,

@@ -15,8 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
-from indelible.core.policy import Policy, examine
-from indelible.core.policy_reading import Place, Problem, written
+from indelible.core.policy.policy import Policy, examine
+from indelible.core.policy.reading import Place, Problem, written
 from indelible.errors import BadPolicy
 
 MOST_BYTES = 1024 * 1024

@@ -7,14 +7,14 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
-from indelible.core.calls import Dedupe, Options, ToolCall
-from indelible.core.identity import schema_hash
-from indelible.core.revive import revive
+from indelible.core.effects.calls import Dedupe, Options, ToolCall
+from indelible.core.effects.identity import schema_hash
+from indelible.core.values.revive import revive
+from indelible.engine.running import RunningEffect, current_run
 from indelible.errors import BadCall
-from indelible.running import RunningEffect, current_run
 
 if TYPE_CHECKING:
-    from indelible.desk import Desk
+    from indelible.engine.desk import Desk
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from indelible import AwaitingApproval, Claimed, Effect, Ledger, RunningEffect, Succeeded, ToolCall
-from indelible.server.identity import Credentials
-from indelible.server.people import People
+from indelible.server.signin.identity import Credentials
+from indelible.server.signin.people import People
 from tests.server.places import ROOT
 
 RUN = "hostile"

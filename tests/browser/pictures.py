@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from indelible import Ledger
-from indelible.cli.serve_demo import DONE, play
+from indelible.cli.serve.demo import DONE, play
 from tests.browser.chromium import started_browser
 from tests.browser.stories import Story
 from tests.browser.watching import Watch

@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page, Request
 
 from indelible import Ledger
 from indelible.core.events import event_hash
-from indelible.journal.exporting import export
-from indelible.journal.selecting import OfRun, Selection
+from indelible.journal.exports.exporting import export
+from indelible.journal.exports.selecting import OfRun, Selection
 from tests.journal.exported import key_of, store_of, work
 
 _BLOCK = re.compile(r'(?<=<script type="application/json" id="record">).*?(?=</script>)', re.DOTALL)

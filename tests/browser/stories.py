@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 from indelible import Approval, AwaitingApproval, Effect, Ledger, ToolCall
-from indelible.server.people import People
+from indelible.server.signin.people import People
 from tests.browser.watching import Watch
 from tests.server.office import House
 from tests.server.places import ROOT

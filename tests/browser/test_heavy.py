@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from indelible.core.canonical import encode
+from indelible.core.values.canonical import encode
 from tests.browser.stories import Story
 
 MEGABYTE = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from indelible.server.hardening import Hardened
+from indelible.server.requests.hardening import Hardened
 from tests.browser.stories import Story
 from tests.server.serving import Served
 

@@ -11,12 +11,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Ledger
 from indelible.core.commands import Record
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import facts_json
-from indelible.core.journal import JOURNAL_RUN
-from indelible.core.notes import PublicKey, parse_vkey
-from indelible.journal.exporting import export
-from indelible.journal.selecting import Between, Disclosure
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.journal.notes import PublicKey, parse_vkey
+from indelible.journal.exports.exporting import export
+from indelible.journal.exports.selecting import Between, Disclosure
 from tests.browser.reports import Reader, report_text, verdict
 from tests.journal.exported import key_of, store_of, work
 

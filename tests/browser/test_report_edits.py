@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Ledger
 from indelible.core.events import event_hash
-from indelible.core.notes import PublicKey, parse_note, sign_note
-from indelible.journal.selecting import OfRun
+from indelible.core.journal.notes import PublicKey, parse_note, sign_note
+from indelible.journal.exports.selecting import OfRun
 from tests.browser.reports import Reader, record_in, report_text, rewrite, verdict, with_record
 from tests.journal.exported import call, key_of
 

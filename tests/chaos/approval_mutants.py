@@ -8,20 +8,24 @@ from dataclasses import replace
 from typing import Any
 
 from indelible import Effect
-from indelible.approving import Approving
-from indelible.core import approvals, asking, budgets, claiming, steps
-from indelible.core.approvals import Approval, Refusal, Vote, voted
-from indelible.core.budgets import Budget
+from indelible.core import steps
+from indelible.core.approvals import approval as approvals
+from indelible.core.approvals import asking
+from indelible.core.approvals.approval import Approval, Refusal, Vote, voted
+from indelible.core.approvals.deliveries import deliveries_of, read_delivery
 from indelible.core.changes import Step
-from indelible.core.claiming import approval_of
 from indelible.core.commands import Answer, CastVote, Command, InFlight, Keep
-from indelible.core.deliveries import deliveries_of, read_delivery
-from indelible.core.identity import Ref
+from indelible.core.effects import claiming
+from indelible.core.effects.claiming import approval_of
+from indelible.core.effects.identity import Ref
+from indelible.core.policy import budgets
+from indelible.core.policy.budgets import Budget
+from indelible.core.policy.verdicts import Charge
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef
 from indelible.core.steps import next_step
-from indelible.core.verdicts import Charge
+from indelible.engine.approving import Approving
+from indelible.engine.writer import Writer
 from indelible.errors import IndelibleError
-from indelible.writer import Writer
 from tests.chaos.planting import Mutant, put
 
 

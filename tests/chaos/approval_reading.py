@@ -10,12 +10,12 @@ import psycopg
 
 import indelible
 from indelible import Approval, Effect, Ledger
-from indelible.core.deliveries import kind_of, read_delivery
+from indelible.core.approvals.deliveries import kind_of, read_delivery
 from indelible.core.events import instant
-from indelible.core.notes import log_name
+from indelible.core.journal.notes import log_name
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.journal.live_evidence import LiveEvidence
-from indelible.journal.verification import verify
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres, sqlite_path
 from tests.chaos.approval_oracle import Asked, StoredApproval, StoredCall, StoredMessage, Told
 from tests.chaos.approval_subject import MESSAGES, Place, open_ledger

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, Literal
 
 from indelible import Approval, AsyncLedger, AwaitingApproval, Ledger, Policy, ToolCall, rule
-from indelible.core import deliveries
-from indelible.core.approvals import Escalation, Need, Question
+from indelible.core.approvals import deliveries
+from indelible.core.approvals.approval import Escalation, Need, Question
 from indelible.core.events import instant
-from indelible.core.policy import Asked
-from indelible.core.verdicts import Charge, Verdict
+from indelible.core.policy.policy import Asked
+from indelible.core.policy.verdicts import Charge, Verdict
 from indelible.errors import IllegalMove, VoteRefused
 from indelible.notify.channels import Message
 from indelible.notify.outbox import Outbox

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from indelible.core.budgets import read_budget, read_charges
+from indelible.core.policy.budgets import read_budget, read_charges
 from indelible.core.sheets import SheetFilter
 from tests.chaos.approval_reading import not_verified, reservations
 from tests.chaos.approval_subject import Limit, Office, Place, Rules

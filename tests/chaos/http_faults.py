@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import quote
 
-from indelible.core.calls import DEFAULT_TENANT
+from indelible.core.effects.calls import DEFAULT_TENANT
 from tests.chaos import mutants, procs
 from tests.chaos.http_proxy import HttpFaultProxy, Plan
 from tests.chaos.report import Job, Order, Report

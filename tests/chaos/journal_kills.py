@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from indelible import AsyncLedger, Ledger, ToolCall
-from indelible.core.journal import Signer
-from indelible.core.merkle import consistency_proof, is_consistent, root_of
-from indelible.core.notes import Note, TreeHead, log_name, parse_head, parse_note
-from indelible.core.tiles import node_reader
-from indelible.journal.keys import KeyRing
+from indelible.core.journal.journal import Signer
+from indelible.core.journal.merkle import consistency_proof, is_consistent, root_of
+from indelible.core.journal.notes import Note, TreeHead, log_name, parse_head, parse_note
+from indelible.core.journal.tiles import node_reader
+from indelible.journal.keys.ring import KeyRing
+from indelible.journal.keys.signer import FileHeadState, Remembered, StatefulSigner
 from indelible.journal.sealing import Sealer
-from indelible.journal.signer import FileHeadState, Remembered, StatefulSigner
 from tests.chaos import mutants, procs
 from tests.chaos.oracle import Violation
 from tests.chaos.procs import Child

@@ -11,15 +11,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Ledger
-from indelible.core import batch, claiming, events, steps
+from indelible.core import batch, events, steps
 from indelible.core.changes import Step, moved_to, step_to
 from indelible.core.commands import Answer, Command, Finish, InFlight, Late
+from indelible.core.effects import claiming
+from indelible.core.effects.identity import Ref, identify
 from indelible.core.events import Head, event_hash
-from indelible.core.identity import Ref, identify
-from indelible.core.journal import Tree
+from indelible.core.journal.journal import Tree
 from indelible.core.steps import next_step
+from indelible.engine.writer import Writer
 from indelible.errors import IndelibleError, ResultNotRecorded, StoreError, StoreUnavailable
-from indelible.journal import signer
+from indelible.journal.keys import signer
 from indelible.journal.sealing import Sealer
 from indelible.stores.postgres.connections import Session
 from indelible.stores.postgres.journal import PostgresJournal
@@ -28,7 +30,6 @@ from indelible.stores.remote import RemoteStore
 from indelible.stores.sqlite import connections
 from indelible.stores.sqlite import store as sqlite_store
 from indelible.stores.sqlite.journal import SqliteJournal
-from indelible.writer import Writer
 from tests.chaos.approval_mutants import APPROVAL_MUTANTS
 from tests.chaos.planting import Mutant, put
 from tests.chaos.run_mutants import RUN_MUTANTS

@@ -16,7 +16,7 @@ from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 
-from indelible.core.runs import CheckpointRule
+from indelible.core.runs.run import CheckpointRule
 from indelible.errors import IndelibleError, RunLost
 from tests.chaos import mutants, procs, strace
 from tests.chaos.approval_reading import not_verified

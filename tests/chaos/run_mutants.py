@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from indelible.core import batch, driving, events
+from indelible.core import batch, events
 from indelible.core.changes import Step
 from indelible.core.commands import Answer, Command, Keep
 from indelible.core.events import Head, event_hash
-from indelible.core.run_commands import RunMoved, RunNotMoved, Tell, Told
-from indelible.core.runs import Driver, Happening, Run
+from indelible.core.runs import driving
+from indelible.core.runs.commands import RunMoved, RunNotMoved, Tell, Told
+from indelible.core.runs.run import Driver, Happening, Run
 from indelible.core.sheets import Sheet, SheetRef
+from indelible.engine.writer import Writer
 from indelible.runs.keeping import RunKeeping
-from indelible.writer import Writer
 from tests.chaos.planting import Mutant, put
 
 

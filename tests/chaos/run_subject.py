@@ -13,7 +13,7 @@ from typing import Any
 
 from indelible import Ledger
 from indelible.core.events import Event
-from indelible.core.following import RunEvent
+from indelible.core.runs.following import RunEvent
 from indelible.errors import RunDriven, RunOver
 from indelible.runs.active import ActiveRun
 from tests.chaos.approval_subject import Place, open_ledger

@@ -42,9 +42,9 @@ SOURCE = f"{Path(indelible.__file__).parent}{os.sep}"
 # Warm in the process that forks workers, so that a worker starts in milliseconds.
 PRELOAD = [
     "tests.chaos.jobs",
-    "indelible.core.policy",
-    "indelible.journal.exporting",
-    "indelible.journal.bundle_evidence",
+    "indelible.core.policy.policy",
+    "indelible.journal.exports.exporting",
+    "indelible.journal.evidence.bundle",
 ]
 # What the record calls a result that came after the lease was lost.
 LATE_EVENT = "tool_call_late"

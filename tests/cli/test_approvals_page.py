@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from indelible import Approval, Ledger, ToolCall
-from indelible.core.approvals import Refusal
+from indelible.core.approvals.approval import Refusal
 from indelible.errors import ApprovalPending
 from tests.cli.conftest import Cli
 
@@ -106,7 +106,7 @@ def test_the_page_can_be_followed_from_top_to_bottom(cli: Cli, tmp_path: Path, m
 
 
 def test_every_way_a_vote_is_refused_is_on_the_page() -> None:
-    sources = [path.read_text(encoding="utf-8") for path in (CODE / "core").glob("*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in (CODE / "core").rglob("*.py")]
     codes = {code for source in sources for code in re.findall(r'\bRefusal\(\s*"(\w+)"', source)}
     sentence = re.search(r"`VoteRefused.code` is one of (.*?)\. ", PAGE, re.DOTALL)
     assert sentence is not None
@@ -115,7 +115,7 @@ def test_every_way_a_vote_is_refused_is_on_the_page() -> None:
 
 
 def test_every_status_is_on_the_page() -> None:
-    from indelible.core.approvals import APPROVAL_STATUSES
+    from indelible.core.approvals.approval import APPROVAL_STATUSES
 
     table = PAGE.partition("| status | means |")[2].partition("\n\n")[0]
     assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) != ()

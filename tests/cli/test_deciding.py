@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from indelible import Approval, Ledger
-from indelible.core.approvals import is_signed
+from indelible.core.approvals.approval import is_signed
 from indelible.errors import EffectDenied
 from tests.cli.asking import TOOL, TWO, approval_at, approve, ask, call_again, refund
 from tests.cli.conftest import Cli, Said

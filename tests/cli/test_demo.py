@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from indelible.cli.demo import one_byte_other
-from indelible.cli.demo_proofs import CLAIMS, Seen, judge
+from indelible.cli.demo.proofs import CLAIMS, Seen, judge
+from indelible.cli.demo.story import one_byte_other
 from tests.cli.conftest import Cli
 from tests.core.test_chain import record
 
@@ -75,15 +75,15 @@ def test_a_demo_that_is_kept_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
 MUTANTS: dict[str, tuple[str, set[str]]] = {
     "what is in doubt is run again": (
         """
-        import indelible.desk, dataclasses
-        careful = indelible.desk.handling_of
-        indelible.desk.handling_of = lambda options: dataclasses.replace(careful(options), on_crash="retry")
+        import indelible.engine.desk, dataclasses
+        careful = indelible.engine.desk.handling_of
+        indelible.engine.desk.handling_of = lambda options: dataclasses.replace(careful(options), on_crash="retry")
         """,
         {"ran_once", "held_in_doubt", "retried_by_a_person"},
     ),
     "a replay gives another value": (
         """
-        from indelible.core.effects import Effect
+        from indelible.core.effects.effect import Effect
         Effect.detail = property(lambda self: {"id": "re_other", "amount": 1, "mail": "m"})
         """,
         {"ran_once", "settled_by_probe"},
@@ -97,18 +97,18 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
     ),
     "probes are not asked": (
         """
-        import indelible.core.walk
+        import indelible.core.effects.walk
         def probe(effect, reconcile, mint, screen=None):
             return effect
             yield
-        indelible.core.walk.probe = probe
+        indelible.core.effects.walk.probe = probe
         """,
         {"settled_by_probe", "mailed_once"},
     ),
     "probes leave no name": (
         """
         import dataclasses
-        import indelible.core.walk as walk
+        import indelible.core.effects.walk as walk
         from indelible import Actor
         settling = walk._settling
         walk._settling = lambda effect, outcome, stamp, *rest: settling(
@@ -134,7 +134,7 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
     "nobody has to allow a retry": (
         """
         from indelible import Ledger
-        from indelible.core.effects import Actor
+        from indelible.core.effects.effect import Actor
         retry = Ledger.retry
         Ledger.retry = lambda self, effect, by, reason: retry(self, effect, by=Actor("bot", "system"), reason=reason)
         """,
@@ -143,7 +143,7 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
     "other arguments pass": (
         """
         import dataclasses, sys
-        import indelible.writer
+        import indelible.engine.writer
         from indelible.core import batch, steps
         careful = steps.next_step
         def careless(command, effect, *rest):
@@ -169,7 +169,7 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
     "an approval is not used up": (
         """
         import dataclasses
-        import indelible.core.claiming as claiming
+        import indelible.core.effects.claiming as claiming
         claiming.consumed = lambda approval, attempt: dataclasses.replace(approval, version=approval.version + 1)
         """,
         {"approved_ran_once"},
@@ -192,7 +192,7 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
     ),
     "the check of the chain sees nothing": (
         """
-        import indelible.cli.demo as demo
+        import indelible.cli.demo.story as demo
         from indelible.core.events import NO_EVENTS
         demo.check_chain = lambda events, run_id: demo.Intact(len(list(events)), NO_EVENTS)
         """,
@@ -200,28 +200,28 @@ MUTANTS: dict[str, tuple[str, set[str]]] = {
     ),
     "the check of the chain cries wolf": (
         """
-        import indelible.cli.demo as demo
+        import indelible.cli.demo.story as demo
         demo.check_chain = lambda events, run_id: demo.Broken(3, 3, "wolf")
         """,
         {"chain_intact", "edit_caught"},
     ),
     "the check of payloads sees nothing": (
         """
-        import indelible.cli.demo as demo
+        import indelible.cli.demo.story as demo
         demo.altered_payloads = lambda event, payloads: []
         """,
         {"payload_edit_caught"},
     ),
     "anybody may sign the journal": (
         """
-        from indelible.core.notes import Note
+        from indelible.core.journal.notes import Note
         Note.signed_by = lambda self, key: True
         """,
         {"other_key_refused"},
     ),
     "the verifier looks at nothing": (
         """
-        from indelible.journal import verification
+        from indelible.journal.evidence import verification
         def run(self, now):
             self._report.verdict = "verified"
         verification._Verification.run = run

@@ -11,8 +11,8 @@ import pytest
 
 from tests.cli.terminals import read_to_end
 
-OFFER = "import sys; from indelible.cli import demo_page; {first}; sys.exit(demo_page.offer({told}))"
-WITHOUT_SERVER = "demo_page.NEEDS = ('a_package_that_nobody_has',)"
+OFFER = "import sys; from indelible.cli.demo import page; {first}; sys.exit(page.offer({told}))"
+WITHOUT_SERVER = "page.NEEDS = ('a_package_that_nobody_has',)"
 
 
 def offered(told: bool | None, first: str = "pass", **environment: str) -> tuple[int, str]:

@@ -18,8 +18,9 @@ import psycopg
 import pytest
 
 from indelible import Ledger, migrate
-from indelible.cli import doctor_postgres, doctor_sqlite
-from indelible.cli.doctor import check_clock, check_framework, check_python, check_skew
+from indelible.cli.doctor import postgres as doctor_postgres
+from indelible.cli.doctor import sqlite as doctor_sqlite
+from indelible.cli.doctor.command import check_clock, check_framework, check_python, check_skew
 from indelible.integrations.instrument import FRAMEWORKS
 from tests.cli.asking import SOON, ask, await_end
 from tests.cli.conftest import Cli, call

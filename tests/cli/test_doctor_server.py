@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indelible.cli.doctor_server import check_ready
+from indelible.cli.doctor.server import check_ready
 from tests.cli.conftest import Cli
 from tests.server.places import sqlite_place
 from tests.server.serving import free_port

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indelible import Ledger
-from indelible.core.receipts import parse_receipt
+from indelible.core.journal.receipts import parse_receipt
 from tests.cli.conftest import Cli, call
 from tests.journal.exported import check_bundle, files_of
 

@@ -22,7 +22,7 @@ def test_effects_are_filtered_and_the_filter_is_said(cli: Cli, ids: dict[str, st
 
 
 def test_a_list_goes_on_where_it_stopped(cli: Cli, ids: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indelible.finding.MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("indelible.engine.finding.MOST_LOOKED_AT", 1)
     first = cli("effects", "list", "--filter", "-tool:mail.*", "--limit", "3", "--json").json
     assert (len(first["effects"]), first["has_more"]) == (3, True)
     rest = cli("effects", "list", "--filter", "-tool:mail.*", "--before", first["effects"][-1]["id"], "--json").json

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from indelible import Ledger
-from indelible.core.notes import parse_head, parse_note
+from indelible.core.journal.notes import parse_head, parse_note
 from tests.cli.conftest import Cli, call
 from tests.scenarios.shells import eventually
 

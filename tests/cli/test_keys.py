@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from indelible import Ledger, RunningEffect, ToolCall
-from indelible.core.journal import JOURNAL_RUN
-from indelible.core.notes import parse_vkey
-from indelible.core.rotation import check_rotation
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.journal.notes import parse_vkey
+from indelible.core.journal.rotation import check_rotation
 from tests.cli.conftest import Cli
 
 
@@ -140,7 +140,7 @@ def test_a_rotation_without_a_key_is_refused(cli: Cli, ledger_url: str) -> None:
 
 
 def test_an_interrupted_rotation_is_shown_and_finished(cli: Cli, ledger_url: str, keys: Path) -> None:
-    from indelible.journal.keys import KeyRing
+    from indelible.journal.keys.ring import KeyRing
 
     work(ledger_url)
     (path,) = keys.rglob("current.pem")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.cli.look_alikes import look_closely
+from indelible.cli.approvals.look_alikes import look_closely
 
 HONEST = [
     "plain", "naïve café", "Straße 5", "日本 🦀", "東京tower", "Привет, мир", "Ωμέγα", "мир and peace", "नमस्ते", "สวัสดี",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from indelible.core.people import read_ticket
-from indelible.server.people import People
-from indelible.server.sightings import Sightings
+from indelible.core.people.person import read_ticket
+from indelible.server.signin.people import People
+from indelible.server.signin.sightings import Sightings
 from indelible.stores import open_store
 from tests.cli.conftest import Cli
 

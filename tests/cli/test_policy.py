@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indelible import Ledger
-from indelible.cli.policy_words import exact_json
+from indelible.cli.policy.words import exact_json
 from indelible.errors import ApprovalPending, IndelibleError
 from tests.cli.conftest import SLY, Cli, call
 
@@ -325,7 +325,7 @@ def test_nothing_is_written_by_replaying(cli: Cli, recorded: str, file: str) -> 
 def test_somebody_at_a_terminal_sees_how_far_it_is(
     cli: Cli, recorded: str, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from indelible.cli import policy_replay
+    from indelible.cli.policy import replay as policy_replay
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(policy_replay.sys, "stderr", sys.stderr)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from indelible import Ledger, ToolCall
-from indelible.core.runs import side_effect_key
+from indelible.core.runs.run import side_effect_key
 from indelible.errors import ApprovalPending, RunOver
 from tests.chaos.procs import Child
 from tests.cli.conftest import SLY, Cli

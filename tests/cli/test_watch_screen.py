@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indelible import Approval
-from indelible.cli.show import text_width, visible
-from indelible.cli.watch_screen import (
+from indelible.cli.approvals.watch_screen import (
     Approve,
     Deny,
     Leave,
@@ -29,9 +28,10 @@ from indelible.cli.watch_screen import (
     told,
     wrapped,
 )
-from indelible.core.approvals import Question
-from indelible.core.effects import Actor
-from indelible.core.identity import Ref
+from indelible.cli.show import text_width, visible
+from indelible.core.approvals.approval import Question
+from indelible.core.effects.effect import Actor
+from indelible.core.effects.identity import Ref
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEYS = [

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from indelible.core.notes import parse_note, parse_vkey
-from indelible.core.tiles import grow, tile_path
+from indelible.core.journal.notes import parse_note, parse_vkey
+from indelible.core.journal.tiles import grow, tile_path
 from tests.cli.conftest import Cli
 from tests.journal.watched import LOG, Log, Running, post, running
 

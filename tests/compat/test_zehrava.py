@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from indelible.compat.zehrava import EVENT_TYPES, SIDE_EFFECT_CLASS, Gate, GateError, hash  # noqa: A004
-from indelible.core.runs import EVENT_TYPES as KNOWN_TYPES
-from indelible.core.runs import side_effect_key
+from indelible.core.runs.run import EVENT_TYPES as KNOWN_TYPES
+from indelible.core.runs.run import side_effect_key
 from tests.server.places import Place, sqlite_place
 
 

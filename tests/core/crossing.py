@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Any, get_args
 
 from indelible.core.commands import Adopt, AllStopped, Answer, Command, LimitsUnseen, MayRun
+from indelible.core.effects.stops import Stop
 from indelible.core.ports import Store
-from indelible.core.runs import CheckpointRule, Fork, Happening
-from indelible.core.stops import Stop
-from indelible.core.wire import from_wire, to_wire
+from indelible.core.remote.wire import from_wire, to_wire
+from indelible.core.runs.run import CheckpointRule, Fork, Happening
 from indelible.stores import open_store
 from indelible.testing.clock import FakeClock
 from indelible.testing.comparing import Comparison

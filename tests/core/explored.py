@@ -9,17 +9,17 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from indelible.core.approval_sheets import approval_ref, read_approval
-from indelible.core.approvals import Approval, Escalation, Need
+from indelible.core.approvals.approval import Approval, Escalation, Need
+from indelible.core.approvals.grants import GrantTerms, pinned_digest
+from indelible.core.approvals.sheets import approval_ref, read_approval
 from indelible.core.changes import Change
 from indelible.core.commands import Claimed, Command, Expire
-from indelible.core.effects import Claim, Effect
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event
-from indelible.core.grants import GrantTerms, pinned_digest
-from indelible.core.identity import Ref
-from indelible.core.notes import TreeHead
+from indelible.core.journal.notes import TreeHead
+from indelible.core.policy.verdicts import ALLOWED, Verdict
 from indelible.core.steps import needed_sheets, next_step
-from indelible.core.verdicts import ALLOWED, Verdict
 from indelible.core.verifying.examination import Examination, Scope
 from indelible.core.verifying.payloads import Disclosed, PayloadTally
 from tests.core.making import (

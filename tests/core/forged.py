@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from indelible.core.canonical import decode, encode
 from indelible.core.events import Event, commitment, event_hash
+from indelible.core.values.canonical import decode, encode
 from indelible.core.verifying.bodies import canonical_text
 from indelible.core.verifying.payloads import Disclosed
 from tests.core.explored import Path

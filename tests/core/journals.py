@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from indelible.core.merkle import ReadNode, consistency_proof, inclusion_proof, leaf_hash, tree_root
-from indelible.core.notes import ED25519, Note, PublicKey, Sign, TreeHead, cosign, sign_note
-from indelible.core.receipts import Receipt
-from indelible.core.tiles import grow, node_reader
+from indelible.core.journal.merkle import ReadNode, consistency_proof, inclusion_proof, leaf_hash, tree_root
+from indelible.core.journal.notes import ED25519, Note, PublicKey, Sign, TreeHead, cosign, sign_note
+from indelible.core.journal.receipts import Receipt
+from indelible.core.journal.tiles import grow, node_reader
 
 ORIGIN = "ledger-0123456789ab/default"
 SEEN_AT = 1893456000

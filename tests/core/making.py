@@ -8,11 +8,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from indelible.core.approval_sheets import approval_ref, approval_sheet, read_approval
-from indelible.core.approvals import Approval, Need, Question, Vote, ask
+from indelible.core.approvals.approval import Approval, Need, Question, Vote, ask
+from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
 from indelible.core.batch import Batch, decide
-from indelible.core.budgets import Budget, budget_ref, charges_json, read_budget
-from indelible.core.calls import Options, ToolCall, handling_of
 from indelible.core.commands import (
     Amend,
     Attend,
@@ -28,13 +26,15 @@ from indelible.core.commands import (
     Stamp,
     TakeBack,
 )
-from indelible.core.effects import SYSTEM, Actor, Claim, Effect, hash_of
+from indelible.core.effects.calls import Options, ToolCall, handling_of
+from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, hash_of
+from indelible.core.effects.identity import Ref, digest_of, identify
+from indelible.core.effects.requests import Prepared
 from indelible.core.events import Head, Payload, Provenance
-from indelible.core.identity import Ref, digest_of, identify
-from indelible.core.requests import Prepared
+from indelible.core.policy.budgets import Budget, budget_ref, charges_json, read_budget
+from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.steps import needed_sheets
-from indelible.core.verdicts import ALLOWED, Charge, Verdict
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=30)

@@ -10,11 +10,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
-from indelible.core.notes import COSIGNATURE, PublicKey
-from indelible.core.policy import Asked, Policy, policy_of
-from indelible.core.policy_reading import Place
-from indelible.core.tags import Redacted
-from indelible.core.verdicts import Verdict
+from indelible.core.journal.notes import COSIGNATURE, PublicKey
+from indelible.core.policy.policy import Asked, Policy, policy_of
+from indelible.core.policy.reading import Place
+from indelible.core.policy.verdicts import Verdict
+from indelible.core.values.tags import Redacted
 from indelible.errors import BadPolicy
 
 ANAS = Ed25519PrivateKey.from_private_bytes(b"\1" * 32).public_key().public_bytes_raw()

@@ -8,12 +8,12 @@ from typing import Any
 
 from indelible.core.batch import decide
 from indelible.core.commands import Answer, Command
-from indelible.core.effects import SYSTEM, Actor, Effect
+from indelible.core.effects.effect import SYSTEM, Actor, Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Payload
-from indelible.core.following import RunEvent, RunStory, by_event
-from indelible.core.identity import Ref
-from indelible.core.run_commands import EndRun, NewCheckpoint, SealCheckpoint, StartRun, TakeRun, Tell
-from indelible.core.runs import Happening, Run
+from indelible.core.runs.commands import EndRun, NewCheckpoint, SealCheckpoint, StartRun, TakeRun, Tell
+from indelible.core.runs.following import RunEvent, RunStory, by_event
+from indelible.core.runs.run import Happening, Run
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.stamps import Stamp
 from indelible.core.steps import needed_sheets

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.admitting: a caller's word is taken for what is theirs to say, and for no more."""
+"""Promises of core.remote.admitting: a caller's word is taken for what is theirs to say, and for no more."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from indelible.core.admissible import LONGEST_LEASE, MOST_MEMBERS, MOST_TOLD, check_arguments, members_in
-from indelible.core.admitting import Caller, admitted, scopes_for
-from indelible.core.canonical import encode
 from indelible.core.commands import (
     Adopt,
     Amend,
@@ -31,14 +28,17 @@ from indelible.core.commands import (
     Stamp,
     TakeBack,
 )
-from indelible.core.effects import Actor, Claim
+from indelible.core.effects.effect import Actor, Claim
+from indelible.core.effects.identity import Ref, digest_of
 from indelible.core.events import facts_json
-from indelible.core.forgetting import erased_facts
-from indelible.core.identity import Ref, digest_of
-from indelible.core.remote import SCOPES, Scope
-from indelible.core.run_commands import EndRun, NewCheckpoint, SealCheckpoint, StartRun, TakeRun, Tell
-from indelible.core.runs import Driver, Happening, Run, driver_sheet
+from indelible.core.privacy.forgetting import erased_facts
+from indelible.core.remote.admissible import LONGEST_LEASE, MOST_MEMBERS, MOST_TOLD, check_arguments, members_in
+from indelible.core.remote.admitting import Caller, admitted, scopes_for
+from indelible.core.remote.questions import SCOPES, Scope
+from indelible.core.runs.commands import EndRun, NewCheckpoint, SealCheckpoint, StartRun, TakeRun, Tell
+from indelible.core.runs.run import Driver, Happening, Run, driver_sheet
 from indelible.core.sheets import Sheet
+from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from tests.core.crossing import COMMANDS, one_of_each
 from tests.core.making import (

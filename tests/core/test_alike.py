@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from indelible.core.alike import _ARMENIAN, _CYRILLIC, _GREEK
-from indelible.core.approvals import looks_like, same_person
+from indelible.core.approvals.approval import looks_like, same_person
+from indelible.core.values.alike import _ARMENIAN, _CYRILLIC, _GREEK
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Promises of indelible.core.answered: who got a recorded answer is told apart, added up, and bounded."""
+"""Promises of core.effects.answered: who got a recorded answer is told apart, added up, and bounded."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from indelible.core.answered import KEPT_FOR, MOST_CALLERS, Answered, answered_also, read_answered
+from indelible.core.effects.answered import KEPT_FOR, MOST_CALLERS, Answered, answered_also, read_answered
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 BILLING = Answered(actor="billing", kind="agent", run_id="order-1", count=1, last_at=NOON)

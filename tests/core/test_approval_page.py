@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from indelible.core.approvals import approval_digest, vote_message
-from indelible.core.grants import pinned_digest
+from indelible.core.approvals.approval import approval_digest, vote_message
+from indelible.core.approvals.grants import pinned_digest
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
 from tests.core.test_verifying_permissions import STORY
 

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.approvals: who may decide, when it is enough, and what exactly was decided."""
+"""Promises of core.approvals.approval: who may decide, when it is enough, and what exactly was decided."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approval_sheets import approval_ref, approval_sheet, read_approval
-from indelible.core.approvals import (
+from indelible.core.approvals.approval import (
     APPROVAL_STATUSES,
     MOST_NEEDED,
     OPEN_STATUSES,
@@ -43,8 +42,9 @@ from indelible.core.approvals import (
     vote_message,
     voted,
 )
-from indelible.core.effects import Actor, Effect
-from indelible.core.identity import Ref
+from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
+from indelible.core.effects.effect import Actor, Effect
+from indelible.core.effects.identity import Ref
 from indelible.errors import BadCall
 from tests.core.making import HOUR, NOON, OTHER_DIGEST, SECOND, asked, asks, effect, vote
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approval_sheets import approval_ref, approval_sheet, read_approval
-from indelible.core.approvals import Approval, Need, Person, Question, approval_digest, ended
-from indelible.core.calls import Resource, ToolCall
-from indelible.core.canonical import decode, encode
+from indelible.core.approvals.approval import Approval, Need, Person, Question, approval_digest, ended
+from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
 from indelible.core.commands import AwaitingApproval, Claimed, KeyTaken
-from indelible.core.identity import Ref, identify
-from indelible.core.verdicts import Verdict
+from indelible.core.effects.calls import Resource, ToolCall
+from indelible.core.effects.identity import Ref, identify
+from indelible.core.policy.verdicts import Verdict
+from indelible.core.values.canonical import decode, encode
 from tests.core.making import ADA, AGENT, BO, HOUR, NOON, Shelf, asks, cast, open_command, stamp, vote
 
 FUZZ_COUNT = int(os.environ.get("INDELIBLE_FUZZ", "4000"))

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.asking: what people do about an approval, and what becomes of the effect by it."""
+"""Promises of core.approvals.asking: what people do about an approval, and what becomes of the effect by it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approvals import Approval, Escalation, Need, Person, ended
-from indelible.core.asking import why_altered
-from indelible.core.canonical import decode
+from indelible.core.approvals.approval import Approval, Escalation, Need, Person, ended
+from indelible.core.approvals.asking import why_altered
+from indelible.core.approvals.grants import Delegation, GrantTerms, delegation_sheet, grant_ref, read_grant
 from indelible.core.commands import (
     ApprovalEnded,
     AwaitingApproval,
@@ -21,9 +21,9 @@ from indelible.core.commands import (
     Illegal,
     NotCounted,
 )
-from indelible.core.effects import Actor
-from indelible.core.grants import Delegation, GrantTerms, delegation_sheet, grant_ref, read_grant
-from indelible.core.verdicts import Verdict
+from indelible.core.effects.effect import Actor
+from indelible.core.policy.verdicts import Verdict
+from indelible.core.values.canonical import decode
 from tests.core.making import (
     ADA,
     AGENT,

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.batch: commands of one batch build on each other, and their rows come out once."""
+"""Promises of core.batch: commands of one batch build on each other, and their rows come out once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approval_sheets import approval_ref, approval_sheet
-from indelible.core.approvals import Need
+from indelible.core.approvals.approval import Need
+from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.batch import Batch, decide
-from indelible.core.budgets import budget_ref
 from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
@@ -27,8 +26,9 @@ from indelible.core.commands import (
     RefusedByPolicy,
     Replayed,
 )
+from indelible.core.effects.identity import Ref
 from indelible.core.events import NO_EVENTS, Head, Payload, commitment
-from indelible.core.identity import Ref
+from indelible.core.policy.budgets import budget_ref
 from indelible.core.sheets import Sheet
 from tests.core.making import (
     BY,

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.budgets: no more is taken than there is, in any stretch of time, and nothing leaks."""
+"""Promises of core.policy.budgets: no more is taken than there is, in any stretch of time, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from indelible.core.budgets import (
+from indelible.core.commands import AwaitingApproval, Claimed, Open, OverBudget
+from indelible.core.effects.effect import Claim
+from indelible.core.effects.identity import Ref
+from indelible.core.policy.budgets import (
     SLICES,
     Budget,
     Exceeded,
@@ -29,9 +32,6 @@ from indelible.core.budgets import (
     slice_end,
     spend,
 )
-from indelible.core.commands import AwaitingApproval, Claimed, Open, OverBudget
-from indelible.core.effects import Claim
-from indelible.core.identity import Ref
 from indelible.core.sheets import Sheet, Sheets
 from indelible.errors import BadCall
 from tests.core.making import (
@@ -142,7 +142,7 @@ def test_the_next_state_of_a_budget_is_one_version_later() -> None:
     st.dictionaries(st.integers(0, 2**52), st.decimals("0", "1e9", places=2), max_size=4),
 )
 def test_a_budget_comes_back_from_its_sheet_as_it_went(reserved: Decimal, spent: dict[int, Decimal]) -> None:
-    from indelible.core.budgets import _sheet_after
+    from indelible.core.policy.budgets import _sheet_after
 
     one = Budget(reserved, spent)
     assert read_budget(_sheet_after(None, "b", one)) == one

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.calls: a call that could be misunderstood is refused before anything is recorded."""
+"""Promises of core.effects.calls: a call that could be misunderstood is refused before anything is recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from indelible.core.calls import (
+from indelible.core.effects.calls import (
     HARMLESS,
     Options,
     Resource,

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.canonical: one value, one byte string; one byte string, one value."""
+"""Promises of core.values.canonical: one value, one byte string; one byte string, one value."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, RootModel, SecretStr
 
-from indelible.core import canonical
-from indelible.core.canonical import MAX_DEPTH, decode, encode, parse_strict
-from indelible.core.tags import MAX_INT_DIGITS, Encrypted, Redacted
+from indelible.core.values import canonical
+from indelible.core.values.canonical import MAX_DEPTH, decode, encode, parse_strict
+from indelible.core.values.tags import MAX_INT_DIGITS, Encrypted, Redacted
 from indelible.errors import BadCall, NotRecordable, TooLarge
 
 HERE = Path(__file__).parent

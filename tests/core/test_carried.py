@@ -1,4 +1,4 @@
-"""Promises of indelible.core.carried: an error arrives as what it was, with everything that it carries."""
+"""Promises of core.remote.carried: an error arrives as what it was, with everything that it carries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from indelible import errors
-from indelible.core.carried import CARRIED, carried_by, error_from
-from indelible.core.problems import PROBLEMS, problem_of, status_of
+from indelible.core.remote.carried import CARRIED, carried_by, error_from
+from indelible.core.remote.problems import PROBLEMS, problem_of, status_of
 from indelible.errors import IndelibleError
 from tests.core.test_problems import EVERY, made, sent
 

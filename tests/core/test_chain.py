@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indelible import Event, Ledger, ToolCall
-from indelible.core.chain import Broken, Intact, altered_payloads, check_chain
 from indelible.core.events import NO_EVENTS, Head, event_hash
+from indelible.core.journal.chain import Broken, Intact, altered_payloads, check_chain
 
 
 @cache

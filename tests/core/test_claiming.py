@@ -1,4 +1,4 @@
-"""Promises of indelible.core.claiming: nobody enters a handler but with the permission that is asked for, once."""
+"""Promises of core.effects.claiming: nobody enters a handler but with the permission that is asked for, once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approval_sheets import approval_ref, approval_sheet
-from indelible.core.approvals import Approval, Need, Person, Question
-from indelible.core.canonical import decode
+from indelible.core.approvals.approval import Approval, Need, Person, Question
+from indelible.core.approvals.grants import Grant, grant_ref, grant_sheet, read_grant
+from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.changes import Step
 from indelible.core.commands import (
     ApprovalEnded,
@@ -25,11 +25,11 @@ from indelible.core.commands import (
     RefusedByPolicy,
     Replayed,
 )
-from indelible.core.effects import STATUSES, Claim
-from indelible.core.grants import Grant, grant_ref, grant_sheet, read_grant
-from indelible.core.identity import Ref
+from indelible.core.effects.effect import STATUSES, Claim
+from indelible.core.effects.identity import Ref
+from indelible.core.policy.verdicts import ALLOWED, TOOL_RULE, Verdict, asked_by_tool
 from indelible.core.steps import next_step
-from indelible.core.verdicts import ALLOWED, TOOL_RULE, Verdict, asked_by_tool
+from indelible.core.values.canonical import decode
 from tests.core.making import (
     ADA,
     AGENT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from indelible.core.commands import AwaitingApproval, Claimed, Decided, Open, Relinquish
-from indelible.core.encryption import DataKey, encrypted_command
+from indelible.core.privacy.encryption import DataKey, encrypted_command
 from tests.core.making import ADA, AGENT, BO, OTHER_ARGS, REF, Shelf, allows, amend, asks, cast, open_command, stamp
 
 FIRST, SECOND = (DataKey(bytes([number]) * 16, bytes([number]) * 32) for number in (1, 2))

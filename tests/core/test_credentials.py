@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.credentials import (
+from indelible.core.effects.effect import Actor
+from indelible.core.people.credentials import (
     Credential,
     Token,
     credential_ref,
@@ -20,7 +21,6 @@ from indelible.core.credentials import (
     read_token,
     unknown_token,
 )
-from indelible.core.effects import Actor
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.sheet_bodies import credential_in
 from indelible.errors import BadCall, NotAuthenticated

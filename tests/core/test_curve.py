@@ -1,4 +1,4 @@
-"""Promises of indelible.core.curve: only a key of the large prime order, in its one form, is called a key."""
+"""Promises of core.journal.curve: only a key of the large prime order, in its one form, is called a key."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.curve import why_weak
-from indelible.core.notes import PublicKey
+from indelible.core.journal.curve import why_weak
+from indelible.core.journal.notes import PublicKey
 from indelible.errors import BadNote
 
 P = 2**255 - 19

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.deliveries: a message is sent by one at a time, and tried again ever more seldom."""
+"""Promises of core.approvals.deliveries: a message is sent by one at a time, and tried again ever more seldom."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approvals import DEFAULT_EXPIRY, ended
-from indelible.core.commands import Keep, Kept, Outrun
-from indelible.core.deliveries import (
+from indelible.core.approvals.approval import DEFAULT_EXPIRY, ended
+from indelible.core.approvals.deliveries import (
     DELIVERY_STATUSES,
     LONGEST_PAUSE,
     MOST_ATTEMPTS,
@@ -26,6 +25,7 @@ from indelible.core.deliveries import (
     read_delivery,
     why_no_news,
 )
+from indelible.core.commands import Keep, Kept, Outrun
 from tests.core.making import HOUR, NOON, SECOND, Shelf, asked, effect, stamp
 
 _, PENDING = asked(effect("requires_approval"))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indelible.core.commands import Claimed, Keep, Kept, Outrun, Replayed, ReplayedFailure
-from indelible.core.effects import hash_of
-from indelible.core.run_commands import NewCheckpoint, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
-from indelible.core.runs import (
+from indelible.core.effects.effect import hash_of
+from indelible.core.runs.commands import NewCheckpoint, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
+from indelible.core.runs.run import (
     OVER,
     Fork,
     Happening,

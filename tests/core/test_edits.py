@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from indelible.core.edits import carried_over, changes_in, holds_mark
-from indelible.core.tags import Redacted
+from indelible.core.approvals.edits import carried_over, changes_in, holds_mark
+from indelible.core.values.tags import Redacted
 
 MARK, OTHER = Redacted("ab" * 32), Redacted("cd" * 32)
 IN_TEXT = f"card [redacted card {'ab' * 16}]"

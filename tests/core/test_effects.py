@@ -1,4 +1,4 @@
-"""Promises of indelible.core.effects: an effect says plainly what is known of it, and never shows its secret."""
+"""Promises of core.effects.effect: an effect says plainly what is known of it, and never shows its secret."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from indelible.core.canonical import encode
-from indelible.core.effects import ENDED, SETTLED, Actor, Failed, Status, Succeeded
-from indelible.core.identity import Ref
-from indelible.core.tags import Encrypted
+from indelible.core.effects.effect import ENDED, SETTLED, Actor, Failed, Status, Succeeded
+from indelible.core.effects.identity import Ref
+from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Encrypted
 from indelible.errors import BadCall, EffectErased, KeyUnusable
 from tests.core.making import LEASE, NOON, claim_of, effect
 

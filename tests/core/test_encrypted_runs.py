@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from indelible.core.commands import Adopt, is_about_effect
-from indelible.core.encryption import DataKey, KeyId, encrypted_command, opened_answer, opened_value
-from indelible.core.identity import Ref
-from indelible.core.run_commands import EndRun, NewCheckpoint, RunMoved, SealCheckpoint, Tell
-from indelible.core.runs import Happening
+from indelible.core.effects.identity import Ref
+from indelible.core.privacy.encryption import DataKey, KeyId, encrypted_command, opened_answer, opened_value
+from indelible.core.runs.commands import EndRun, NewCheckpoint, RunMoved, SealCheckpoint, Tell
+from indelible.core.runs.run import Happening
 from tests.core.making import REF, effect, open_command, stamp
 
 KEY = DataKey(b"h" * 16, b"k" * 32)

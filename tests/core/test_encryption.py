@@ -1,4 +1,4 @@
-"""Promises of indelible.core.encryption: nothing is read without its key, moved to another place, or said in clear."""
+"""Promises of core.privacy.encryption: nothing is read without its key, moved to another place, or said in clear."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approvals import Refusal, approval_digest
-from indelible.core.canonical import decode
+from indelible.core.approvals.approval import Refusal, approval_digest
 from indelible.core.commands import (
     Answer,
     AwaitingApproval,
@@ -34,7 +33,8 @@ from indelible.core.commands import (
     Replayed,
     Settle,
 )
-from indelible.core.encryption import (
+from indelible.core.effects.identity import Ref
+from indelible.core.privacy.encryption import (
     DataKey,
     Find,
     KeyId,
@@ -46,10 +46,10 @@ from indelible.core.encryption import (
     opened_effect,
     opened_value,
 )
-from indelible.core.identity import Ref
-from indelible.core.redaction import subject_mark
+from indelible.core.privacy.redaction import subject_mark
 from indelible.core.sheets import Sheet
-from indelible.core.tags import Encrypted
+from indelible.core.values.canonical import decode
+from indelible.core.values.tags import Encrypted
 from indelible.core.verifying.payloads import Disclosed
 from indelible.errors import EffectErased
 from tests.core.explored import examine

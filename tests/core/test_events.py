@@ -1,4 +1,4 @@
-"""Promises of indelible.core.events: bodies are canonical bytes, chained, and tell nothing they should not."""
+"""Promises of core.events: bodies are canonical bytes, chained, and tell nothing they should not."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.calls import OnCrash, SideEffect
-from indelible.core.effects import Actor, Status
+from indelible.core.effects.calls import OnCrash, SideEffect
+from indelible.core.effects.effect import Actor, Status
 from indelible.core.events import (
     MOST_BODY_BYTES,
     NO_EVENTS,

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from indelible.core.batch import decide
 from indelible.core.changes import Fact, Step
 from indelible.core.commands import Record, Recorded
-from indelible.core.effects import SYSTEM, Actor
+from indelible.core.effects.effect import SYSTEM, Actor
+from indelible.core.effects.identity import Ref
 from indelible.core.events import (
     MOST_BODY_BYTES,
     NO_EVENTS,
@@ -34,11 +35,10 @@ from indelible.core.events import (
     facts_json,
     signed_message,
 )
-from indelible.core.identity import Ref
-from indelible.core.journal import JOURNAL_RUN
-from indelible.core.notes import PublicKey, parse_vkey
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.journal.notes import PublicKey, parse_vkey
 from indelible.core.steps import next_step
-from indelible.core.tags import SAFE_INTEGER
+from indelible.core.values.tags import SAFE_INTEGER
 from indelible.errors import BadCall, NotRecordable, TooLarge
 from tests.core.journals import Holder
 from tests.core.making import ADA, BY, NOON, Shelf, effect, open_command, stamp

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approvals import Need, Question, Vote, ask
-from indelible.core.canonical import encode
-from indelible.core.effects import STATUSES, Effect
-from indelible.core.filtering import (
+from indelible.core.approvals.approval import Need, Question, Vote, ask
+from indelible.core.effects.effect import STATUSES, Effect
+from indelible.core.filtering.filters import (
     NUMBER,
     UNITS,
     WORDS,
@@ -30,7 +29,7 @@ from indelible.core.filtering import (
     Until,
     Word,
 )
-from indelible.core.filtering_matching import (
+from indelible.core.filtering.matching import (
     Subject,
     approval_subject,
     effect_subject,
@@ -38,10 +37,11 @@ from indelible.core.filtering_matching import (
     fits,
     run_subject,
 )
-from indelible.core.filtering_reading import LONGEST_AGO, MOST_CHARACTERS, MOST_TERMS, MOST_VALUES, parse
-from indelible.core.policy_globs import Glob
-from indelible.core.runs import Run
-from indelible.core.tags import Encrypted, Redacted
+from indelible.core.filtering.reading import LONGEST_AGO, MOST_CHARACTERS, MOST_TERMS, MOST_VALUES, parse
+from indelible.core.policy.globs import Glob
+from indelible.core.runs.run import Run
+from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Encrypted, Redacted
 from indelible.errors import BadFilter
 from tests.core.making import AGENT, HOUR, NOON, effect
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from indelible.core.canonical import encode
 from indelible.core.commands import Claimed, Finish, Relinquish
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Payload
-from indelible.core.following import RunStory
-from indelible.core.identity import Ref
-from indelible.core.runs import PROGRESS, Happening
-from indelible.core.tags import Encrypted
+from indelible.core.runs.following import RunStory
+from indelible.core.runs.run import PROGRESS, Happening
+from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Encrypted
 from tests.core.making import KEY, asks, open_command, stamp
 from tests.core.run_world import World
 

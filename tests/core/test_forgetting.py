@@ -9,8 +9,8 @@ from typing import Any, get_args
 import pytest
 
 from indelible import Failed
-from indelible.core import requests, walk
-from indelible.core.approvals import APPROVAL_STATUSES
+from indelible.core.approvals.approval import APPROVAL_STATUSES
+from indelible.core.approvals.grants import GrantTerms
 from indelible.core.changes import Fact
 from indelible.core.commands import (
     ArgsErased,
@@ -22,9 +22,12 @@ from indelible.core.commands import (
     Replayed,
     ReplayedFailure,
 )
-from indelible.core.effects import ENDED, ERASED_DIGEST, ERASED_TEXT, Status
+from indelible.core.effects import requests, walk
+from indelible.core.effects.effect import ENDED, ERASED_DIGEST, ERASED_TEXT, Status
+from indelible.core.effects.identity import Ref
 from indelible.core.events import MOST_BODY_BYTES, NO_EVENTS, Event, event_hash, fact_event
-from indelible.core.forgetting import (
+from indelible.core.policy.verdicts import ALLOWED
+from indelible.core.privacy.forgetting import (
     HOLD_LIFTED,
     HOLD_PLACED,
     HOLDS_RUN,
@@ -47,11 +50,8 @@ from indelible.core.forgetting import (
     why_needed,
     why_resumable,
 )
-from indelible.core.grants import GrantTerms
-from indelible.core.identity import Ref
-from indelible.core.runs import OVER, RUN_STATUSES
+from indelible.core.runs.run import OVER, RUN_STATUSES
 from indelible.core.steps import next_step
-from indelible.core.verdicts import ALLOWED
 from indelible.errors import EffectErased
 from tests.core.making import (
     ADA,

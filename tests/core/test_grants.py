@@ -1,4 +1,4 @@
-"""Promises of indelible.core.grants: a permission given ahead holds for what was named, for a while, for no more."""
+"""Promises of core.approvals.grants: a permission given ahead holds for what was named, for a while, for no more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approvals import Need, Person
-from indelible.core.grants import (
+from indelible.core.approvals.approval import Need, Person
+from indelible.core.approvals.grants import (
     Delegation,
     Grant,
     GrantTerms,

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.identity: two calls have one key exactly when they are the same call."""
+"""Promises of core.effects.identity: two calls have one key exactly when they are the same call."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.calls import Resource, ToolCall
-from indelible.core.identity import DIGEST_TAG, KEY_TAG, REPEAT_TAG, Ref, identify, key_of, repeat_of, schema_hash
+from indelible.core.effects.calls import Resource, ToolCall
+from indelible.core.effects.identity import (
+    DIGEST_TAG,
+    KEY_TAG,
+    REPEAT_TAG,
+    Ref,
+    identify,
+    key_of,
+    repeat_of,
+    schema_hash,
+)
 from indelible.errors import BadCall, NotRecordable, TooLarge
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(

@@ -12,10 +12,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible.core.events import event_hash, signed_message
-from indelible.core.merkle import is_consistent
-from indelible.core.notes import PublicKey, cosigned_message, log_name, parse_head, parse_note, parse_vkey
-from indelible.core.receipts import parse_receipt
-from indelible.core.tiles import entries_path, pack_entries, tile_path, tiles_of
+from indelible.core.journal.merkle import is_consistent
+from indelible.core.journal.notes import PublicKey, cosigned_message, log_name, parse_head, parse_note, parse_vkey
+from indelible.core.journal.receipts import parse_receipt
+from indelible.core.journal.tiles import entries_path, pack_entries, tile_path, tiles_of
 from tests.core.journals import Holder, MemoryTree
 
 HERE = Path(__file__).parent

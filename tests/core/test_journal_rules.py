@@ -1,4 +1,4 @@
-"""Promises of indelible.core.journal: nothing is signed that does not continue what was signed before."""
+"""Promises of core.journal.journal: nothing is signed that does not continue what was signed before."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.journal import Prove, check_growth
-from indelible.core.merkle import EMPTY_ROOT
-from indelible.core.notes import TreeHead
+from indelible.core.journal.journal import Prove, check_growth
+from indelible.core.journal.merkle import EMPTY_ROOT
+from indelible.core.journal.notes import TreeHead
 from indelible.errors import JournalError, SignerRefused
 from tests.core.journals import ORIGIN, MemoryTree
 

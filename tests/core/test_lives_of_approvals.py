@@ -18,17 +18,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from indelible.core.approval_sheets import read_approval
-from indelible.core.approvals import Approval, Escalation, Need, Person
+from indelible.core.approvals.approval import Approval, Escalation, Need, Person
+from indelible.core.approvals.grants import GrantTerms, grant_ref, read_grant
+from indelible.core.approvals.sheets import read_approval
 from indelible.core.changes import Change
 from indelible.core.commands import AwaitingApproval, CastVote, Claimed, Command, Decided, Open, Relinquish
-from indelible.core.effects import Actor, Claim, Effect
+from indelible.core.effects.effect import Actor, Claim, Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import NO_EVENTS
-from indelible.core.grants import GrantTerms, grant_ref, read_grant
-from indelible.core.identity import Ref
+from indelible.core.policy.verdicts import Verdict
 from indelible.core.sheets import Sheet
 from indelible.core.steps import needed_sheets, next_step
-from indelible.core.verdicts import Verdict
 from tests.core.making import (
     ADA,
     AGENT,

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.merkle: roots and proofs are RFC 6962's, and no other proof is believed."""
+"""Promises of core.journal.merkle: roots and proofs are RFC 6962's, and no other proof is believed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.merkle import (
+from indelible.core.journal.merkle import (
     EMPTY_ROOT,
     Edge,
     consistency_proof,

@@ -25,10 +25,10 @@ from indelible.core.commands import (
     Reopen,
     Settle,
 )
-from indelible.core.effects import Claim, Effect
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.identity import Ref, repeat_of
 from indelible.core.events import NO_EVENTS, commitment, event_hash
-from indelible.core.identity import Ref, repeat_of
-from indelible.core.verdicts import ALLOWED, asked_as_repeat
+from indelible.core.policy.verdicts import ALLOWED, asked_as_repeat
 from tests.core.making import (
     ADA,
     ARGS,

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.notes: notes, keys and heads are C2SP's, and what is not exactly one is refused."""
+"""Promises of core.journal.notes: notes, keys and heads are C2SP's, and what is not exactly one is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.notes import (
+from indelible.core.journal.notes import (
     COSIGNATURE,
     ED25519,
     LARGEST_NUMBER,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from indelible.core.challenges import (
+from indelible.core.effects.effect import Actor
+from indelible.core.people.challenges import (
     CHALLENGE_LASTS,
     Challenge,
     challenge_id,
@@ -18,8 +19,7 @@ from indelible.core.challenges import (
     seen_sheet,
     spent_sheet,
 )
-from indelible.core.effects import Actor
-from indelible.core.people import (
+from indelible.core.people.person import (
     LONGEST_IDLE,
     LONGEST_SESSION,
     MOST_PASSKEYS,
@@ -34,7 +34,7 @@ from indelible.core.people import (
     read_ticket,
     scopes_among,
 )
-from indelible.core.people_sheets import person_ref, person_sheet, read_person
+from indelible.core.people.sheets import person_ref, person_sheet, read_person
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.sheet_bodies import person_in
 from indelible.errors import BadCall, IllegalMove, NotAuthenticated

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from indelible.core.approvals import Question
-from indelible.core.calls import SIDE_EFFECTS
-from indelible.core.canonical import encode
-from indelible.core.policy import Asked, Policy, policy_of, rule
-from indelible.core.policy_budgets import BudgetRule, is_budget
-from indelible.core.policy_conditions import CannotTell, Case
-from indelible.core.policy_rules import PythonRule
-from indelible.core.verdicts import Charge, Verdict
+from indelible.core.approvals.approval import Question
+from indelible.core.effects.calls import SIDE_EFFECTS
+from indelible.core.policy.charging import BudgetRule, is_budget
+from indelible.core.policy.conditions import CannotTell, Case
+from indelible.core.policy.policy import Asked, Policy, policy_of, rule
+from indelible.core.policy.rules import PythonRule
+from indelible.core.policy.verdicts import Charge, Verdict
+from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, BadPolicy
 from tests.core.policies import ARGS, FULL, VALUES, asked, changed_at, full, judged, places
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 
-from indelible.core.policy_conditions import (
+from indelible.core.policy.conditions import (
     MISSING,
     Argument,
     CannotTell,
@@ -24,9 +24,9 @@ from indelible.core.policy_conditions import (
     kind_of,
     number_of,
 )
-from indelible.core.policy_globs import Glob
-from indelible.core.policy_patterns import expression_of
-from indelible.core.tags import Redacted
+from indelible.core.policy.globs import Glob
+from indelible.core.policy.patterns import expression_of
+from indelible.core.values.tags import Redacted
 from tests.core.policies import VALUES, asked
 
 FOREIGN = [datetime(2030, 1, 1, tzinfo=UTC), b"raw", UUID(int=1), Redacted("0" * 64)]

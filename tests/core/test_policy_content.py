@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approvals import Need, Person
-from indelible.core.policy import Policy, examine, policy_of
-from indelible.core.policy_conditions import TESTS, Argument
-from indelible.core.policy_content import read_content
-from indelible.core.policy_reading import Problem, Reading, written
+from indelible.core.approvals.approval import Need, Person
+from indelible.core.policy.conditions import TESTS, Argument
+from indelible.core.policy.content import read_content
+from indelible.core.policy.policy import Policy, examine, policy_of
+from indelible.core.policy.reading import Problem, Reading, written
 from indelible.errors import BadPolicy
 from tests.core.policies import ANAS, BOBS, CIDS, FULL, WITNESS, changed_at, full, places, problems
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.policy import Policy, policy_of, rule
-from indelible.core.policy_explaining import Explanation, explain
+from indelible.core.policy.explaining import Explanation, explain
+from indelible.core.policy.policy import Policy, policy_of, rule
 from tests.core.policies import ARGS, FULL, asked, full
 
 

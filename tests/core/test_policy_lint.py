@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.policy import policy_of
-from indelible.core.policy_lint import covers, doubts_about
+from indelible.core.policy.lint import covers, doubts_about
+from indelible.core.policy.policy import policy_of
 from tests.core.policies import FULL, asked, full
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approvals import Escalation, Need, Person, Question, lacking
-from indelible.core.policy import strictest
-from indelible.core.verdicts import ALLOWED, STRICTEST, Charge, Verdict
+from indelible.core.approvals.approval import Escalation, Need, Person, Question, lacking
+from indelible.core.policy.policy import strictest
+from indelible.core.policy.verdicts import ALLOWED, STRICTEST, Charge, Verdict
 
 PEOPLE = st.none() | st.dictionaries(
     st.sampled_from(["ana", "bob", "eva"]),

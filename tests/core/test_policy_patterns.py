@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.policy_globs import Glob, tool_glob
-from indelible.core.policy_patterns import MOST_PLACES, BadPattern, expression_of
+from indelible.core.policy.globs import Glob, tool_glob
+from indelible.core.policy.patterns import MOST_PLACES, BadPattern, expression_of
 
 # ── globs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.problems: every error has a name and a status, and arrives as what it was."""
+"""Promises of core.remote.problems: every error has a name and a status, and arrives as what it was."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from indelible import errors
-from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS, ProblemType, type_of_status, types_with_status
-from indelible.core.problems import name_of, problem_of, status_of, type_of
-from indelible.core.runs import Run
+from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS, ProblemType, type_of_status, types_with_status
+from indelible.core.remote.problems import name_of, problem_of, status_of, type_of
+from indelible.core.runs.run import Run
 from indelible.errors import IndelibleError
 from tests.core.making import NOON, asked, charge, effect, refuses
 
@@ -120,7 +120,7 @@ def test_a_class_made_elsewhere_is_told_as_the_one_above() -> None:
 
 @EVERY
 def test_every_error_has_a_line_in_the_table(kind: type[IndelibleError]) -> None:
-    assert type_of(made(kind)) == name_of(kind), "say in core/problem_types.py what it means and what to do next"
+    assert type_of(made(kind)) == name_of(kind), "say in core/remote/problem_types.py what it means and what to do next"
 
 
 @pytest.mark.parametrize(("name", "told"), PROBLEM_TYPES.items())

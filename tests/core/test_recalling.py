@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from indelible.core import walk
 from indelible.core.commands import Canceled, Claimed, Denied, InDoubt, Replayed, ReplayedFailure
-from indelible.core.effects import Claim
-from indelible.core.requests import Judged, Origin, Recall, Submit
-from indelible.core.verdicts import ALLOWED
+from indelible.core.effects import walk
+from indelible.core.effects.effect import Claim
+from indelible.core.effects.requests import Judged, Origin, Recall, Submit
+from indelible.core.policy.verdicts import ALLOWED
 from indelible.errors import EffectErased
 from tests.core.making import REF, CountingMint, effect, prepared
 from tests.core.test_walk import Played, play

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.receipts: one file leads from one entry to one signed head, and from no other."""
+"""Promises of core.journal.receipts: one file leads from one entry to one signed head, and from no other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.notes import COSIGNATURE, LARGEST_NUMBER, Note, TreeHead, parse_vkey, sign_note
-from indelible.core.receipts import Receipt, parse_receipt
+from indelible.core.journal.notes import COSIGNATURE, LARGEST_NUMBER, Note, TreeHead, parse_vkey, sign_note
+from indelible.core.journal.receipts import Receipt, parse_receipt
 from indelible.errors import BadNote
 from tests.core.journals import ORIGIN, Holder, MemoryTree
 

@@ -12,14 +12,15 @@ from uuid import UUID
 
 import pytest
 
-from indelible.core import walk
-from indelible.core.calls import Options, ToolCall
-from indelible.core.canonical import decode, encode
 from indelible.core.commands import Claimed, InDoubt, Moved, Replayed
-from indelible.core.detectors import DETECTORS, found_in, passes_luhn
-from indelible.core.effects import Failed, Succeeded
-from indelible.core.identity import identify
-from indelible.core.redaction import (
+from indelible.core.effects import walk
+from indelible.core.effects.calls import Options, ToolCall
+from indelible.core.effects.effect import Failed, Succeeded
+from indelible.core.effects.identity import identify
+from indelible.core.effects.requests import Invoke, Judge, Judged, Raised, Returned, Submit
+from indelible.core.policy.verdicts import ALLOWED
+from indelible.core.privacy.detectors import DETECTORS, found_in, passes_luhn
+from indelible.core.privacy.redaction import (
     Redactor,
     Screen,
     check_rules,
@@ -27,9 +28,8 @@ from indelible.core.redaction import (
     subject_mark,
     subject_of,
 )
-from indelible.core.requests import Invoke, Judge, Judged, Raised, Returned, Submit
-from indelible.core.tags import Redacted
-from indelible.core.verdicts import ALLOWED
+from indelible.core.values.canonical import decode, encode
+from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall, MayHaveHappened, NothingHappened
 from tests.core.making import ADA, CountingMint, claim_of, effect, prepared
 

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.remote: each question has its types, and is for those who need it."""
+"""Promises of core.remote.questions: each question has its types, and is for those who need it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import inspect
 
 import pytest
 
-from indelible.core.forgetting import ForgettingStore
-from indelible.core.journal import JournalStore
+from indelible.core.journal.journal import JournalStore
 from indelible.core.ports import Store
-from indelible.core.remote import APPLY, QUESTIONS, SCOPES, Scope, may_read_sheets
+from indelible.core.privacy.forgetting import ForgettingStore
+from indelible.core.remote.questions import APPLY, QUESTIONS, SCOPES, Scope, may_read_sheets
 
 ALL: set[Scope] = set(SCOPES)
 # Who may ask what. A question that is not here fails the test below: somebody has to decide.

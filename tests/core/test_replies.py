@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from indelible.core.replies import KEPT_FOR, PATIENCE, Reply, read_reply, reply_id, reply_sheet
+from indelible.core.remote.replies import KEPT_FOR, PATIENCE, Reply, read_reply, reply_id, reply_sheet
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 BEGUN = Reply(id="rep_1", request="r", begun_at=NOW)

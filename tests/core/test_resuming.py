@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from indelible.core.canonical import decode, encode
 from indelible.core.commands import Adopt, AwaitingApproval, Claimed, Finish, Illegal, Moved, Replayed
-from indelible.core.effects import Effect
-from indelible.core.identity import Ref
-from indelible.core.resuming import (
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.runs.resuming import (
     PACKET_KIND,
     Packet,
     ResumeContext,
@@ -24,7 +23,8 @@ from indelible.core.resuming import (
     packet_of,
     read_packet,
 )
-from indelible.core.runs import Happening, read_checkpoint, read_run, run_ref
+from indelible.core.runs.run import Happening, read_checkpoint, read_run, run_ref
+from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
 from tests.core.making import DIGEST, KEY, NOON, asks, effect, open_command
 from tests.core.run_world import World

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.revive: a recorded argument gets back the type that the signature asks for, or stays."""
+"""Promises of core.values.revive: a recorded argument gets back the type that the signature asks for, or stays."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Uni
 import pytest
 from pydantic import BaseModel, Field
 
-from indelible.core.canonical import decode, encode
-from indelible.core.revive import revive
+from indelible.core.values.canonical import decode, encode
+from indelible.core.values.revive import revive
 
 
 class Colour(enum.Enum):

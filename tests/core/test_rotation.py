@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from indelible.core.notes import COSIGNATURE, PublicKey
-from indelible.core.rotation import check_rotation, revocation_facts, rotation_facts, rotation_message
+from indelible.core.journal.notes import COSIGNATURE, PublicKey
+from indelible.core.journal.rotation import check_rotation, revocation_facts, rotation_facts, rotation_message
 from indelible.errors import BadNote
 
 OLD, NEW, THIRD = (Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from indelible.core.differences import MISSING, Difference, differences
-from indelible.core.effects import Effect
-from indelible.core.run_diff import compare
+from indelible.core.effects.effect import Effect
+from indelible.core.runs.diff import compare
+from indelible.core.values.differences import MISSING, Difference, differences
 from tests.core.making import effect
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from indelible.core import requests, walk
 from indelible.core.batch import decide
-from indelible.core.calls import ToolCall
 from indelible.core.commands import LimitsUnseen, Replayed
-from indelible.core.identity import identify
-from indelible.core.requests import Judged, Origin
-from indelible.core.run_limits import DRY_RUN_RULE, limit_on, origin_of
-from indelible.core.runs import Fork, Run, limit_ref
+from indelible.core.effects import requests, walk
+from indelible.core.effects.calls import ToolCall
+from indelible.core.effects.identity import identify
+from indelible.core.effects.requests import Judged, Origin
+from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE
+from indelible.core.runs.limits import DRY_RUN_RULE, limit_on, origin_of
+from indelible.core.runs.run import Fork, Run, limit_ref
 from indelible.core.sheets import Sheet
 from indelible.core.steps import next_step
-from indelible.core.verdicts import ALLOWED_TOOLS_RULE
 from indelible.errors import PolicyRefused
 from tests.core.making import BY, NOON, REF, allows, effect, open_command, prepared
 from tests.core.test_walk import CountingMint

@@ -10,7 +10,7 @@ from hashlib import sha256
 import pytest
 
 from indelible.core.events import instant
-from indelible.core.runs import (
+from indelible.core.runs.run import (
     BY_THE_LEDGER,
     EVENT_TYPES,
     PROGRESS,

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from indelible.core.runs import BY_THE_LEDGER, EVENT_TYPES, OVER, RUN_STATUSES
+from indelible.core.runs.run import BY_THE_LEDGER, EVENT_TYPES, OVER, RUN_STATUSES
 from indelible.core.verifying.run_moves import FORMS
 from tests.core.run_world import World
 from tests.core.test_verifying_runs import whole_story

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.said_verdicts: what cannot be recorded, counted or asked is refused."""
+"""Promises of core.policy.said_verdicts: what cannot be recorded, counted or asked is refused."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approvals import Escalation, Need, Person, Question
-from indelible.core.budgets import read_budget, spend
-from indelible.core.said_verdicts import LONGEST, MOST_NAMED, charging_themselves, check_verdict
-from indelible.core.verdicts import ALLOWED, Charge, Verdict
+from indelible.core.approvals.approval import Escalation, Need, Person, Question
+from indelible.core.policy.budgets import read_budget, spend
+from indelible.core.policy.said_verdicts import LONGEST, MOST_NAMED, charging_themselves, check_verdict
+from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
 from indelible.errors import BadCall, TooLarge
 from tests.core.making import AGENT, HOUR, NOON, asks, charge, charging, refuses
 

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.sheets: one piece of state, its versions, and the event that commits to it."""
+"""Promises of core.sheets: one piece of state, its versions, and the event that commits to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.stats and indelible.core.replays: figures say what was, and counts add up."""
+"""Promises of core.stats and indelible.core.effects.replays: figures say what was, and counts add up."""
 
 from __future__ import annotations
 
@@ -10,12 +10,22 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approvals import Question, ask
-from indelible.core.budgets import Budget
-from indelible.core.filtering_matching import fits, outline_subject
-from indelible.core.filtering_reading import parse
+from indelible.core.approvals.approval import Question, ask
+from indelible.core.effects.replays import (
+    KEPT_FOR,
+    MOST_TOOLS,
+    OTHERS,
+    added,
+    by_hour,
+    hours_between,
+    minute_of,
+    read_replays,
+)
+from indelible.core.filtering.matching import fits, outline_subject
+from indelible.core.filtering.reading import parse
+from indelible.core.policy.budgets import Budget
+from indelible.core.policy.verdicts import Charge
 from indelible.core.ports import Outline
-from indelible.core.replays import KEPT_FOR, MOST_TOOLS, OTHERS, added, by_hour, hours_between, minute_of, read_replays
 from indelible.core.stats import (
     Figure,
     approvals_counted,
@@ -27,7 +37,6 @@ from indelible.core.stats import (
     quantile,
     stretch_of,
 )
-from indelible.core.verdicts import Charge
 from tests.core.making import AGENT, HOUR, NOON, SECOND, effect, vote
 
 MINUTE = timedelta(minutes=1)

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.steps: every command on every status, as one table, and what a move writes."""
+"""Promises of core.steps: every command on every status, as one table, and what a move writes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approval_sheets import approval_ref, approval_sheet
-from indelible.core.approvals import Approval, Need, ended
-from indelible.core.budgets import budget_ref, charges_json
-from indelible.core.canonical import decode
+from indelible.core.approvals.approval import Approval, Need, ended
+from indelible.core.approvals.grants import delegation_ref, grant_ref
+from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.changes import Aside, Change, Fact, Step
 from indelible.core.commands import (
     Adopt,
@@ -32,13 +31,14 @@ from indelible.core.commands import (
     Recorded,
     Replayed,
 )
-from indelible.core.effects import Effect, hash_of
-from indelible.core.grants import delegation_ref, grant_ref
-from indelible.core.identity import Ref
-from indelible.core.run_commands import RunCommand
+from indelible.core.effects.effect import Effect, hash_of
+from indelible.core.effects.identity import Ref
+from indelible.core.policy.budgets import budget_ref, charges_json
+from indelible.core.policy.verdicts import ALLOWED
+from indelible.core.runs.commands import RunCommand
 from indelible.core.sheets import NO_SHEETS, Sheet, Sheets
 from indelible.core.steps import needed_sheets, next_step
-from indelible.core.verdicts import ALLOWED
+from indelible.core.values.canonical import decode
 from tests.core.making import (
     ADA,
     ARGS,

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.stops: nothing is entered while all effects are stopped, and what is inside may finish."""
+"""Promises of core.effects.stops: nothing is entered while all effects are stopped, and what is inside may finish."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from indelible.core import walk
 from indelible.core.batch import decide
-from indelible.core.budgets import Exceeded
 from indelible.core.commands import AllStopped, Claimed, Moved, OverBudget, Replayed
-from indelible.core.effects import Actor
-from indelible.core.policy import Asked, policy_of
+from indelible.core.effects import walk
+from indelible.core.effects.effect import Actor
+from indelible.core.effects.stops import STOP_REF, Stop, read_stop, stop_after, stop_in, stop_sheet, stop_version
+from indelible.core.policy.budgets import Exceeded
+from indelible.core.policy.policy import Asked, policy_of
+from indelible.core.policy.verdicts import Charge, capped
 from indelible.core.steps import next_step
-from indelible.core.stops import STOP_REF, Stop, read_stop, stop_after, stop_in, stop_sheet, stop_version
-from indelible.core.verdicts import Charge, capped
 from indelible.errors import Stopped, TooManyPending
 from tests.core.making import (
     ADA,

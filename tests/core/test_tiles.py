@@ -1,4 +1,4 @@
-"""Promises of indelible.core.tiles: a tree kept in tiles is the same tree, laid out as tlog-tiles says."""
+"""Promises of core.journal.tiles: a tree kept in tiles is the same tree, laid out as tlog-tiles says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.merkle import EMPTY_ROOT, leaf_hash, perfect_root, root_of, tree_root
-from indelible.core.tiles import (
+from indelible.core.journal.merkle import EMPTY_ROOT, leaf_hash, perfect_root, root_of, tree_root
+from indelible.core.journal.tiles import (
     FULL_TILE_BYTES,
     WIDTH,
     entries_path,

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.verdicts: what a policy says is complete, and nothing makes it say less."""
+"""Promises of core.policy.verdicts: what a policy says is complete, and nothing makes it say less."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approvals import Need, Person, Question
-from indelible.core.canonical import decode
-from indelible.core.verdicts import (
+from indelible.core.approvals.approval import Need, Person, Question
+from indelible.core.policy.verdicts import (
     ALLOWED,
     REPEAT_RULE,
     STRICTEST,
@@ -24,6 +23,7 @@ from indelible.core.verdicts import (
     is_of_the_call,
     verdict_json,
 )
+from indelible.core.values.canonical import decode
 from indelible.errors import BadCall
 from tests.core.making import HOUR, allows, asks, charge, charging, refuses
 

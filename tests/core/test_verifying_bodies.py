@@ -10,7 +10,7 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from indelible.core.effects import Actor
+from indelible.core.effects.effect import Actor
 from indelible.core.events import NO_EVENTS, Provenance, effect_event, fact_event, facts_json
 from indelible.core.verifying.bodies import (
     EffectBody,

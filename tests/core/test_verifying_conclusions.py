@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from indelible.core.notes import COSIGNATURE, PublicKey, TreeHead, cosign
+from indelible.core.journal.notes import COSIGNATURE, PublicKey, TreeHead, cosign
 from indelible.core.verifying.conclusions import (
     check_at_once,
     check_fresh,

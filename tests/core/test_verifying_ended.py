@@ -1,4 +1,4 @@
-"""Promises of indelible.core.verifying.ended: a dictionary's answers in a tenth of its room."""
+"""Promises of core.verifying.ended: a dictionary's answers in a tenth of its room."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from indelible.core.events import commitment, event_hash, signed_message
-from indelible.core.merkle import inclusion_proof, leaf_hash, root_of
-from indelible.core.notes import TreeHead, sign_note
-from indelible.core.receipts import Receipt
+from indelible.core.journal.merkle import inclusion_proof, leaf_hash, root_of
+from indelible.core.journal.notes import TreeHead, sign_note
+from indelible.core.journal.receipts import Receipt
 from indelible.core.verifying.examination import Claimed, Examination, Row, Scope, check_root, first_bad_signature
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.payloads import Disclosed, PayloadTally

@@ -9,9 +9,9 @@ from typing import Any, get_args
 import pytest
 
 from indelible.core.commands import Adopt, Record
-from indelible.core.effects import Status
+from indelible.core.effects.effect import Status
 from indelible.core.events import event_hash
-from indelible.core.runs import EVENT_TYPES as TOLD_BY_HAND
+from indelible.core.runs.run import EVENT_TYPES as TOLD_BY_HAND
 from indelible.core.steps import Change, next_step
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import Lives, commitments

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.notes import TreeHead
+from indelible.core.journal.notes import TreeHead
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.manifests import Contents, check_files, check_manifest, number_in, read_manifest
 

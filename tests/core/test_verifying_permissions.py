@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from indelible.core import asking, people
-from indelible.core.approvals import Approval, Escalation, Need, Person, Vote, vote_message
+from indelible.core.approvals import asking
+from indelible.core.approvals.approval import Approval, Escalation, Need, Person, Vote, vote_message
+from indelible.core.approvals.grants import Delegation, GrantTerms, delegation_sheet, grant_ref, grant_sheet, read_grant
 from indelible.core.commands import Record
-from indelible.core.credentials import CREDENTIALS_RUN, Credential, credential_sheet
-from indelible.core.effects import Actor
-from indelible.core.encryption import DataKey
+from indelible.core.effects.effect import Actor
+from indelible.core.effects.identity import Ref
+from indelible.core.effects.stops import STOPS_RUN, Stop, stop_sheet
 from indelible.core.events import facts_json
-from indelible.core.grants import Delegation, GrantTerms, delegation_sheet, grant_ref, grant_sheet, read_grant
-from indelible.core.identity import Ref
-from indelible.core.people import PEOPLE_RUN
-from indelible.core.people_sheets import person_sheet
+from indelible.core.people import person as people
+from indelible.core.people.credentials import CREDENTIALS_RUN, Credential, credential_sheet
+from indelible.core.people.person import PEOPLE_RUN
+from indelible.core.people.sheets import person_sheet
+from indelible.core.privacy.encryption import DataKey
 from indelible.core.sheets import Sheet, body_of
-from indelible.core.stops import STOPS_RUN, Stop, stop_sheet
 from indelible.core.verifying.findings import Caught
 from tests.core.explored import Path, examine, pinned
 from tests.core.forged import Journal, changed, leaves

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indelible.core.canonical import encode
 from indelible.core.commands import Keep
 from indelible.core.events import NO_EVENTS, event_hash
-from indelible.core.merkle import leaf_hash
-from indelible.core.notes import TreeHead
-from indelible.core.run_commands import NewCheckpoint
-from indelible.core.runs import (
+from indelible.core.journal.merkle import leaf_hash
+from indelible.core.journal.notes import TreeHead
+from indelible.core.runs.commands import NewCheckpoint
+from indelible.core.runs.run import (
     OVER,
     RUN_STATUSES,
     CheckpointRule,
@@ -29,6 +28,7 @@ from indelible.core.runs import (
     driver_sheet,
     read_driver,
 )
+from indelible.core.values.canonical import encode
 from indelible.core.verifying.examination import Examination, Scope
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.payloads import Disclosed, PayloadTally

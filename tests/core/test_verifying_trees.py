@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from indelible.core.merkle import EMPTY_ROOT, leaf_hash, root_of
-from indelible.core.tiles import grow
+from indelible.core.journal.merkle import EMPTY_ROOT, leaf_hash, root_of
+from indelible.core.journal.tiles import grow
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.trees import TreeWalk, folded, leaf_hashes
 

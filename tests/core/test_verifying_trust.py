@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from indelible.core.notes import Note, PublicKey, TreeHead, sign_note
-from indelible.core.rotation import rotation_facts
+from indelible.core.journal.notes import Note, PublicKey, TreeHead, sign_note
+from indelible.core.journal.rotation import rotation_facts
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.trust import KeyChain, SignedHead, read_head
 from tests.core.told import LOG

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.visible import is_unseen, mark_of, visible
+from indelible.core.values.visible import is_unseen, mark_of, visible
 
 
 def test_plain_text_stays_as_it_is() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.vouching import Allowed, name_in, read_allowed, secrets_of, vouched_scopes
+from indelible.core.people.vouching import Allowed, name_in, read_allowed, secrets_of, vouched_scopes
 from indelible.errors import BadCall, NotPermitted
 
 ANA = {"sub": "u1", "email": "Ana@example.com", "email_verified": True, "groups": ["finance"], "dept": "it"}

@@ -1,4 +1,4 @@
-"""Promises of indelible.core.walk: the way of one call, driven by hand, down every branch."""
+"""Promises of core.effects.walk: the way of one call, driven by hand, down every branch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from typing import Any
 
 import pytest
 
-from indelible.core import outcomes, walk
-from indelible.core.approval_sheets import approval_sheet
-from indelible.core.approvals import Refusal, ended
-from indelible.core.budgets import Exceeded
-from indelible.core.calls import Retry, ToolCall
-from indelible.core.canonical import decode
+from indelible.core.approvals.approval import Refusal, ended
+from indelible.core.approvals.sheets import approval_sheet
 from indelible.core.commands import (
     ApprovalEnded,
     ArgsErased,
@@ -48,9 +44,11 @@ from indelible.core.commands import (
     ReplayedFailure,
     Settle,
 )
-from indelible.core.effects import SYSTEM, Effect, Failed, Succeeded
-from indelible.core.identity import identify, repeat_of
-from indelible.core.requests import (
+from indelible.core.effects import outcomes, walk
+from indelible.core.effects.calls import Retry, ToolCall
+from indelible.core.effects.effect import SYSTEM, Effect, Failed, Succeeded
+from indelible.core.effects.identity import identify, repeat_of
+from indelible.core.effects.requests import (
     AwaitChange,
     Awaited,
     AwaitSeal,
@@ -64,8 +62,10 @@ from indelible.core.requests import (
     Returned,
     Submit,
 )
-from indelible.core.run_commands import RunNotMoved
-from indelible.core.verdicts import ALLOWED, REPEAT_RULE, Verdict, asked_as_repeat
+from indelible.core.policy.budgets import Exceeded
+from indelible.core.policy.verdicts import ALLOWED, REPEAT_RULE, Verdict, asked_as_repeat
+from indelible.core.runs.commands import RunNotMoved
+from indelible.core.values.canonical import decode
 from indelible.errors import (
     ApprovalExpired,
     ApprovalPending,

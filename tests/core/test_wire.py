@@ -1,4 +1,4 @@
-"""Promises of indelible.core.wire: what is sent arrives as it was, and what nobody of ours would send is refused."""
+"""Promises of core.remote.wire: what is sent arrives as it was, and what nobody of ours would send is refused."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indelible.core.approvals import Question
+from indelible.core.approvals.approval import Question
 from indelible.core.commands import Answer, Command
-from indelible.core.effects import Actor
-from indelible.core.forgetting import Prunable
-from indelible.core.identity import Ref
-from indelible.core.journal import Tree
+from indelible.core.effects.effect import Actor
+from indelible.core.effects.identity import Ref
+from indelible.core.journal.journal import Tree
+from indelible.core.policy.verdicts import Charge
 from indelible.core.ports import Filter
-from indelible.core.remote import APPLY, QUESTIONS
-from indelible.core.verdicts import Charge
-from indelible.core.wire import KIND, from_wire, to_wire
+from indelible.core.privacy.forgetting import Prunable
+from indelible.core.remote.questions import APPLY, QUESTIONS
+from indelible.core.remote.wire import KIND, from_wire, to_wire
 from indelible.errors import BadCall
 from tests.core.crossing import ANSWERS, COMMANDS, crossed, everything, of_runs, one_of_each, overheard
 from tests.core.making import NOON, REF, charge

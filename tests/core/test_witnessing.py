@@ -1,4 +1,4 @@
-"""Promises of indelible.core.witnessing: what a witness says yes to, and what is enough."""
+"""Promises of core.journal.witnessing: what a witness says yes to, and what is enough."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.merkle import EMPTY_ROOT, consistency_proof, leaf_hash, perfect_root, root_of
-from indelible.core.notes import (
+from indelible.core.journal.merkle import EMPTY_ROOT, consistency_proof, leaf_hash, perfect_root, root_of
+from indelible.core.journal.notes import (
     COSIGNATURE,
     Note,
     PublicKey,
@@ -25,7 +25,7 @@ from indelible.core.notes import (
     parse_note,
     sign_note,
 )
-from indelible.core.witnessing import (
+from indelible.core.journal.witnessing import (
     SIZE_TYPE,
     Refusal,
     Request,

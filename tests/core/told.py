@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.core.merkle import leaf_hash
+from indelible.core.journal.merkle import leaf_hash
 from indelible.core.verifying.bodies import canonical_text
 
 LOG = "ledger-test/default"

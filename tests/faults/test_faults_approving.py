@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from indelible import Actor, AsyncLedger, AwaitingApproval, Claimed, Ledger, Policy, Resource, Retry, Succeeded, rule
-from indelible.core.approvals import DEFAULT_EXPIRY
-from indelible.core.deliveries import read_delivery
+from indelible.core.approvals.approval import DEFAULT_EXPIRY
+from indelible.core.approvals.deliveries import read_delivery
 from indelible.core.sheets import SheetFilter
 from indelible.errors import (
     ApprovalPending,
@@ -786,8 +786,8 @@ def test_27_a_hundred_who_wait_ask_the_store_nothing_while_nothing_happens(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred waiting approvals cost about 99 queries a second (agent-ledger)."""
-    monkeypatch.setattr("indelible.waiting.LOOK_AT_LEAST_EVERY", timedelta(milliseconds=20))
-    monkeypatch.setattr("indelible.waiting.LOOK_LESS_OFTEN_BY", timedelta(0))
+    monkeypatch.setattr("indelible.engine.waiting.LOOK_AT_LEAST_EVERY", timedelta(milliseconds=20))
+    monkeypatch.setattr("indelible.engine.waiting.LOOK_LESS_OFTEN_BY", timedelta(0))
     ledger = shell.open(seal=False)  # signing the hundred questions is no part of waiting
     handler = Count("ran")
     waiters = [
@@ -811,7 +811,7 @@ def test_27_a_hundred_who_wait_ask_the_store_nothing_while_nothing_happens(
 def never_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switches off every look that is not for news."""
     for name in ("LOOK_AT_LEAST_EVERY", "LOOK_EVERY_CHEAPLY", "LOOK_EVERY_REMOTELY"):
-        monkeypatch.setattr(f"indelible.waiting.{name}", timedelta(hours=1))
+        monkeypatch.setattr(f"indelible.engine.waiting.{name}", timedelta(hours=1))
 
 
 def deny_all(other: Driver, waiters: list[Any]) -> None:

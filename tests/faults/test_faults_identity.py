@@ -16,8 +16,8 @@ import pytest
 from pydantic import BaseModel
 
 from indelible import Resource
-from indelible.core.canonical import encode
 from indelible.core.events import commitment
+from indelible.core.values.canonical import encode
 from indelible.errors import NotRecordable
 from tests.scenarios.shells import Count, Driver, Shell, charge
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from indelible.core.resuming import context_content
-from indelible.core.runs import side_effect_key
+from indelible.core.runs.resuming import context_content
+from indelible.core.runs.run import side_effect_key
 from indelible.errors import RunDriven, UnknownCheckpoint
 from tests.chaos.procs import Child
 from tests.scenarios.hands import Hand, inside, resumed, started, told

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from indelible.core.tiles import pack_entries, unpack_entries
+from indelible.core.journal.tiles import pack_entries, unpack_entries
 
 Files = dict[str, bytes]
 FOR_PEOPLE = {"README.txt", "verify.py"}

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from indelible import AwaitingApproval, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
-from indelible.core.approvals import Approval
-from indelible.core.grants import GrantTerms
+from indelible.core.approvals.approval import Approval
+from indelible.core.approvals.grants import GrantTerms
 from indelible.errors import PolicyRefused
 
 _PAYING = ["wire", "refund", "charge"]

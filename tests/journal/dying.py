@@ -22,17 +22,17 @@ from types import FrameType
 from typing import Any
 
 from indelible import Ledger, ToolCall, journal
-from indelible.core.canonical import encode
-from indelible.core.journal import JOURNAL_RUN
-from indelible.core.merkle import consistency_proof, leaf_hash, perfect_root, root_of
-from indelible.core.notes import Note, PublicKey, TreeHead, log_name, parse_head, parse_note, parse_vkey
-from indelible.core.rotation import check_rotation
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.journal.merkle import consistency_proof, leaf_hash, perfect_root, root_of
+from indelible.core.journal.notes import Note, PublicKey, TreeHead, log_name, parse_head, parse_note, parse_vkey
+from indelible.core.journal.rotation import check_rotation
+from indelible.core.values.canonical import encode
 from indelible.core.verifying.trust import KeyChain, SignedHead
 from indelible.errors import SignerRefused
-from indelible.journal.holders import KeyHolder, SigningKeys
-from indelible.journal.keys import KeyRing, key_id
-from indelible.journal.rotating import revoke, rotate
-from indelible.journal.signer import FileHeadState, StatefulSigner
+from indelible.journal.keys.holders import KeyHolder, SigningKeys
+from indelible.journal.keys.ring import KeyRing, key_id
+from indelible.journal.keys.rotating import revoke, rotate
+from indelible.journal.keys.signer import FileHeadState, StatefulSigner
 from tests.chaos.linekill import LineKill
 
 LEDGER = "ledger-1"

@@ -12,11 +12,11 @@ from typing import Any
 
 from indelible import Actor, AwaitingApproval, Ledger, MayHaveHappened, RunningEffect, Succeeded, ToolCall
 from indelible.core.events import commitment
-from indelible.core.merkle import leaf_hash, root_of
-from indelible.core.notes import TreeHead, log_name, parse_head, parse_note
+from indelible.core.journal.merkle import leaf_hash, root_of
+from indelible.core.journal.notes import TreeHead, log_name, parse_head, parse_note
+from indelible.core.journal.receipts import parse_receipt
+from indelible.core.journal.tiles import entries_path, grow, tile_path, unpack_entries
 from indelible.core.ports import Store
-from indelible.core.receipts import parse_receipt
-from indelible.core.tiles import entries_path, grow, tile_path, unpack_entries
 
 # bidi, a terminal's escape, zero width, an invisible tag, markup, the end of a script
 SLY = "Ada \u202eadA \x1b[31m\u200b\U000e0041 <img src=x onerror=alert(1)></script><script>alert(2)</script>"

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from indelible.core.notes import PublicKey
-from indelible.journal.cosigner import Cosigner, HeadFolder, read_key
-from indelible.journal.witness_server import WitnessServer
+from indelible.core.journal.notes import PublicKey
+from indelible.journal.witnesses.cosigner import Cosigner, HeadFolder, read_key
+from indelible.journal.witnesses.server import WitnessServer
 from tests.chaos.linekill import LineKill
 from tests.journal.watched import LOG
 
@@ -29,7 +29,7 @@ class Knife(LineKill):
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
-        if not code.co_filename.endswith(("/journal/cosigner.py", "/journal/witness_server.py")):
+        if not code.co_filename.endswith(("/journal/witnesses/cosigner.py", "/journal/witnesses/server.py")):
             return None
         return None if code.co_name in ("service_actions", "_cut") else super()._on_call(frame, event, argument)
 

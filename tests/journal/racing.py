@@ -9,7 +9,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from indelible.core.merkle import leaf_hash
+from indelible.core.journal.merkle import leaf_hash
 from indelible.errors import SignerRefused
 from tests.journal.dying import World, head_of, prover
 

@@ -17,12 +17,12 @@ import pytest
 
 import indelible
 from indelible import AwaitingApproval, Claimed, Ledger, MayHaveHappened, NothingHappened, Succeeded, ToolCall
-from indelible.core.encryption import DataKey, KeyId
+from indelible.core.privacy.encryption import DataKey, KeyId
 from indelible.errors import EffectErased, EffectFailed, KeyUnusable, OnHold
-from indelible.journal.data_keys import DataKeys
-from indelible.journal.exporting import export
-from indelible.journal.key_files import has_data_keys
-from indelible.journal.verification import verify
+from indelible.journal.evidence.verification import verify
+from indelible.journal.exports.exporting import export
+from indelible.journal.keys.data_keys import DataKeys
+from indelible.journal.keys.files import has_data_keys
 from tests.journal.test_forgetting import _key_of
 
 CANARY = "CANARY-in-cipher"
@@ -311,7 +311,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_in_mind_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indelible.journal.data_keys._MOST_REMEMBERED", 2)
+    monkeypatch.setattr("indelible.journal.keys.data_keys._MOST_REMEMBERED", 2)
     keys = DataKeys(tmp_path / "data")
     made = [keys.make(bytes([number]) * 16) for number in range(5)]
     assert len(keys._remembered) <= 2

@@ -17,17 +17,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from indelible import Ledger, migrate
 from indelible.core.commands import Record, Stamp
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import event_hash, facts_json, signed_message
-from indelible.core.filtering_reading import parse
-from indelible.core.journal import JOURNAL_RUN
-from indelible.core.merkle import root_of
-from indelible.core.notes import parse_head, parse_note, parse_vkey
+from indelible.core.filtering.reading import parse
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.journal.merkle import root_of
+from indelible.core.journal.notes import parse_head, parse_note, parse_vkey
 from indelible.errors import BadCall, JournalError
-from indelible.journal import bundle, standalone_verify
-from indelible.journal.exporting import Exported, export
-from indelible.journal.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection
-from indelible.journal.verification import verify
+from indelible.journal.evidence.verification import verify
+from indelible.journal.exports import bundle, standalone_verify
+from indelible.journal.exports.exporting import Exported, export
+from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection
 from tests.journal.decided import decide
 from tests.journal.driven import drive
 from tests.journal.exported import bodies_in, call, check_bundle, files_of, key_of, lines_of, store_of, work

@@ -14,9 +14,9 @@ import pytest
 
 from indelible import Ledger
 from indelible.errors import BadCall
-from indelible.journal.exporting import Form, export
-from indelible.journal.outlet import new_bundle, new_file
-from indelible.journal.selecting import OfRun
+from indelible.journal.exports.exporting import Form, export
+from indelible.journal.exports.outlet import new_bundle, new_file
+from indelible.journal.exports.selecting import OfRun
 from tests.journal.exported import store_of, work
 
 FORMS: tuple[Form, ...] = ("bundle", "html", "ndjson", "csv", "parquet")
@@ -119,7 +119,7 @@ def test_a_place_that_cannot_be_written_is_named(ledger: Ledger, folder: Path) -
 KILLED = """
 import sys, time
 from pathlib import Path
-from indelible.journal.outlet import new_bundle, new_file
+from indelible.journal.exports.outlet import new_bundle, new_file
 out = Path(sys.argv[1])
 opened = new_file(out, force=False) if sys.argv[2] == "file" else new_bundle(out, force=False)
 with opened as target:

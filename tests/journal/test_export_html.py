@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from indelible import Ledger
-from indelible.core.merkle import leaf_hash, root_by_inclusion
-from indelible.core.notes import parse_head, parse_note
+from indelible.core.journal.merkle import leaf_hash, root_by_inclusion
+from indelible.core.journal.notes import parse_head, parse_note
 from indelible.errors import BadCall
-from indelible.journal import html_report
-from indelible.journal.exporting import export
-from indelible.journal.selecting import Disclosure, OfRun
+from indelible.journal.exports import html_report
+from indelible.journal.exports.exporting import export
+from indelible.journal.exports.selecting import Disclosure, OfRun
 from tests.journal.exported import call, store_of, work
 
 XSS_RUN = "</script><script>alert(1)</script><img src=x onerror=alert(1)> {{script}} {{record}}"

@@ -17,9 +17,9 @@ from indelible.core.verifying.moves import LATE_NAMES, MOVES
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
 from indelible.core.verifying.run_moves import FORMS, form_of
 from indelible.errors import BadCall
-from indelible.journal.exporting import export
-from indelible.journal.flat import COLUMNS
-from indelible.journal.selecting import PAYLOAD_FIELDS, Between
+from indelible.journal.exports.exporting import export
+from indelible.journal.exports.flat import COLUMNS
+from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between
 from tests.journal.driven import drive
 from tests.journal.exported import check_bundle, files_of, key_of, lines_of, store_of
 

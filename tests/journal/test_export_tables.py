@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from indelible import Ledger
-from indelible.core.filtering_reading import parse
+from indelible.core.filtering.reading import parse
 from indelible.errors import BadCall
-from indelible.journal.csv_export import harmless
-from indelible.journal.exporting import export
-from indelible.journal.flat import COLUMNS, NUMBERS
-from indelible.journal.selecting import Disclosure, OfRun
+from indelible.journal.exports.csv_rows import harmless
+from indelible.journal.exports.exporting import export
+from indelible.journal.exports.flat import COLUMNS, NUMBERS
+from indelible.journal.exports.selecting import Disclosure, OfRun
 from tests.journal.exported import SLY, call, store_of, work
 
 

@@ -18,12 +18,12 @@ import pytest
 
 import indelible
 from indelible import AsyncLedger, Claimed, Ledger, MayHaveHappened, Succeeded, ToolCall
-from indelible.core.chain import Intact, check_chain
-from indelible.core.effects import ERASED_DIGEST
-from indelible.core.forgetting import MOST_AT_ONCE
+from indelible.core.effects.effect import ERASED_DIGEST
+from indelible.core.journal.chain import Intact, check_chain
+from indelible.core.privacy.forgetting import MOST_AT_ONCE
 from indelible.errors import BadCall, EffectErased, EffectFailed, IllegalMove, OnHold
-from indelible.journal.exporting import export
-from indelible.journal.verification import verify
+from indelible.journal.evidence.verification import verify
+from indelible.journal.exports.exporting import export
 from indelible.stores import is_postgres
 
 CANARY = "CANARY-forget-me"

@@ -13,13 +13,13 @@ import pytest
 
 import indelible
 from indelible import AwaitingApproval, Claimed, Ledger, ToolCall
-from indelible.core.approvals import Approval
-from indelible.core.forgetting import POLICY_STAYS
-from indelible.core.grants import GrantTerms
+from indelible.core.approvals.approval import Approval
+from indelible.core.approvals.grants import GrantTerms
+from indelible.core.privacy.forgetting import POLICY_STAYS
 from indelible.core.sheets import SheetFilter
 from indelible.errors import ApprovalPending, EffectErased, IllegalMove, OnHold, PolicyRefused
-from indelible.journal.live_evidence import LiveEvidence
-from indelible.journal.verification import verify
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
 from tests.journal.exported import key_of
 

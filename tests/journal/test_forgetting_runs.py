@@ -13,15 +13,15 @@ import pytest
 
 import indelible
 from indelible import Ledger, ToolCall
+from indelible.core.approvals.deliveries import delivery_sheet, read_delivery
 from indelible.core.commands import Keep
-from indelible.core.deliveries import delivery_sheet, read_delivery
-from indelible.core.effects import SYSTEM
-from indelible.core.replies import KEPT_FOR, Reply, reply_sheet
-from indelible.core.runs import side_effect_key
+from indelible.core.effects.effect import SYSTEM
+from indelible.core.remote.replies import KEPT_FOR, Reply, reply_sheet
+from indelible.core.runs.run import side_effect_key
 from indelible.core.sheets import SheetFilter
 from indelible.errors import IllegalMove, OnHold, PolicyRefused, ReviewRequired, RunOver
-from indelible.journal.live_evidence import LiveEvidence
-from indelible.journal.verification import verify
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
 from tests.journal.exported import key_of
 from tests.journal.tampering import Database
@@ -224,9 +224,9 @@ def test_only_runs_that_ended_before_then_are_pruned_and_none_on_hold(ledger: Le
 def test_pruning_that_was_cut_off_goes_on_where_it_was(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run is found by goes last."""
     work(ledger)
-    from indelible.journal import erasing
+    from indelible.journal.erasures import erasing
 
-    monkeypatch.setattr("indelible.core.forgetting.MOST_AT_ONCE", 5)
+    monkeypatch.setattr("indelible.core.privacy.forgetting.MOST_AT_ONCE", 5)
     portions, done = erasing.portions, []
 
     def first_only(payloads: Any) -> Any:

@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from indelible.core.notes import log_name, parse_vkey
+from indelible.core.journal.notes import log_name, parse_vkey
 from indelible.errors import BadCall, BadNote, KeyUnusable
-from indelible.journal.holders import KeyHolder, MemoryRing
-from indelible.journal.key_files import file_name, locked
-from indelible.journal.keys import KeyRing
+from indelible.journal.keys.files import file_name, locked
+from indelible.journal.keys.holders import KeyHolder, MemoryRing
+from indelible.journal.keys.ring import KeyRing
 from tests.journal.dying import each_moment_kills
 
 LEDGER = "ledger-0123456789ab"

@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 import indelible
 from indelible import AsyncLedger, Ledger, Succeeded, ToolCall
 from indelible.core.events import signed_message
-from indelible.core.journal import JOURNAL_RUN
-from indelible.core.merkle import consistency_proof, is_consistent
-from indelible.core.notes import Note, Signature, TreeHead, parse_head, parse_note
-from indelible.core.tiles import node_reader
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.journal.merkle import consistency_proof, is_consistent
+from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, parse_note
+from indelible.core.journal.tiles import node_reader
 from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
 from indelible.journal.sealing_thread import SealingThread
 from tests.scenarios.shells import Count, eventually

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from indelible import Ledger, ToolCall
-from indelible.core.journal import Signer
-from indelible.core.merkle import leaf_hash
-from indelible.core.notes import Note, PublicKey, TreeHead, parse_head, parse_note
+from indelible.core.journal.journal import Signer
+from indelible.core.journal.merkle import leaf_hash
+from indelible.core.journal.notes import Note, PublicKey, TreeHead, parse_head, parse_note
 from indelible.errors import KeyUnusable, SignerRefused
-from indelible.journal.holders import FixedKeys, HeldKey, MemoryRing
-from indelible.journal.key_files import read_private, write_private
-from indelible.journal.keys import KeyRing
-from indelible.journal.rotating import rotate
-from indelible.journal.signer import (
+from indelible.journal.keys.files import read_private, write_private
+from indelible.journal.keys.holders import FixedKeys, HeldKey, MemoryRing
+from indelible.journal.keys.ring import KeyRing
+from indelible.journal.keys.rotating import rotate
+from indelible.journal.keys.signer import (
     FileHeadState,
     MemoryHeadState,
     MemorySigner,
@@ -486,7 +486,7 @@ def _in_threads(act: Callable[[int], None], count: int) -> None:
 
 def test_a_child_forked_while_the_lock_is_held_does_not_keep_it(ring: KeyRing, tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from indelible.journal.key_files import locked\n"
+        "import os, sys; from pathlib import Path; from indelible.journal.keys.files import locked\n"
         f"folder = Path({json.dumps(str(ring.folder))})\n"
         "with locked(folder):\n    read, write = os.pipe(); child = os.fork()\n"
         "    if child == 0:\n        os.close(write); os.read(read, 1); os._exit(0)\n"

@@ -14,14 +14,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Ledger
-from indelible.core.merkle import leaf_hash
-from indelible.core.notes import PublicKey, TreeHead, parse_note, sign_note
-from indelible.core.tiles import grow, pack_entries, tile_path, unpack_entries
+from indelible.core.journal.merkle import leaf_hash
+from indelible.core.journal.notes import PublicKey, TreeHead, parse_note, sign_note
+from indelible.core.journal.tiles import grow, pack_entries, tile_path, unpack_entries
 from indelible.core.verifying.findings import Report
-from indelible.journal import standalone_verify
-from indelible.journal.excerpt import Between, OfRun, Selection, Whole
-from indelible.journal.exporting import export
-from indelible.journal.verification import verify
+from indelible.journal.evidence.verification import verify
+from indelible.journal.exports import standalone_verify
+from indelible.journal.exports.excerpt import Between, OfRun, Selection, Whole
+from indelible.journal.exports.exporting import export
 from tests.journal.bundle_tampering import Files, file_changes, write_folder, write_zip
 from tests.journal.exported import files_of, work
 from tests.journal.test_verify_live import PAGE, call, pinned_key

@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Ledger
 from indelible.core.commands import Record, Stamp
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import facts_json
-from indelible.core.notes import COSIGNATURE, PublicKey, cosign, parse_note, sign_note
+from indelible.core.journal.notes import COSIGNATURE, PublicKey, cosign, parse_note, sign_note
 from indelible.errors import BadCall
-from indelible.journal.excerpt import Disclosure
-from indelible.journal.exporting import export
-from indelible.journal.verification import SignatureChecks, verify
+from indelible.journal.evidence.verification import SignatureChecks, verify
+from indelible.journal.exports.excerpt import Disclosure
+from indelible.journal.exports.exporting import export
 from tests.journal.exported import work
 from tests.journal.test_verify_live import call, pinned_key
 
@@ -189,7 +189,7 @@ def test_writers_signatures_are_checked_on_demand(made: Path, key: str, tmp_path
 
 BESIDE = """
 import os, sys
-from indelible.journal import verification
+from indelible.journal.evidence import verification
 
 verification._AT_ONCE, verification._MOST_AHEAD = 10, 2
 checker, victim = verification.first_bad_signature, sys.argv[3]
@@ -218,7 +218,7 @@ def test_many_signatures_are_checked_beside(made: Path, key: str, child: str) ->
 def test_beside_other_threads_signatures_are_checked_here(
     made: Path, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indelible.journal.verification._AT_ONCE", 10)
+    monkeypatch.setattr("indelible.journal.evidence.verification._AT_ONCE", 10)
     monkeypatch.setattr(threading, "active_count", lambda: 2)
     assert verify(made / "bundle", [key], deep=True).counts.signatures > 200
     with SignatureChecks() as checks:

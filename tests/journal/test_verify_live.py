@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from indelible import Ledger, ToolCall, migrate
+from indelible.core.approvals.grants import GrantTerms
 from indelible.core.commands import Keep
-from indelible.core.effects import SYSTEM
-from indelible.core.grants import GrantTerms
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.ports import Store
-from indelible.core.replies import Reply, reply_sheet
+from indelible.core.remote.replies import Reply, reply_sheet
 from indelible.core.sheets import KEPT_ASIDE, Sheet
 from indelible.core.verifying.findings import Report
-from indelible.journal.live_evidence import LiveEvidence
-from indelible.journal.verification import verify
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from tests.journal.decided import approve, ask, decide, refund, wire
 from tests.journal.driven import drive
 from tests.journal.exported import work

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from indelible import Actor, Ledger, migrate
-from indelible.core.people import Passkey
-from indelible.server.identity import Credentials
-from indelible.server.people import People
+from indelible.core.people.person import Passkey
+from indelible.server.signin.identity import Credentials
+from indelible.server.signin.people import People
 from tests.journal.tampering import Database, changes
 from tests.journal.test_verify_live import call, look, pinned_key
 

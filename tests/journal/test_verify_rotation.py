@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from indelible import Ledger
-from indelible.core.notes import parse_note
-from indelible.journal import standalone_verify
-from indelible.journal.exporting import export
-from indelible.journal.live_evidence import LiveEvidence
-from indelible.journal.verification import verify
+from indelible.core.journal.notes import parse_note
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
+from indelible.journal.exports import standalone_verify
+from indelible.journal.exports.exporting import export
 from tests.journal.test_verify_live import call, pinned_key
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import indelible
 from indelible import Ledger
-from indelible.core import driving
-from indelible.core.runs import Run
+from indelible.core.runs import driving
+from indelible.core.runs.run import Run
 from indelible.errors import RunOver
 from tests.journal.exported import key_of
 

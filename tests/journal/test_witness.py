@@ -28,12 +28,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from indelible.core.notes import COSIGNATURE, Note, PublicKey, Signature, cosign, parse_head, parse_note
-from indelible.core.witnessing import MOST_ANSWER_BYTES, MOST_REQUEST_BYTES, SIZE_TYPE, Request, enough
+from indelible.core.journal.notes import COSIGNATURE, Note, PublicKey, Signature, cosign, parse_head, parse_note
+from indelible.core.journal.witnessing import MOST_ANSWER_BYTES, MOST_REQUEST_BYTES, SIZE_TYPE, Request, enough
 from indelible.errors import BadNote, JournalError, KeyUnusable
-from indelible.journal.cosigner import Cosigner, HeadFolder, WitnessKey, hold_key, open_key, origin_hash, read_key
-from indelible.journal.witness import Witness, WitnessRefused, WitnessUnavailable, collect
-from indelible.journal.witness_server import WitnessServer
+from indelible.journal.witnesses.asking import Witness, WitnessRefused, WitnessUnavailable, collect
+from indelible.journal.witnesses.cosigner import (
+    Cosigner,
+    HeadFolder,
+    WitnessKey,
+    hold_key,
+    open_key,
+    origin_hash,
+    read_key,
+)
+from indelible.journal.witnesses.server import WitnessServer
 from tests.core.test_witnessing import MALFORMED
 from tests.journal.watched import LOG, ORIGIN, Log, Running, get, post, running, serving
 

@@ -13,11 +13,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from indelible.core.merkle import consistency_proof, leaf_hash, perfect_root, root_of
-from indelible.core.notes import Note, PublicKey, TreeHead, sign_note
-from indelible.core.witnessing import Request
-from indelible.journal.cosigner import Cosigner, HeadFolder, WitnessKey, open_key
-from indelible.journal.witness_server import WitnessServer
+from indelible.core.journal.merkle import consistency_proof, leaf_hash, perfect_root, root_of
+from indelible.core.journal.notes import Note, PublicKey, TreeHead, sign_note
+from indelible.core.journal.witnessing import Request
+from indelible.journal.witnesses.cosigner import Cosigner, HeadFolder, WitnessKey, open_key
+from indelible.journal.witnesses.server import WitnessServer
 
 ORIGIN = "ledger-0123456789ab/default"
 SECRET = Ed25519PrivateKey.from_private_bytes(b"\7" * 32)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from indelible.core.merkle import is_consistent, leaf_hash
-from indelible.core.notes import Note, TreeHead, parse_head, parse_note, parse_vkey
-from indelible.core.receipts import parse_receipt
-from indelible.core.tiles import entries_path, grow, tile_path, tiles_of, unpack_entries
+from indelible.core.journal.merkle import is_consistent, leaf_hash
+from indelible.core.journal.notes import Note, TreeHead, parse_head, parse_note, parse_vkey
+from indelible.core.journal.receipts import parse_receipt
+from indelible.core.journal.tiles import entries_path, grow, tile_path, tiles_of, unpack_entries
 from tests.judges.samples import Case, decoded
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from indelible import Ledger, ToolCall
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import NO_EVENTS, Head, Provenance, event_hash, fact_event, facts_json
-from indelible.core.merkle import HASH_BYTES
-from indelible.core.notes import COSIGNATURE, Note, log_name
-from indelible.core.tiles import WIDTH, entries_path, pack_entries, tile_path, tiles_of
-from indelible.journal.keys import KeyRing
+from indelible.core.journal.merkle import HASH_BYTES
+from indelible.core.journal.notes import COSIGNATURE, Note, log_name
+from indelible.core.journal.tiles import WIDTH, entries_path, pack_entries, tile_path, tiles_of
+from indelible.journal.keys.ring import KeyRing
 from tests.core.journals import ORIGIN, Holder, MemoryTree
 from tests.core.making import NOON
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from indelible.core.merkle import inclusion_proof
-from indelible.core.notes import parse_note, parse_vkey
+from indelible.core.journal.merkle import inclusion_proof
+from indelible.core.journal.notes import parse_note, parse_vkey
 from tests.core.journals import Holder, MemoryTree
 
 GO: dict[str, Any] = json.loads((Path(__file__).parents[1] / "core" / "vectors" / "go.json").read_text("utf-8"))

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Ledger, verify
 from indelible.migrating import provedex
-from indelible.server.provedex_events import RECORDED_AS
+from indelible.server.peers.provedex_events import RECORDED_AS
 from tests.cli.conftest import Cli, cli, ledger_url
 from tests.journal.exported import key_of
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from indelible.core.approvals import Approval, Question, Vote, ask
-from indelible.core.canonical import encode
-from indelible.core.effects import Actor, Effect
+from indelible.core.approvals.approval import Approval, Question, Vote, ask
+from indelible.core.effects.effect import Actor, Effect
+from indelible.core.values.canonical import encode
 from indelible.notify.channels import Message
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)

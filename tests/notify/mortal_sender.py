@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from indelible import Ledger
-from indelible.core import deliveries
+from indelible.core.approvals import deliveries
 from indelible.notify.hidden import Secret
 from indelible.notify.outbox import Outbox
 from indelible.notify.sending import Sender

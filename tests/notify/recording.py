@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from indelible import Ledger, ToolCall
-from indelible.core.deliveries import Delivery, read_delivery
+from indelible.core.approvals.deliveries import Delivery, read_delivery
 from indelible.core.sheets import SheetFilter
 from indelible.errors import ApprovalPending
 from indelible.notify.channels import Message

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from indelible import notify
-from indelible.core.approvals import Approval
-from indelible.core.effects import Effect
+from indelible.core.approvals.approval import Approval
+from indelible.core.effects.effect import Effect
 from indelible.errors import BadCall, KeyUnusable
 from indelible.notify.channels import Channels, NotSent
 from indelible.notify.hidden import Secret, secret_of, secrets_of

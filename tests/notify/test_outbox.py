@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from indelible import AsyncLedger, Ledger, ToolCall, migrate
-from indelible.core import deliveries as rules
-from indelible.core.approvals import Approval
+from indelible.core.approvals import deliveries as rules
+from indelible.core.approvals.approval import Approval
 from indelible.core.commands import Outrun
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
 from indelible.errors import ApprovalPending, StoreUnavailable
 from indelible.notify.channels import Channel, GiveUp, Message, NotSent
 from indelible.notify.hidden import Secret

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approvals import Question
+from indelible.core.approvals.approval import Question
 from indelible.errors import BadCall
 from indelible.notify.channels import GiveUp, Message, NotSent
 from indelible.notify.hidden import Secret

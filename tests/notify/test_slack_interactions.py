@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from indelible.core.effects import Actor
+from indelible.core.effects.effect import Actor
 from indelible.errors import BadCall, StoreUnavailable, UnknownApproval
 from indelible.notify.hidden import Secret
 from indelible.notify.slack import SlackChannel

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from indelible.core.approvals import Question
+from indelible.core.approvals.approval import Question
 from indelible.errors import BadCall, KeyUnusable
 from indelible.notify.channels import GiveUp, NotSent
 from indelible.notify.hidden import Secret

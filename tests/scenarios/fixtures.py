@@ -83,7 +83,7 @@ def _shared_redaction_key(url: str) -> str:
     from tests.conftest import _KEYS
 
     if url not in _SHARED:
-        from indelible.journal.redaction_key import RedactionKey
+        from indelible.journal.keys.redaction_key import RedactionKey
         from indelible.stores import open_store
 
         store = open_store(url)

@@ -23,8 +23,8 @@ from indelible import (
     Retry,
     Succeeded,
 )
-from indelible.core.approvals import DEFAULT_EXPIRY
-from indelible.core.differences import MISSING, Difference
+from indelible.core.approvals.approval import DEFAULT_EXPIRY
+from indelible.core.values.differences import MISSING, Difference
 from indelible.errors import (
     ApprovalExpired,
     ApprovalPending,
@@ -367,7 +367,7 @@ def test_a_waiting_call_hears_of_a_new_question_without_looking(
     ledger: Driver, shell: Shell, monkeypatch: pytest.MonkeyPatch, is_elsewhere: bool
 ) -> None:
     for name in ("LOOK_AT_LEAST_EVERY", "LOOK_EVERY_CHEAPLY", "LOOK_EVERY_REMOTELY"):
-        monkeypatch.setattr(f"indelible.waiting.{name}", timedelta(hours=1))
+        monkeypatch.setattr(f"indelible.engine.waiting.{name}", timedelta(hours=1))
     waiter = waiting_run(ledger, Count(), schema=schema_of("a"))
     eventually(lambda: not ledger.engine.waiting._unseen)
     other = shell.open() if is_elsewhere else ledger

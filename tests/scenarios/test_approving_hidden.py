@@ -9,7 +9,7 @@ import pytest
 
 import indelible
 from indelible import Redacted, RunningEffect
-from indelible.core.differences import Difference
+from indelible.core.values.differences import Difference
 from indelible.errors import ApprovalPending, BadCall, EffectErased, VoteRefused
 from tests.journal.exported import key_of
 from tests.scenarios.policies import asking

@@ -24,7 +24,7 @@ from indelible import (
     RunningEffect,
     Succeeded,
 )
-from indelible.core.budgets import read_budget
+from indelible.core.policy.budgets import read_budget
 from indelible.core.sheets import SheetFilter
 from indelible.errors import ApprovalPending, BudgetExceeded, VoteRefused
 from indelible.testing.clock import FakeClock

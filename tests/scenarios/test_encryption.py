@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from indelible import Claimed, Failed, MayHaveHappened, Redacted, Replayed, RunningEffect, Succeeded, ToolCall
-from indelible.core.canonical import decode
-from indelible.core.tags import Encrypted
+from indelible.core.values.canonical import decode
+from indelible.core.values.tags import Encrypted
 from indelible.errors import (
     EffectCanceled,
     EffectDenied,
@@ -23,7 +23,7 @@ from indelible.errors import (
     KeyUnusable,
     ResultNotRecorded,
 )
-from indelible.journal.key_files import data_keys_folder
+from indelible.journal.keys.files import data_keys_folder
 from tests.scenarios.shells import Count, Driver, Gate, Shell, eventually, somebody_waits, types_of
 from tests.scenarios.test_redaction import assert_found_nowhere
 from tests.scenarios.test_transactions import Table

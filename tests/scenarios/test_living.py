@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from indelible import AsyncLedger, Claimed, Ledger, RunningEffect, Succeeded
+from indelible.engine.heartbeats import Heartbeats
 from indelible.errors import BadCall, IndelibleError, StoreUnavailable
-from indelible.heartbeats import Heartbeats
 from indelible.testing.clock import FakeClock
 from tests.scenarios.shells import (
     LEASE,

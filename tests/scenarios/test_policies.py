@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from indelible import Actor, Claimed, Ledger, Policy, rule
-from indelible.core.canonical import decode
 from indelible.core.commands import Record
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import facts_json
-from indelible.core.journal import JOURNAL_RUN
+from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.sheets import Sheet, body_of
+from indelible.core.values.canonical import decode
 from indelible.errors import ApprovalPending, ApprovalStale, BadCall, BadPolicy, BudgetExceeded, PolicyRefused
 from tests.chaos.procs import Child
 from tests.scenarios.policies import asking, limiting, saying

@@ -24,9 +24,9 @@ from indelible import (
     Succeeded,
     ToolCall,
 )
-from indelible.core.tags import Redacted
+from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall, EffectFailed, EffectInDoubt, KeyReused, KeyUnusable, ResultNotRecorded
-from indelible.journal.exporting import export
+from indelible.journal.exports.exporting import export
 from indelible.stores import is_postgres
 from tests.scenarios.shells import Count, Driver, Gate, Shell, eventually, types_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indelible import MayHaveHappened, NothingHappened
-from indelible.core.resuming import context_content
+from indelible.core.runs.resuming import context_content
 from indelible.errors import BadCall, EffectFailed, EffectInDoubt, PolicyRefused, RunOver, UnknownRun
 from indelible.testing.clock import FakeClock
 from tests.scenarios.hands import begun, inside, resumed, started, told

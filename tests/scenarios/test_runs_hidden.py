@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from indelible import CheckpointRule, Redacted
-from indelible.core.resuming import context_content
+from indelible.core.runs.resuming import context_content
 from tests.scenarios.hands import resumed, started
 from tests.scenarios.shells import Count, Driver, Shell, charge
 from tests.scenarios.test_redaction import assert_found_nowhere

@@ -18,8 +18,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from indelible import AwaitingApproval, Ledger, MayHaveHappened
-from indelible.core.runs import side_effect_key
-from indelible.core.shapes import misshapen
+from indelible.core.runs.run import side_effect_key
+from indelible.core.values.shapes import misshapen
 from indelible.errors import (
     ApprovalPending,
     BadCall,

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from indelible import Failed, Succeeded
-from indelible.core.resuming import context_content
-from indelible.core.runs import side_effect_key
+from indelible.core.runs.resuming import context_content
+from indelible.core.runs.run import side_effect_key
 from indelible.errors import EffectInDoubt, MayHaveHappened, ReviewRequired, RunDriven, UnknownCheckpoint
 from tests.scenarios.hands import resumed, started, told
 from tests.scenarios.raw import execute

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Actor, Claimed
-from indelible.core.approvals import vote_message
+from indelible.core.approvals.approval import vote_message
 from indelible.errors import ApprovalPending, BadCall, EffectDenied, VoteRefused
 from indelible.testing.clock import FakeClock
 from tests.scenarios.policies import PEOPLE, asking

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from indelible import Claimed, Failed, InFlight, Ledger, NothingHappened, Succeeded, waiting
+from indelible import Claimed, Failed, InFlight, Ledger, NothingHappened, Succeeded
+from indelible.engine import waiting
 from indelible.errors import ApprovalPending, EffectDenied, EffectFailed, EffectInDoubt, StillRunning, StoreUnavailable
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child

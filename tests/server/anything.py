@@ -10,10 +10,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from fastapi import Request
 
-from indelible.core.admitting import Caller
-from indelible.core.effects import Actor
-from indelible.core.remote import SCOPES
-from indelible.core.wire import to_wire
+from indelible.core.effects.effect import Actor
+from indelible.core.remote.admitting import Caller
+from indelible.core.remote.questions import SCOPES
+from indelible.core.remote.wire import to_wire
 from indelible.errors import NotAuthenticated
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers

@@ -25,7 +25,7 @@ import schemathesis
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, events, from_schema
 
-from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS
+from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS
 from tests.postgres import PostgresServer
 from tests.server.places import WHO, Place
 

@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import httpx2
 
-from indelible.core.people import PEOPLE_RUN, Ticket
+from indelible.core.people.person import PEOPLE_RUN, Ticket
 from indelible.core.ports import Store
 from indelible.server.app import create_app
-from indelible.server.hardening import Hardened
-from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
-from indelible.server.people import People
+from indelible.server.requests.hardening import Hardened
+from indelible.server.signin.identity import Credentials, Identity
+from indelible.server.signin.people import People
 from indelible.stores import migrate, open_store
 from tests.server.authenticator import Authenticator
 from tests.server.places import ROOT

@@ -10,10 +10,10 @@ import httpx2
 from jsonschema import Draft202012Validator
 
 from indelible import Actor
-from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS
+from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS
 from indelible.server.app import create_app
-from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
+from indelible.server.signin.identity import Credentials, Identity
 from indelible.stores import migrate, open_store
 from tests.server.serving import Served
 
@@ -127,7 +127,7 @@ def check_problem(answer: Any) -> None:
     if answer.headers.get("content-type") == "application/problem+json":
         problem = answer.json()
         told = PROBLEM_TYPES.get(problem["type"].removeprefix(PROBLEMS))
-        assert told is not None, f"{problem['type']}: say in core/problem_types.py what it means"
+        assert told is not None, f"{problem['type']}: say in core/remote/problem_types.py what it means"
         assert answer.status_code == problem["status"]
         assert answer.status_code in told.statuses, f"{problem['type']} is told with {answer.status_code}"
 

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 import uvicorn
 from fastapi import Request
 
-from indelible.core.admitting import Caller
-from indelible.core.remote import SCOPES
+from indelible.core.remote.admitting import Caller
+from indelible.core.remote.questions import SCOPES
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.running import bound

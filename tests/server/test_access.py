@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from indelible.core.remote import SCOPES
-from indelible.server.identity import Credentials
-from indelible.server.routing import SCOPES_TOLD
+from indelible.core.remote.questions import SCOPES
+from indelible.server.requests.routing import SCOPES_TOLD
+from indelible.server.signin.identity import Credentials
 from tests.server.allowed import ALLOWED, OPEN, STRANGERS, UNTIL
 from tests.server.places import ROOT, Place
 

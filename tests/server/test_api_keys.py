@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from indelible.core.credentials import Token
-from indelible.server import identity, remembering, sightings
-from indelible.server.sightings import last_seen
+from indelible.core.people.credentials import Token
+from indelible.server.requests import remembering
+from indelible.server.signin import identity, sightings
+from indelible.server.signin.sightings import last_seen
 from tests.server.places import Place
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from indelible.core.approvals import approval_digest
+from indelible.core.approvals.approval import approval_digest
 from tests.server.places import WHO, Place, sqlite_place
 
 

@@ -24,11 +24,11 @@ from cryptography.x509.oid import NameOID
 
 import indelible
 from indelible import Ledger, ToolCall, migrate
-from indelible.core.admitting import Caller
+from indelible.core.remote.admitting import Caller
 from indelible.errors import BadCall, BadPolicy, Misconfigured, NotAuthenticated, StoreUnavailable
 from indelible.server.app import create_app
-from indelible.server.hardening import Hardened
 from indelible.server.ledgers import Ledgers
+from indelible.server.requests.hardening import Hardened
 from indelible.stores import open_store
 from indelible.stores.remote import RemoteStore
 from tests.server.serving import Served, believing, free_port, serve_believing

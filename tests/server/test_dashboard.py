@@ -11,9 +11,9 @@ import pytest
 
 from indelible.server.app import create_app
 from indelible.server.dashboard import PAGES
-from indelible.server.hardening import Hardened
-from indelible.server.identity import Identity
 from indelible.server.ledgers import Ledgers
+from indelible.server.requests.hardening import Hardened
+from indelible.server.signin.identity import Identity
 from indelible.stores import open_store
 from tests.server.serving import Served
 

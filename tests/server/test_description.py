@@ -12,15 +12,15 @@ from urllib.parse import urljoin
 import pytest
 from jsonschema import Draft202012Validator
 
-from indelible.core.problem_types import PROBLEM_TYPES
-from indelible.server.description import TAGS, operations
-from indelible.server.examples import EXAMPLES
-from indelible.server.openapi import main, problems_page
-from indelible.server.reference_page import problem_page, reference_page
+from indelible.core.remote.problem_types import PROBLEM_TYPES
+from indelible.server.describing.description import TAGS, operations
+from indelible.server.describing.examples import EXAMPLES
+from indelible.server.describing.openapi import main, problems_page
+from indelible.server.describing.reference_page import problem_page, reference_page
 from tests.server.places import Place, sqlite_place
 
 NOT_DESCRIBED = {"/openapi.json"}
-PAGES = {"indelible.server.signin", "indelible.server.dashboard", "indelible.server.oidc_routes"}
+PAGES = {"indelible.server.signin.page", "indelible.server.dashboard", "indelible.server.routes.oidc"}
 """Give pages for people, and the files that these are made of."""
 CREDENTIALS = {"HTTPBearer", "HTTPBasic", "Session"}
 
@@ -42,7 +42,7 @@ def test_every_operation_says_what_it_does_who_may_ask_and_what_it_answers(told:
     for method, path, operation in operations(told):
         what = f"{method} {path}"
         assert 8 < len(operation["summary"]) < 160, what
-        assert operation["tags"][0] in TAGS, f"{what}: say in server/description.py what {operation['tags']} are"
+        assert operation["tags"][0] in TAGS, f"{what}: say in describing/description.py what {operation['tags']} are"
         assert operation["operationId"] not in names, what
         names.add(operation["operationId"])
         assert any(status.startswith(("2", "3")) for status in operation["responses"]), what
@@ -189,7 +189,7 @@ def test_a_problem_explains_itself_to_people_and_to_programs(place: Place) -> No
 
 def test_the_reference_of_problems_is_what_the_code_says() -> None:
     written = Path(__file__).parents[2] / "docs/reference/problems.md"
-    assert written.read_text("utf-8") == problems_page(), "run: python -m indelible.server.openapi"
+    assert written.read_text("utf-8") == problems_page(), "run: python -m indelible.server.describing.openapi"
 
 
 def test_what_is_stale_is_named(

@@ -277,7 +277,7 @@ def test_pages_go_on_where_the_one_before_ended(place: Place, run: str) -> None:
 def test_a_page_of_large_effects_ends_early_and_none_is_left_out(
     place: Place, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indelible.finding.MOST_BYTES", 10_000)
+    monkeypatch.setattr("indelible.engine.finding.MOST_BYTES", 10_000)
     made = [place.begin(run_id=run, args={"n": n, "large": "x" * 2000}).json()["effect"]["id"] for n in range(20)]
     seen: list[str] = []
     pages, before = 0, {}

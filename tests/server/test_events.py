@@ -15,7 +15,7 @@ import pytest
 
 from indelible import Ledger, ToolCall
 from indelible.server import feeds
-from indelible.server.identity import Credentials
+from indelible.server.signin.identity import Credentials
 from tests.server.places import ROOT, Place, sqlite_place
 
 PATIENCE = 20
@@ -129,7 +129,7 @@ def test_whoever_was_cut_off_misses_none_and_gets_none_twice(place: Place, run: 
 
 
 def test_what_another_process_writes_is_told_too(place: Place, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indelible.server.events.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("indelible.server.routes.events.LOOK_EVERY", 0.01)
     make(place, run, 1)
     stream = Stream(place, 2, run_id=run, after=1)
     with Ledger.open(place.store.address, tenant="acme", seal=False) as other:
@@ -151,8 +151,8 @@ def test_the_whole_tenant_is_followed_in_the_order_of_the_journal_and_no_other_t
 
 def test_a_stream_ends_when_its_credential_does(place: Place, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "CHECK_EVERY", 0.0)
-    monkeypatch.setattr("indelible.server.events.LOOK_EVERY", 0.01)
-    monkeypatch.setattr("indelible.server.remembering.REMEMBERED", 0.0)
+    monkeypatch.setattr("indelible.server.routes.events.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("indelible.server.requests.remembering.REMEMBERED", 0.0)
     make(place, run, 1)
     credentials = Credentials(place.store, "acme")
     given, token = credentials.give("visitor", ("auditor",), by=ROOT)

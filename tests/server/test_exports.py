@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import indelible
-from indelible.server import export_jobs, exports
+from indelible.server import export_jobs
+from indelible.server.routes import exports
 from tests.server.places import Place, sqlite_place
 
 

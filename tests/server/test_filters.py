@@ -75,7 +75,7 @@ def test_every_list_is_filtered_by_the_same_words(place: Place) -> None:
 
 def test_pages_look_at_so_many_and_say_where_to_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [place.begin(run_id="many", args={"n": n}).json()["effect"]["id"] for n in range(60)]
-    monkeypatch.setattr("indelible.finding.MOST_LOOKED_AT", 10)
+    monkeypatch.setattr("indelible.engine.finding.MOST_LOOKED_AT", 10)
     first = place.get("/v1/effects", params={"q": "args.n:<3", "limit": 5, "run_id": "many"}).json()
     assert first["effects"] == []
     assert first["next"] == made[50]

@@ -18,8 +18,8 @@ from indelible.errors import Misconfigured, NotPermitted
 from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import load_tools
-from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
+from indelible.server.signin.identity import Credentials, Identity
 from indelible.stores import open_store
 from tests.server.serving import Served
 

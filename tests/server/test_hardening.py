@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI, Request
 
 from indelible.errors import Misconfigured
-from indelible.server.bodies import parse_json
-from indelible.server.hardening import Hardened
+from indelible.server.requests.bodies import parse_json
+from indelible.server.requests.hardening import Hardened
 from indelible.server.running import bound, check_is_private
 from tests.server.serving import Served
 

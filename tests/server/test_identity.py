@@ -13,13 +13,14 @@ import httpx2
 import pytest
 
 from indelible import Actor, Ledger, ToolCall
-from indelible.core.credentials import Token
+from indelible.core.people.credentials import Token
 from indelible.core.sheets import SheetFilter
 from indelible.errors import BadCall, NotAuthenticated, NotPermitted
-from indelible.server import identity, remembering
 from indelible.server.app import create_app
-from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
+from indelible.server.requests import remembering
+from indelible.server.signin import identity
+from indelible.server.signin.identity import Credentials, Identity
 from indelible.stores import migrate, open_store
 from tests.server.serving import Served
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from indelible import Ledger, ToolCall
-from indelible.core.merkle import is_consistent, is_included, leaf_hash
-from indelible.core.notes import parse_head, parse_note, parse_vkey
-from indelible.core.receipts import parse_receipt
-from indelible.core.tiles import WIDTH, grow, unpack_entries
+from indelible.core.journal.merkle import is_consistent, is_included, leaf_hash
+from indelible.core.journal.notes import parse_head, parse_note, parse_vkey
+from indelible.core.journal.receipts import parse_receipt
+from indelible.core.journal.tiles import WIDTH, grow, unpack_entries
 from tests.server.places import Place, sqlite_place
 
 RUN = "audited"

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from indelible.server import effects
-from indelible.server.description import operations
+from indelible.server.describing.description import operations
+from indelible.server.routes import effects
 from tests.server.places import Place, sqlite_place
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}

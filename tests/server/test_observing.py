@@ -22,12 +22,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from indelible import Actor, Ledger, ToolCall, migrate
 from indelible.server.app import create_app
-from indelible.server.hardening import Hardened
-from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
-from indelible.server.limits import Limits, counting
-from indelible.server.logs import REQUESTS, JsonLines, LogFormat, TextLines, log_written
-from indelible.server.observing import Observed, noting
+from indelible.server.requests.hardening import Hardened
+from indelible.server.requests.limits import Limits, counting
+from indelible.server.requests.logs import REQUESTS, JsonLines, LogFormat, TextLines, log_written
+from indelible.server.requests.observing import Observed, noting
+from indelible.server.signin.identity import Credentials, Identity
 from indelible.stores import open_store
 from tests.notify.receivers import eventually
 from tests.server.serving import Served

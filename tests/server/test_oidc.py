@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from indelible.core.people import person_id
-from indelible.core.vouching import read_allowed
+from indelible.core.people.person import person_id
+from indelible.core.people.vouching import read_allowed
 from indelible.errors import Misconfigured
-from indelible.server.oidc import Provider
+from indelible.server.signin.oidc import Provider
 from tests.server.office import Browser, House, Office
 from tests.server.places import ROOT
 from tests.server.provider import CLIENT, SECRET, FakeProvider

@@ -12,12 +12,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from indelible.core.sheets import SheetFilter
-from indelible.server import challenges, sessions, signing_in
 from indelible.server.app import create_app
-from indelible.server.hardening import Hardened
-from indelible.server.identity import Identity
 from indelible.server.ledgers import Ledgers
-from indelible.server.people import People
+from indelible.server.requests.hardening import Hardened
+from indelible.server.routes import sessions as signing_in
+from indelible.server.signin import challenges, sessions
+from indelible.server.signin.identity import Identity
+from indelible.server.signin.people import People
 from indelible.stores import migrate, open_store
 from tests.server.authenticator import Authenticator
 from tests.server.office import SCOPES, House, Office, invited

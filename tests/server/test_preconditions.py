@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indelible.server import approvals
+from indelible.server.routes import approvals
 from tests.server.places import Place
 
 PAIR = {"rules": [{"name": "two", "match": {"tool": "pay"}, "then": "ask", "approvals": {"quorum": 2}}]}

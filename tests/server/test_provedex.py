@@ -13,8 +13,8 @@ import apsw
 import httpx2
 import pytest
 
-from indelible.core.notes import ED25519, PublicKey
-from indelible.core.receipts import parse_receipt
+from indelible.core.journal.notes import ED25519, PublicKey
+from indelible.core.journal.receipts import parse_receipt
 from tests.server.places import Place, sqlite_place
 
 HASH = sha256(b"").hexdigest()

@@ -11,14 +11,14 @@ import httpx2
 import pytest
 from fastapi import Request
 
-from indelible.core.admitting import Caller
-from indelible.core.effects import Actor
-from indelible.core.replies import PATIENCE, Reply, read_reply, reply_id, reply_sheet
+from indelible.core.effects.effect import Actor
+from indelible.core.remote.admitting import Caller
+from indelible.core.remote.replies import PATIENCE, Reply, read_reply, reply_id, reply_sheet
 from indelible.core.sheets import SheetFilter
 from indelible.errors import NotAuthenticated
-from indelible.server import repeating
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
+from indelible.server.requests import repeating
 from indelible.stores import migrate, open_store
 from tests.server.serving import Served
 
@@ -107,8 +107,8 @@ def test_what_was_begun_and_never_answered_is_not_carried_out_again(counted: Cou
     before = read_reply(sheet)
     lost = Reply(id=reply_id("ana", "lost"), request=before.request, begun_at=before.begun_at - PATIENCE)
     from indelible.core.commands import Keep
-    from indelible.core.effects import SYSTEM
-    from indelible.mint import SystemMint
+    from indelible.core.effects.effect import SYSTEM
+    from indelible.engine.mint import SystemMint
 
     command = Keep(tenant="acme", stamp=SystemMint().stamp(SYSTEM, 0), sheet=reply_sheet(lost))
     counted.store.apply("acme", [command], [None])

@@ -40,7 +40,7 @@ def test_everything_is_found_by_what_names_it_and_by_what_it_says(
     for _ in range(3):
         place.begin(run_id="r", args={"n": _})
     assert len(hits(place, "charge", limit=2)) == 2
-    monkeypatch.setattr("indelible.finding.MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("indelible.engine.finding.MOST_LOOKED_AT", 1)
     assert not place.get("/v1/search", params={"q": "rome"}).json()["is_complete"]
     for q in (" ", "a\nb", "x" * 201):
         assert place.get("/v1/search", params={"q": q}).status_code in (400, 422), q

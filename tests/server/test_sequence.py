@@ -41,7 +41,7 @@ def test_what_becomes_of_effects(place: Place) -> None:
     again = place.begin(run_id=RUN, args={"n": 1})
     assert told(place, again) == "tool_call_started"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("indelible.server.sequence.MOST_LOOKED_AT", 1)
+        patched.setattr("indelible.server.requests.sequence.MOST_LOOKED_AT", 1)
         token = {"run_id": RUN, "args": {"n": 1}, "token": again.json()["token"]}
         assert "ledger-seq" not in place.begin(**token).headers
     given_up = {"token": again.json()["token"], "attempt": 2, "status": "in_doubt", "reason": "lost"}

@@ -16,8 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from indelible.core.approvals import Question
-from indelible.core.budgets import read_budget
+from indelible.core.approvals.approval import Question
 from indelible.core.commands import (
     Answer,
     AwaitingApproval,
@@ -29,16 +28,17 @@ from indelible.core.commands import (
     Record,
     RefusedByPolicy,
 )
-from indelible.core.effects import Claim, Effect, hash_of
-from indelible.core.identity import digest_of
+from indelible.core.effects.effect import Claim, Effect, hash_of
+from indelible.core.effects.identity import digest_of
+from indelible.core.policy.budgets import read_budget
+from indelible.core.policy.verdicts import Charge, Verdict
 from indelible.core.ports import Filter
-from indelible.core.remote import MOST_AT_ONCE, MOST_LISTED, PROTOCOL, QUESTIONS, SCOPES
-from indelible.core.run_commands import NewCheckpoint, SealCheckpoint, StartRun, Tell
-from indelible.core.runs import Happening, Run, driver_sheet, hidden_driver, read_driver
+from indelible.core.remote.questions import MOST_AT_ONCE, MOST_LISTED, PROTOCOL, QUESTIONS, SCOPES
+from indelible.core.remote.wire import from_wire, to_wire
+from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, StartRun, Tell
+from indelible.core.runs.run import Happening, Run, driver_sheet, hidden_driver, read_driver
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verdicts import Charge, Verdict
-from indelible.core.wire import from_wire, to_wire
-from indelible.server.bodies import MOST_BYTES
+from indelible.server.requests.bodies import MOST_BYTES
 from indelible.stores.remote import RemoteStore
 from indelible.testing.commands import LEASE, Commands, asking
 from indelible.testing.suite import check_chain

@@ -18,18 +18,18 @@ import pytest
 
 from indelible import Actor, Ledger, ToolCall, migrate
 from indelible.core.commands import Keep
-from indelible.core.effects import SYSTEM
-from indelible.core.identity import Ref
+from indelible.core.effects.effect import SYSTEM
+from indelible.core.effects.identity import Ref
 from indelible.core.leases import LEASES_TENANT, lease_filter, read_lease
-from indelible.core.replies import KEPT_FOR, Reply, reply_sheet
+from indelible.core.remote.replies import KEPT_FOR, Reply, reply_sheet
 from indelible.core.sheets import SheetFilter
+from indelible.engine.upkeep import Upkeep
 from indelible.errors import StoreUnavailable
 from indelible.server.app import create_app
-from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
+from indelible.server.signin.identity import Credentials, Identity
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import open_store
-from indelible.upkeep import Upkeep
 from tests.cli.test_serve import wait_until_it_answers
 from tests.notify.receivers import eventually, receiving
 from tests.server.serving import Served, free_port
@@ -156,7 +156,7 @@ def test_an_effect_whose_worker_never_reported_is_called_in_doubt_and_old_replie
         upkeep.go(time.monotonic())
         assert ledger.effects(status="in_doubt") == []  # its lease is over, but it may still report
         assert [sheet.id for sheet in store.sheets("default", SheetFilter(kind="reply"))] == ["rep_1"]
-        monkeypatch.setattr("indelible.upkeep.GRACE", timedelta(0))
+        monkeypatch.setattr("indelible.engine.upkeep.GRACE", timedelta(0))
         upkeep.go(time.monotonic() + 3600)
         assert [effect.id for effect in ledger.effects(status="in_doubt")] == [held.claim.effect.id]  # type: ignore[union-attr]
         assert [effect.id for effect in ledger.effects(status="processing")] == [free.claim.effect.id]  # type: ignore[union-attr]

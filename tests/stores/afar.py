@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from indelible.core.commands import Answer, Command
-from indelible.core.effects import Claim, Effect
-from indelible.core.identity import Ref
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.ports import Alarm, Clock, Seen
 from indelible.stores import open_store
 from indelible.stores.reach import Reach

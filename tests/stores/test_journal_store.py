@@ -9,7 +9,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 
-from indelible.core.journal import JournalStore
+from indelible.core.journal.journal import JournalStore
 from indelible.core.ports import Store
 from indelible.stores import migrate, open_store
 from indelible.testing import StoreConformance

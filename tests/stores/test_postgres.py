@@ -24,7 +24,6 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from indelible.core.calls import ToolCall
 from indelible.core.commands import (
     Answer,
     AwaitingApproval,
@@ -47,13 +46,14 @@ from indelible.core.commands import (
     Replayed,
     Stamp,
 )
-from indelible.core.effects import Actor, Claim, Effect
+from indelible.core.effects.calls import ToolCall
+from indelible.core.effects.effect import Actor, Claim, Effect
+from indelible.core.effects.identity import identify
 from indelible.core.events import event_hash, facts_json
-from indelible.core.identity import identify
-from indelible.core.journal import Tree
-from indelible.core.notes import log_name
+from indelible.core.journal.journal import Tree
+from indelible.core.journal.notes import log_name
+from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.ports import Filter
-from indelible.core.verdicts import ALLOWED
 from indelible.errors import BadCall, Misconfigured, OutcomeUnknown, SchemaOutdated, StoreError, StoreUnavailable
 from indelible.stores.postgres import PostgresStore, durability, migrate
 from indelible.stores.postgres.connections import Lost, Session

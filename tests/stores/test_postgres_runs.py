@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 
 from indelible.core.commands import Claimed
-from indelible.core.run_commands import EndRun, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
-from indelible.core.runs import Happening, Run
+from indelible.core.runs.commands import EndRun, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
+from indelible.core.runs.run import Happening, Run
 from indelible.stores.postgres import PostgresStore
 from tests.stores.test_postgres import (
     TENANT,

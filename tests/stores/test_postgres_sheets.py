@@ -18,9 +18,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from indelible import Ledger, ToolCall, judging
-from indelible.core.approvals import Need
-from indelible.core.budgets import read_budget
+from indelible import Ledger, ToolCall
+from indelible.core.approvals.approval import Need
 from indelible.core.commands import (
     Answer,
     AwaitingApproval,
@@ -34,9 +33,11 @@ from indelible.core.commands import (
     OverBudget,
     Recorded,
 )
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
+from indelible.core.policy.budgets import read_budget
+from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verdicts import ALLOWED, Charge, Verdict
+from indelible.engine import judging
 from indelible.stores.postgres import PostgresStore
 from indelible.stores.postgres.connections import Session
 from indelible.stores.postgres.sheets import listing

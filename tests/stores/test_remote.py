@@ -30,7 +30,7 @@ from indelible.core.commands import (
     Relinquish,
 )
 from indelible.core.ports import Filter
-from indelible.core.run_commands import SealCheckpoint, StartRun, TakeRun
+from indelible.core.runs.commands import SealCheckpoint, StartRun, TakeRun
 from indelible.errors import (
     Misconfigured,
     NotAuthenticated,
@@ -369,7 +369,7 @@ def test_a_server_that_keeps_another_ledger_is_not_asked(
 def test_a_server_that_has_learnt_another_protocol_meanwhile_says_so(
     store: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indelible.server.store_routes.PROTOCOL", 2)
+    monkeypatch.setattr("indelible.server.routes.store.PROTOCOL", 2)
     with pytest.raises(Misconfigured, match="speaks protocol 2; bring the older side up to date"):
         store.look([])
 
@@ -420,7 +420,7 @@ def test_an_alarm_wakes_whoever_waits_at_another_client_without_a_look_at_times(
 ) -> None:
     """With an hour between two looks, only the alarm is left to wake anybody in time."""
     for name in ("LOOK_AT_LEAST_EVERY", "LOOK_EVERY_REMOTELY"):
-        monkeypatch.setattr(f"indelible.waiting.{name}", timedelta(hours=1))
+        monkeypatch.setattr(f"indelible.engine.waiting.{name}", timedelta(hours=1))
     counted: Any = Counted(connected(served.url, make.tenant))
     entered = threading.Event()
     with (

@@ -14,9 +14,9 @@ import pytest
 
 from indelible import Ledger
 from indelible.core.batch import decide
-from indelible.core.budgets import read_budget
 from indelible.core.commands import AwaitingApproval, Claimed, Command, Kept, Moved, Recorded
-from indelible.core.notes import TreeHead
+from indelible.core.journal.notes import TreeHead
+from indelible.core.policy.budgets import read_budget
 from indelible.core.ports import Clock, Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import indelible
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
 from indelible.core.events import Event, Payload
 from indelible.core.sheets import Sheet
 from indelible.errors import Misconfigured, SchemaOutdated, StoreError

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 import indelible
-from indelible.core.approval_sheets import approval_sheet
+from indelible.core.approvals.sheets import approval_sheet
 from indelible.core.commands import AwaitingApproval, Decided
 from indelible.core.ports import Store
 from indelible.core.sheets import KEPT_ASIDE, SheetFilter

@@ -15,7 +15,7 @@ import pytest
 import indelible
 from indelible import Ledger, ToolCall
 from indelible.core.commands import AwaitingApproval, Claimed, Decided, InDoubt, Moved, Recorded, Replayed
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import SchemaOutdated

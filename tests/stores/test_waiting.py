@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 import indelible
-from indelible import waiting
-from indelible.core.approvals import Approval
+from indelible.core.approvals.approval import Approval
 from indelible.core.commands import ApprovalEnded, AwaitingApproval
-from indelible.core.effects import Effect
-from indelible.core.identity import Ref
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.ports import Seen, Store
+from indelible.engine import waiting
+from indelible.engine.waiting import Waiting
 from indelible.stores import open_store
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import LEASE, Commands, asking
 from indelible.testing.suite import PATIENCE, apply_one, take_claim
-from indelible.waiting import Waiting
 
 TENANT = "default"
 SOON = timedelta(seconds=0.3)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from indelible.server.description import operations
+from indelible.server.describing.description import operations
 from tests.server.allowed import ALLOWED
 
 Way = tuple[str | int, ...]

@@ -11,14 +11,14 @@ import uvicorn
 
 from indelible import Actor
 from indelible.server.app import create_app
-from indelible.server.hardening import Hardened
-from indelible.server.identity import Credentials, Identity
 from indelible.server.ledgers import Ledgers
-from indelible.server.limits import Limits, counting
-from indelible.server.lingering import Lingering
-from indelible.server.observing import Observed, noting
+from indelible.server.requests.hardening import Hardened
+from indelible.server.requests.limits import Limits, counting
+from indelible.server.requests.lingering import Lingering
+from indelible.server.requests.observing import Observed, noting
+from indelible.server.requests.stopping import StoppingServer
 from indelible.server.running import bound
-from indelible.server.stopping import StoppingServer
+from indelible.server.signin.identity import Credentials, Identity
 from indelible.stores import migrate, open_store
 
 ROOT = Actor("root")

@@ -17,10 +17,10 @@ import psycopg
 import pytest
 
 from indelible import Actor, Claimed, Ledger, Succeeded, ToolCall
+from indelible.core.effects.walk import begin
 from indelible.core.sheets import SheetFilter
-from indelible.core.walk import begin
 from indelible.errors import ApprovalPending, BadCall, IllegalMove, KeyUnusable, Misconfigured, NotPermitted, OnHold
-from indelible.journal.erasing import Eraser
+from indelible.journal.erasures.erasing import Eraser
 from indelible.stores import migrate, open_store, secure_rows
 from tests.threats.exposed import Exposed
 
@@ -171,7 +171,7 @@ def test_nobody_erases_from_afar_what_is_on_hold_or_still_needed(exposed: Expose
         with Ledger.open(exposed.url, token=exposed.tokens["admin"]) as admin:
             # A client that does not ask its own rules, as somebody could write one.
             monkeypatch.setattr(Eraser, "_check_hold", lambda *words: None)
-            monkeypatch.setattr("indelible.journal.erasable.why_needed", lambda effect: None)
+            monkeypatch.setattr("indelible.journal.erasures.erasable.why_needed", lambda effect: None)
             with pytest.raises(OnHold, match=hold.id):
                 admin.erase(run_id="held", by=ROOT, reason="I like to")
             monkeypatch.undo()

@@ -17,13 +17,13 @@ import httpx2
 import pytest
 
 from indelible import Actor, Ledger, ToolCall
-from indelible.core.admissible import MOST_MEMBERS, members_in
-from indelible.core.admitting import Caller
-from indelible.core.canonical import parse_strict
+from indelible.core.remote.admissible import MOST_MEMBERS, members_in
+from indelible.core.remote.admitting import Caller
+from indelible.core.values.canonical import parse_strict
 from indelible.errors import AskedTooOften, BadCall
-from indelible.server.bodies import MOST_MEMBERS as MOST_IN_BODY
-from indelible.server.limits import Gate, Limits, counting
-from indelible.server.lingering import Lingering
+from indelible.server.requests.bodies import MOST_MEMBERS as MOST_IN_BODY
+from indelible.server.requests.limits import Gate, Limits, counting
+from indelible.server.requests.lingering import Lingering
 from tests.threats.exposed import Exposed
 
 MEBIBYTE = 1024 * 1024

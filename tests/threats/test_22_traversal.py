@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from indelible.server.description import operations
-from indelible.server.reference import _KINDS
+from indelible.server.describing.description import operations
+from indelible.server.describing.reference import _KINDS
 from tests.server.allowed import ALLOWED
 from tests.server.places import Place, sqlite_place
 

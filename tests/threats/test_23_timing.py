@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import indelible
-from indelible.core import credentials
-from indelible.core.credentials import read_token
+from indelible.core.people import credentials
+from indelible.core.people.credentials import read_token
 from tests.threats.exposed import Exposed
 
 SOURCE = Path(indelible.__file__).parent
 SECRET_WORDS = ("secret", "signature", "csrf", "passphrase", "hmac", "mac")
-WATCHED = ("server", "notify", "core/credentials.py", "core/people.py", "stores/remote", "cli/apikeys.py")
+WATCHED = ("server", "notify", "core/people/credentials.py", "core/people/person.py", "stores/remote", "cli/apikeys.py")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from indelible import Actor, AsyncLedger, Claimed, Ledger, Replayed, Succeeded, ToolCall
-from indelible.core.stops import STOPS_RUN
+from indelible.core.effects.stops import STOPS_RUN
 from indelible.errors import ApprovalPending, BadCall, BudgetExceeded, Stopped, TooManyPending
 from indelible.stores import migrate, open_store
 from tests.threats.exposed import Exposed
@@ -154,8 +154,8 @@ def test_a_stop_holds_for_every_process_at_once_and_is_on_the_record(ledger: Led
 
 def test_whoever_judged_before_the_stop_does_not_claim_after_it(ledger: Ledger, store_url: str) -> None:
     """A process may be paused between its verdict and its claim, for any time."""
-    from indelible.core.requests import Judge
-    from indelible.core.walk import begin
+    from indelible.core.effects.requests import Judge
+    from indelible.core.effects.walk import begin
 
     prepared = ledger._prepare(pay(5))
     walking = begin(prepared, ledger._mint)

@@ -29,7 +29,7 @@ def _without_click(arguments: list[str]) -> int:
 
         return say_version(is_json=False)
     if arguments in (["demo"], ["demo", "--json"]):
-        from indelible.cli.demo import show_demo
+        from indelible.cli.demo.story import show_demo
 
         return show_demo(is_json="--json" in arguments)
     sys.stderr.write(NEEDS_CLICK + "\n")

@@ -8,15 +8,15 @@ from typing import Any, cast
 import click
 
 from indelible.cli.behind import store_behind
-from indelible.cli.effects import InOrder, by_option
+from indelible.cli.effects.command import InOrder, by_option
 from indelible.cli.moments import moment_ahead
 from indelible.cli.opening import about_ledger, open_here, where
 from indelible.cli.show import say_json, table, timestamp, visible
-from indelible.core.credentials import Credential
-from indelible.core.effects import Actor
-from indelible.core.remote import SCOPES, Scope
-from indelible.server.identity import Credentials
-from indelible.server.sightings import last_seen
+from indelible.core.effects.effect import Actor
+from indelible.core.people.credentials import Credential
+from indelible.core.remote.questions import SCOPES, Scope
+from indelible.server.signin.identity import Credentials
+from indelible.server.signin.sightings import last_seen
 
 
 @click.group(cls=InOrder)

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from indelible import Actor, Ledger
-from indelible.cli.effects import InOrder
+from indelible.cli.effects.command import InOrder
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.show import age, count, say_json, table, visible
+from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_sheet, read_delivery
 from indelible.core.commands import Keep, Outrun
-from indelible.core.deliveries import DELIVERY_STATUSES, Delivery, delivery_sheet, read_delivery
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.sheets import SheetFilter
 from indelible.errors import BadCall, IndelibleError
 from indelible.notify.channels import Channel, Channels, NotSent

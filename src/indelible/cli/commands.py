@@ -21,8 +21,8 @@ def demo(given: dict[str, object] | None, is_json: bool, keep: bool, is_served: 
     A scripted agent is killed inside its refund handler and before it, and started again. Needs no key, no network and
     no server. Exits with 0 only if every claim held.
     """
-    from indelible.cli.demo import show_demo
-    from indelible.cli.demo_page import offer
+    from indelible.cli.demo.page import offer
+    from indelible.cli.demo.story import show_demo
 
     is_json = is_json or bool((given or {}).get("is_json"))
     code = show_demo(is_json=is_json, keep=keep)

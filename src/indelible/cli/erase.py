@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from indelible.cli.effects import InOrder, by_option
+from indelible.cli.effects.command import InOrder, by_option
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.show import count, say_json, table, visible
-from indelible.core.forgetting import Erasure, Hold
+from indelible.core.privacy.forgetting import Erasure, Hold
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,9 +13,9 @@ from indelible import Event, Ledger
 from indelible.cli.filtering import filter_option, finding_in, said, with_query
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.show import count, say_json, table, timestamp, visible
-from indelible.core.chain import Broken, Intact, check_chain
 from indelible.core.events import NO_EVENTS, Head
-from indelible.core.filtering import Query
+from indelible.core.filtering.filters import Query
+from indelible.core.journal.chain import Broken, Intact, check_chain
 from indelible.errors import BadCall
 
 PAGE = 1000

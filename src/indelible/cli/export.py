@@ -15,17 +15,17 @@ from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.show import count, say_json, visible
-from indelible.core.filtering import Query
-from indelible.core.filtering_reading import parse
+from indelible.core.filtering.filters import Query
+from indelible.core.filtering.reading import parse
 from indelible.errors import KeyUnusable
-from indelible.journal.excerpt import Progress
-from indelible.journal.exporting import Exported, Form, save_receipt
-from indelible.journal.exporting import export as write
+from indelible.journal.exports.excerpt import Progress
+from indelible.journal.exports.exporting import Exported, Form, save_receipt
+from indelible.journal.exports.exporting import export as write
+from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection, Whole
 from indelible.journal.sealing import receipt_of
-from indelible.journal.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection, Whole
 
 if TYPE_CHECKING:
-    from indelible.core.receipts import Receipt
+    from indelible.core.journal.receipts import Receipt
 
 FORMS = get_args(Form)
 

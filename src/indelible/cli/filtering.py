@@ -9,9 +9,9 @@ import click
 
 from indelible import Ledger
 from indelible.cli.show import visible
-from indelible.core.filtering import Query, Resource
-from indelible.core.filtering_reading import parse
-from indelible.finding import Finding
+from indelible.core.filtering.filters import Query, Resource
+from indelible.core.filtering.reading import parse
+from indelible.engine.finding import Finding
 
 F = TypeVar("F", bound=Callable[..., Any])
 

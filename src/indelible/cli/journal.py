@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from indelible.cli.behind import store_behind
-from indelible.cli.effects import InOrder
+from indelible.cli.effects.command import InOrder
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.show import count, fields, say_json, visible
-from indelible.core.merkle import consistency_proof
-from indelible.core.notes import Note, parse_head, parse_note
-from indelible.core.tiles import node_reader
+from indelible.core.journal.merkle import consistency_proof
+from indelible.core.journal.notes import Note, parse_head, parse_note
+from indelible.core.journal.tiles import node_reader
 from indelible.errors import BadCall
 
 

@@ -12,12 +12,12 @@ import click
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
-from indelible.cli.effects import InOrder
+from indelible.cli.effects.command import InOrder
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.show import age, say_json, table, visible
 from indelible.core.events import instant
-from indelible.core.notes import log_name
-from indelible.journal.keys import KeyRing, RingKey
+from indelible.core.journal.notes import log_name
+from indelible.journal.keys.ring import KeyRing, RingKey
 
 
 @click.group(cls=InOrder, no_args_is_help=False)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from indelible import Ledger
-from indelible.core.calls import DEFAULT_TENANT
+from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.errors import Misconfigured
 from indelible.stores import address_of, is_postgres, is_remote, sqlite_path
 

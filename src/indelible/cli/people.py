@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 import click
 
 from indelible.cli.behind import store_behind
-from indelible.cli.effects import InOrder, by_option
+from indelible.cli.effects.command import InOrder, by_option
 from indelible.cli.moments import moment_ahead
 from indelible.cli.opening import about_ledger, open_here, where
 from indelible.cli.show import say_json, table, timestamp, visible
-from indelible.core.effects import Actor
+from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
-from indelible.core.people import SCOPES_OF_PEOPLE, Person, person_id
-from indelible.core.remote import Scope
-from indelible.server.people import People
+from indelible.core.people.person import SCOPES_OF_PEOPLE, Person, person_id
+from indelible.core.remote.questions import Scope
+from indelible.server.signin.people import People
 
 HERE = "http://localhost:8787"
 

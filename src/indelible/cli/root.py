@@ -14,21 +14,21 @@ from indelible import __version__
 from indelible.cli.opening import about_ledger
 from indelible.cli.show import escape_unseen
 
-EFFECTS, EVENTS, ERASE = "indelible.cli.effects", "indelible.cli.events", "indelible.cli.erase"
+EFFECTS, EVENTS, ERASE = "indelible.cli.effects.command", "indelible.cli.events", "indelible.cli.erase"
 # Each command's module is imported when the command is asked for.
 COMMANDS = {
     "demo": ("indelible.cli.commands", "demo"),
     "effects": (EFFECTS, "effects"),
-    "approvals": ("indelible.cli.approvals", "approvals"),
-    "runs": ("indelible.cli.runs", "runs"),
-    "policy": ("indelible.cli.policy", "policy"),
+    "approvals": ("indelible.cli.approvals.command", "approvals"),
+    "runs": ("indelible.cli.runs.command", "runs"),
+    "policy": ("indelible.cli.policy.command", "policy"),
     "events": (EVENTS, "events"),
     "tail": ("indelible.cli.tail", "tail"),
     "journal": ("indelible.cli.journal", "journal"),
     "channels": ("indelible.cli.channels", "channels"),
     "stop": ("indelible.cli.stop", "stop"),
     "go": ("indelible.cli.stop", "go"),
-    "serve": ("indelible.cli.serve", "serve"),
+    "serve": ("indelible.cli.serve.command", "serve"),
     "apikeys": ("indelible.cli.apikeys", "apikeys"),
     "people": ("indelible.cli.people", "people"),
     "worker": ("indelible.cli.worker", "worker"),
@@ -43,7 +43,7 @@ COMMANDS = {
     "erase": (ERASE, "erase"),
     "prune": (ERASE, "prune"),
     "hold": (ERASE, "hold"),
-    "doctor": ("indelible.cli.doctor", "doctor"),
+    "doctor": ("indelible.cli.doctor.command", "doctor"),
     "migrate": ("indelible.cli.commands", "migrate"),
     "version": ("indelible.cli.commands", "version"),
 }

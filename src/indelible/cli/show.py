@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.visible import is_unseen
-from indelible.core.visible import visible as visible  # every command prints texts by it
+from indelible.core.values.visible import is_unseen
+from indelible.core.values.visible import visible as visible  # every command prints texts by it
 
 if TYPE_CHECKING:
     from indelible import Effect

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from indelible.cli.effects import by_option
+from indelible.cli.effects.command import by_option
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.show import say_json, timestamp, visible
-from indelible.core.stops import Stop
+from indelible.core.effects.stops import Stop
 
 
 @click.command()

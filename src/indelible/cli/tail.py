@@ -14,9 +14,9 @@ from indelible.cli.filtering import filter_option, finding_in, said
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.show import timestamp, visible
 from indelible.core.events import Event
-from indelible.core.filtering import Query, Since
-from indelible.core.journal import Entry
-from indelible.finding import Finding, number_of
+from indelible.core.filtering.filters import Query, Since
+from indelible.core.journal.journal import Entry
+from indelible.engine.finding import Finding, number_of
 
 _LOOK_EVERY = 0.25
 _PAGE = 500

@@ -18,8 +18,8 @@ from indelible.cli.opening import about_ledger, check_is_ledger, where
 from indelible.cli.show import count, fields, say_json, visible
 from indelible.core.verifying.findings import ATTACKS, GROUNDS, Report
 from indelible.errors import BadCall, IndelibleError
-from indelible.journal.live_evidence import LiveEvidence
-from indelible.journal.verification import verify as examine
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify as examine
 from indelible.stores import is_postgres
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

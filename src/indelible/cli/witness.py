@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from indelible.cli.effects import InOrder
+from indelible.cli.effects.command import InOrder
 from indelible.cli.show import count, say_json, visible
-from indelible.core.journal import Prove
-from indelible.core.notes import MOST_NOTE_BYTES, PublicKey, parse_head, parse_note, parse_vkey
+from indelible.core.journal.journal import Prove
+from indelible.core.journal.notes import MOST_NOTE_BYTES, PublicKey, parse_head, parse_note, parse_vkey
 from indelible.errors import BadNote
 
 if TYPE_CHECKING:
-    from indelible.journal.witness_server import WitnessServer
+    from indelible.journal.witnesses.server import WitnessServer
 
 KEY_FILE = click.option(
     "--key-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The witness's private key."
@@ -59,7 +59,7 @@ def show_key(key_file: Path, name: str | None, is_json: bool) -> None:
     The private key is made on first use, for its owner alone. Give the line that is printed to everybody who is to
     trust this witness.
     """
-    from indelible.journal.cosigner import open_key
+    from indelible.journal.witnesses.cosigner import open_key
 
     is_new = not key_file.exists()
     try:
@@ -100,9 +100,9 @@ def serve(key_file: Path, logs: Sequence[PublicKey], state: Path, host: str, por
     Cosigns heads of the journals named with --log, for whoever sends them. Key and state belong together: a witness
     that forgets what it cosigned is none.
     """
-    from indelible.journal.cosigner import Cosigner, HeadFolder, hold_key, read_key
-    from indelible.journal.witness import is_loopback
-    from indelible.journal.witness_server import WitnessServer
+    from indelible.journal.witnesses.asking import is_loopback
+    from indelible.journal.witnesses.cosigner import Cosigner, HeadFolder, hold_key, read_key
+    from indelible.journal.witnesses.server import WitnessServer
 
     key = read_key(key_file)
     with ExitStack() as stack:
@@ -172,8 +172,8 @@ def ask(
     it cannot be asked.
     """
     from indelible.cli.root import complain
-    from indelible.core.witnessing import with_newest
-    from indelible.journal.witness import Witness, WitnessUnavailable
+    from indelible.core.journal.witnessing import with_newest
+    from indelible.journal.witnesses.asking import Witness, WitnessUnavailable
 
     try:
         with click.open_file(head_file, "rb") as file:
@@ -198,8 +198,8 @@ def ask(
 
 def _proofs(tree: Path | None, size: int) -> Prove:
     """Makes proofs from an exported journal's tiles."""
-    from indelible.core.merkle import consistency_proof
-    from indelible.core.tiles import WIDTH, node_reader, tile_path
+    from indelible.core.journal.merkle import consistency_proof
+    from indelible.core.journal.tiles import WIDTH, node_reader, tile_path
 
     def read(level: int, number: int) -> bytes:
         assert tree is not None

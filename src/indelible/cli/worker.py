@@ -16,11 +16,11 @@ from indelible.cli.behind import store_behind
 from indelible.cli.moments import span
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.show import count, say_json, visible
+from indelible.engine.upkeep import Trouble, Upkeep
 from indelible.errors import IndelibleError
 from indelible.journal.sealing_thread import SEAL_EVERY
 from indelible.notify.channels import Channels
 from indelible.notify.outbox import Outbox
-from indelible.upkeep import Trouble, Upkeep
 
 SEAL_AGAIN = 1.0
 """Is how much later a second round has to be to look at every journal again."""

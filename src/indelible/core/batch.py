@@ -8,7 +8,9 @@ from datetime import datetime
 
 from indelible.core.changes import Aside, Change, Fact
 from indelible.core.commands import Answer, Command, Open, Stamp, run_named_by
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.effects.stops import stop_version
 from indelible.core.events import (
     NO_EVENTS,
     SALT_BYTES,
@@ -22,10 +24,8 @@ from indelible.core.events import (
     fact_event,
     signed_message,
 )
-from indelible.core.identity import Ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
 from indelible.core.steps import next_step
-from indelible.core.stops import stop_version
 
 
 @dataclass(slots=True)

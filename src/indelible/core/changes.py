@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from indelible.core.commands import Answer, Command, Moved
-from indelible.core.effects import Effect, Status
+from indelible.core.effects.effect import Effect, Status
 from indelible.core.sheets import Sheet
 
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
-from indelible.core.approvals import Approval, Refusal
-from indelible.core.budgets import Exceeded
-from indelible.core.calls import Dedupe, OnCrash, SideEffect
-from indelible.core.effects import ERASED_TEXT, Claim, Effect
-from indelible.core.grants import GrantTerms
-from indelible.core.identity import Ref
-from indelible.core.run_commands import RunAnswer, RunCommand
+from indelible.core.approvals.approval import Approval, Refusal
+from indelible.core.approvals.grants import GrantTerms
+from indelible.core.effects.calls import Dedupe, OnCrash, SideEffect
+from indelible.core.effects.effect import ERASED_TEXT, Claim, Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.effects.stops import Stop
+from indelible.core.policy.budgets import Exceeded
+from indelible.core.policy.verdicts import Verdict
+from indelible.core.runs.commands import RunAnswer, RunCommand
 from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp as Stamp
-from indelible.core.stops import Stop
-from indelible.core.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

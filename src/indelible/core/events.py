@@ -15,9 +15,9 @@ from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
-from indelible.core.canonical import decode, encode
-from indelible.core.effects import Actor, Effect
-from indelible.core.tags import SAFE_INTEGER
+from indelible.core.effects.effect import Actor, Effect
+from indelible.core.values.canonical import decode, encode
+from indelible.core.values.tags import SAFE_INTEGER
 from indelible.errors import BadCall, TooLarge
 
 COMMIT_TAG = b"indelible/commit/v1\0"

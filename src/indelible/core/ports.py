@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
-from indelible.core.calls import SideEffect
 from indelible.core.commands import Answer, Command
-from indelible.core.effects import Claim, Effect, Status
+from indelible.core.effects.calls import SideEffect
+from indelible.core.effects.effect import Claim, Effect, Status
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
-from indelible.core.forgetting import ForgettingStore
-from indelible.core.identity import Ref
-from indelible.core.journal import JournalStore
+from indelible.core.journal.journal import JournalStore
+from indelible.core.privacy.forgetting import ForgettingStore
 from indelible.core.sheets import Sheet, SheetFilter
 
 

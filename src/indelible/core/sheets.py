@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from indelible.core.canonical import decode, encode
 from indelible.core.events import commitment
+from indelible.core.values.canonical import decode, encode
 
 KEPT_ASIDE = frozenset(
     {"answered", "budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "replays", "reply", "seen"}

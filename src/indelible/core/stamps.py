@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from indelible.core.effects import Actor
+from indelible.core.effects.effect import Actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

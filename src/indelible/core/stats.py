@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
-from indelible.core.approvals import Approval
-from indelible.core.budgets import Budget
-from indelible.core.effects import SETTLED
+from indelible.core.approvals.approval import Approval
+from indelible.core.effects.effect import SETTLED
+from indelible.core.policy.budgets import Budget
+from indelible.core.policy.verdicts import Charge
 from indelible.core.ports import Outline
-from indelible.core.verdicts import Charge
 
 Metric = Literal["effects", "latency", "replays", "approvals", "decisions", "in_doubt", "budgets"]
 By = Literal["status", "tool", "side_effect", "person", "decision"]

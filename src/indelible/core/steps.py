@@ -6,13 +6,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
-from indelible.core import budgets
-from indelible.core.approval_sheets import approval_ref, approval_sheet
-from indelible.core.approvals import ended, handed_back
-from indelible.core.asking import about_approval
-from indelible.core.budgets import budget_ref, read_charges
+from indelible.core.approvals.approval import ended, handed_back
+from indelible.core.approvals.asking import about_approval
+from indelible.core.approvals.deliveries import deliveries_of
+from indelible.core.approvals.grants import delegation_ref, grant_ref
+from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.changes import Aside, Change, Fact, Step, moved_to, step_to
-from indelible.core.claiming import approval_of, claim, is_other_content, opened
 from indelible.core.commands import (
     Adopt,
     AllStopped,
@@ -50,14 +49,15 @@ from indelible.core.commands import (
     ShowTo,
     TakeBack,
 )
-from indelible.core.deliveries import deliveries_of
-from indelible.core.driving import about_run, sheets_of_run, why_no_call
-from indelible.core.effects import Claim, Effect, hash_of
-from indelible.core.grants import delegation_ref, grant_ref
-from indelible.core.run_commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
-from indelible.core.runs import driver_ref, limit_ref
+from indelible.core.effects.claiming import approval_of, claim, is_other_content, opened
+from indelible.core.effects.effect import Claim, Effect, hash_of
+from indelible.core.effects.stops import stop_in
+from indelible.core.policy import budgets
+from indelible.core.policy.budgets import budget_ref, read_charges
+from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
+from indelible.core.runs.driving import about_run, sheets_of_run, why_no_call
+from indelible.core.runs.run import driver_ref, limit_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
-from indelible.core.stops import stop_in
 
 _LEASE_RAN_OUT = b'"the lease ran out"'
 # No move leads on from these, not even one of the same batch.

@@ -27,8 +27,12 @@ from indelible.core.commands import (
     ShowTo,
     run_named_by,
 )
-from indelible.core.effects import Claim, Effect
-from indelible.core.encryption import (
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.events import Event, Payload
+from indelible.core.journal.journal import JournalStore
+from indelible.core.ports import Alarm, Filter, Outline, Seen, Store, Transaction
+from indelible.core.privacy.encryption import (
     DATA_KEY_BYTES,
     DataKey,
     encrypted_command,
@@ -38,15 +42,11 @@ from indelible.core.encryption import (
     opened_answer,
     opened_effect,
 )
-from indelible.core.events import Event, Payload
-from indelible.core.forgetting import ForgettingStore
-from indelible.core.identity import Ref
-from indelible.core.journal import JournalStore
-from indelible.core.ports import Alarm, Filter, Outline, Seen, Store, Transaction
+from indelible.core.privacy.forgetting import ForgettingStore
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import StoreError
-from indelible.journal.data_keys import DataKeys
-from indelible.journal.key_files import data_keys_folder
+from indelible.journal.keys.data_keys import DataKeys
+from indelible.journal.keys.files import data_keys_folder
 
 _MOST_REMEMBERED = 10_000
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from indelible.core.commands import Record, Stamp
 from indelible.core.events import Event, facts_json
-from indelible.core.journal import JOURNAL_RUN, JournalStore, Signer, Tree, check_growth
-from indelible.core.merkle import consistency_proof, inclusion_proof
-from indelible.core.notes import Note, TreeHead, log_name, parse_head, parse_note
+from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Signer, Tree, check_growth
+from indelible.core.journal.merkle import consistency_proof, inclusion_proof
+from indelible.core.journal.notes import Note, TreeHead, log_name, parse_head, parse_note
+from indelible.core.journal.receipts import Receipt
+from indelible.core.journal.tiles import node_reader
 from indelible.core.ports import Store
-from indelible.core.receipts import Receipt
-from indelible.core.tiles import node_reader
 from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
 
 _PAGE = 1000

@@ -14,12 +14,12 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal
 
-from indelible.core.calls import Resource, ToolCall
-from indelible.core.canonical import encode
 from indelible.core.commands import Adopt, AwaitingApproval, Illegal, MayRun
-from indelible.core.effects import Actor, Effect, Status
+from indelible.core.effects.calls import Resource, ToolCall
+from indelible.core.effects.effect import Actor, Effect, Status
+from indelible.core.effects.identity import identify
 from indelible.core.events import instant
-from indelible.core.identity import identify
+from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, IndelibleError, Misconfigured
 from indelible.ledger import Ledger
 from indelible.migrating.taking import Progress, Taking, untold

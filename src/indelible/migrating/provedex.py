@@ -16,7 +16,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from indelible.core.effects import hash_of
+from indelible.core.effects.effect import hash_of
 from indelible.errors import BadCall, JournalError
 from indelible.ledger import Ledger
 from indelible.migrating.taking import Progress, Taking, untold

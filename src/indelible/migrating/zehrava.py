@@ -19,10 +19,10 @@ from typing import Any
 import apsw
 import rfc8785
 
-from indelible.core.calls import SIDE_EFFECTS
-from indelible.core.effects import Actor
+from indelible.core.effects.calls import SIDE_EFFECTS
+from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
-from indelible.core.runs import BY_THE_LEDGER, CHECKPOINT_REASONS, EVENT_TYPES, CheckpointRule, RunStatus
+from indelible.core.runs.run import BY_THE_LEDGER, CHECKPOINT_REASONS, EVENT_TYPES, CheckpointRule, RunStatus
 from indelible.errors import BadCall, IndelibleError, Misconfigured
 from indelible.ledger import Ledger
 from indelible.migrating.taking import Progress, Taking, untold

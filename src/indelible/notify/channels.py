@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol, overload
 
-from indelible.core.approvals import Approval
-from indelible.core.deliveries import kind_of
-from indelible.core.effects import Effect
+from indelible.core.approvals.approval import Approval
+from indelible.core.approvals.deliveries import kind_of
+from indelible.core.effects.effect import Effect
 from indelible.errors import BadCall
 
 # Letters that mean nothing in a header, in an id, or to whoever signs "id.timestamp.body".

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from indelible.errors import BadCall, KeyUnusable
-from indelible.journal.key_files import read_private
+from indelible.journal.keys.files import read_private
 
 _HOW = "name it as env:NAME or file:PATH"
 

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from indelible.core.approvals import Approval
-from indelible.core.effects import Effect
+from indelible.core.approvals.approval import Approval
+from indelible.core.effects.effect import Effect
 from indelible.errors import BadCall
 from indelible.notify.channels import Message, NotSent
 

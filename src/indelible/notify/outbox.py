@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from weakref import WeakMethod
 
-from indelible.core.approval_sheets import read_approval
+from indelible.core.approvals.sheets import read_approval
 from indelible.core.commands import Answer, ApprovalEnded, Attend, AwaitingApproval, Decided, Moved
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.engine import Engine
-from indelible.forks import after_fork
+from indelible.engine.engine import Engine
+from indelible.engine.forks import after_fork
 from indelible.notify.channels import Channel, check_names
 from indelible.notify.patrol import Patrol
 from indelible.notify.sending import SENDING_PATIENCE, Sender, Tenants, store_time

@@ -14,14 +14,14 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import Any
 
-from indelible.core.approval_sheets import read_approval
-from indelible.core.canonical import encode
+from indelible.core.approvals.deliveries import Delivery, delivery_sheet, read_delivery, why_no_news
+from indelible.core.approvals.sheets import read_approval
 from indelible.core.commands import Keep, Kept
-from indelible.core.deliveries import Delivery, delivery_sheet, read_delivery, why_no_news
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetFilter
-from indelible.engine import Engine
+from indelible.core.values.canonical import encode
+from indelible.engine.engine import Engine
 from indelible.errors import BadCall, IndelibleError, StoreError
 from indelible.notify.channels import Channel, GiveUp, Message, NotSent
 from indelible.notify.patrol import where

@@ -9,7 +9,7 @@ from datetime import timedelta
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.calls import check_name as check_person
+from indelible.core.effects.calls import check_name as check_person
 from indelible.errors import BadCall
 from indelible.notify.channels import GiveUp, Message, NotSent, check_name
 from indelible.notify.hidden import Kept, Secret, secret_of

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.core.approvals import Approval
-from indelible.core.visible import mark_of
+from indelible.core.approvals.approval import Approval
+from indelible.core.values.visible import mark_of
 from indelible.notify import wording
 from indelible.notify.channels import Message
 

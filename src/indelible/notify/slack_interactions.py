@@ -17,8 +17,8 @@ from hashlib import sha256
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from indelible.core.effects import Actor
-from indelible.core.visible import visible
+from indelible.core.effects.effect import Actor
+from indelible.core.values.visible import visible
 from indelible.errors import BadCall, IndelibleError
 from indelible.notify.channels import NotSent
 from indelible.notify.hidden import Secret

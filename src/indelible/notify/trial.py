@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from indelible.core.approvals import Question, ask
-from indelible.core.effects import Actor, Effect
+from indelible.core.approvals.approval import Question, ask
+from indelible.core.effects.effect import Actor, Effect
 from indelible.notify.channels import Message
 
 _NOTHING = "0" * 64

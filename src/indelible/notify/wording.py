@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from indelible.core.approvals import Approval, Need
-from indelible.core.effects import Effect
-from indelible.core.visible import visible
+from indelible.core.approvals.approval import Approval, Need
+from indelible.core.effects.effect import Effect
+from indelible.core.values.visible import visible
 from indelible.errors import EffectErased
 from indelible.notify.channels import Message
 

@@ -11,12 +11,12 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from indelible.core.calls import ToolCall, check_name
-from indelible.core.effects import Effect, hash_of
-from indelible.core.requests import Invoke, Prepared, Recall, Request, Submit, Walk
-from indelible.core.resuming import ResumeContext
-from indelible.core.run_commands import NewCheckpoint, SealCheckpoint, Told
-from indelible.core.runs import (
+from indelible.core.effects.calls import ToolCall, check_name
+from indelible.core.effects.effect import Effect, hash_of
+from indelible.core.effects.requests import Invoke, Prepared, Recall, Request, Submit, Walk
+from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, Told
+from indelible.core.runs.resuming import ResumeContext
+from indelible.core.runs.run import (
     NOT_REPLAYABLE,
     PROGRESS,
     Checkpoint,
@@ -25,8 +25,8 @@ from indelible.core.runs import (
     Run,
     RunStatus,
 )
+from indelible.engine.running import _current_run
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver
-from indelible.running import _current_run
 from indelible.runs.asking import Asking
 from indelible.runs.keeping import RunKeeping, moved_or_raise, new_checkpoint
 from indelible.runs.telling import happening_of, happenings_of
@@ -34,7 +34,7 @@ from indelible.runs.telling import happening_of, happenings_of
 if TYPE_CHECKING:
     from contextvars import Token
 
-    from indelible.core.calls import SideEffect
+    from indelible.core.effects.calls import SideEffect
     from indelible.runs.desk import RunsDesk
 
 HandoffKind = Literal["approval", "delegation", "manual"]

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from indelible.core.resuming import ResumeContext
-from indelible.core.run_commands import Told
-from indelible.core.runs import Checkpoint, Run
-from indelible.running import _current_run
+from indelible.core.runs.commands import Told
+from indelible.core.runs.resuming import ResumeContext
+from indelible.core.runs.run import Checkpoint, Run
+from indelible.engine.running import _current_run
 from indelible.runs.active import ActiveRun
 from indelible.runs.asking import Asking
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from indelible.errors import NothingHappened
 
 if TYPE_CHECKING:
-    from indelible.running import RunningEffect
+    from indelible.engine.running import RunningEffect
 
 
 class Asking:

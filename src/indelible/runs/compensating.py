@@ -6,17 +6,17 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from indelible.core import walk
-from indelible.core.calls import HARMLESS, OptionWords, ToolCall
-from indelible.core.effects import Effect
-from indelible.core.requests import Raised, Recall, Request
-from indelible.core.run_limits import COMPENSATION
+from indelible.core.effects import walk
+from indelible.core.effects.calls import HARMLESS, OptionWords, ToolCall
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.requests import Raised, Recall, Request
+from indelible.core.runs.limits import COMPENSATION
+from indelible.engine.running import Compensated, CompensationStatus
 from indelible.errors import ApprovalPending, EffectInDoubt, IndelibleError, StillRunning, StoreError
-from indelible.running import Compensated, CompensationStatus
 
 if TYPE_CHECKING:
-    from indelible.desk import Desk
-    from indelible.running import RunningEffect
+    from indelible.engine.desk import Desk
+    from indelible.engine.running import RunningEffect
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from indelible.core.following import RunEvent, RunStory
-from indelible.core.resuming import millis, receipt_content
-from indelible.core.runs import Checkpoint, Run
+from indelible.core.runs.following import RunEvent, RunStory
+from indelible.core.runs.resuming import millis, receipt_content
+from indelible.core.runs.run import Checkpoint, Run
 from indelible.runs.keeping import RunReport
 
 

@@ -11,16 +11,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from indelible.core.calls import OptionWords, SideEffect, ToolCall, check_name
-from indelible.core.canonical import encode
 from indelible.core.commands import Record
-from indelible.core.effects import Actor, Effect
+from indelible.core.effects.calls import OptionWords, SideEffect, ToolCall, check_name
+from indelible.core.effects.effect import Actor, Effect
+from indelible.core.effects.requests import Walk
 from indelible.core.events import facts_json
-from indelible.core.requests import Walk
-from indelible.core.resuming import Packet, ResumeContext, read_packet
-from indelible.core.run_commands import Told
-from indelible.core.run_diff import RunDifference, compare
-from indelible.core.runs import (
+from indelible.core.runs.commands import Told
+from indelible.core.runs.diff import RunDifference, compare
+from indelible.core.runs.resuming import Packet, ResumeContext, read_packet
+from indelible.core.runs.run import (
     OVER,
     RUN_STATUSES,
     Checkpoint,
@@ -31,8 +30,9 @@ from indelible.core.runs import (
     RunStatus,
 )
 from indelible.core.stamps import Stamp
+from indelible.core.values.canonical import encode
+from indelible.engine.heartbeats import Heartbeats
 from indelible.errors import BadCall, RunOver, RunRefused, UnknownRun
-from indelible.heartbeats import Heartbeats
 from indelible.journal.sealing import receipt_of
 from indelible.runs.active import ActiveRun
 from indelible.runs.asking import Asking
@@ -42,7 +42,7 @@ from indelible.runs.packets import check_packet, opened_packet, told_again, writ
 from indelible.runs.telling import happening_of, happenings_of, new_run
 
 if TYPE_CHECKING:
-    from indelible.desk import Desk
+    from indelible.engine.desk import Desk
 
 LEASE = timedelta(seconds=30)
 _TURN: OptionWords = {"side_effect": "read", "on_crash": "retry"}

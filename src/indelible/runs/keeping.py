@@ -9,20 +9,16 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, get_args
 
-from indelible.core.approval_sheets import read_approval
-from indelible.core.approvals import Approval
-from indelible.core.calls import check_run_id
-from indelible.core.canonical import decode, encode
+from indelible.core.approvals.approval import Approval
+from indelible.core.approvals.sheets import read_approval
 from indelible.core.commands import Adopt, Answer, Illegal, Keep, Kept
-from indelible.core.driving import why_unread
-from indelible.core.effects import SYSTEM, Actor, Effect
+from indelible.core.effects.calls import check_run_id
+from indelible.core.effects.effect import SYSTEM, Actor, Effect
 from indelible.core.events import NO_EVENTS, Event, Head
-from indelible.core.following import Opened, RunEvent, RunStory, by_event
-from indelible.core.notes import log_name
+from indelible.core.journal.notes import log_name
 from indelible.core.ports import Filter
-from indelible.core.redaction import Redactor
-from indelible.core.resuming import Packet, ResumeContext, context_of, packet_of
-from indelible.core.run_commands import (
+from indelible.core.privacy.redaction import Redactor
+from indelible.core.runs.commands import (
     EndRun,
     NewCheckpoint,
     RunCommand,
@@ -33,7 +29,10 @@ from indelible.core.run_commands import (
     TakeRun,
     Tell,
 )
-from indelible.core.runs import (
+from indelible.core.runs.driving import why_unread
+from indelible.core.runs.following import Opened, RunEvent, RunStory, by_event
+from indelible.core.runs.resuming import Packet, ResumeContext, context_of, packet_of
+from indelible.core.runs.run import (
     Checkpoint,
     CheckpointReason,
     Driver,
@@ -48,8 +47,9 @@ from indelible.core.runs import (
 )
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.stamps import Stamp
-from indelible.core.tags import Encrypted
-from indelible.engine import Engine
+from indelible.core.values.canonical import decode, encode
+from indelible.core.values.tags import Encrypted
+from indelible.engine.engine import Engine
 from indelible.errors import (
     BadCall,
     IllegalMove,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from indelible.core.effects.requests import Origin, Prepared
+from indelible.core.policy.verdicts import UNREAD_LIMITS, Verdict
 from indelible.core.ports import Store
-from indelible.core.requests import Origin, Prepared
-from indelible.core.run_limits import limit_on, origin_of
-from indelible.core.runs import Run, read_run
+from indelible.core.runs.limits import limit_on, origin_of
+from indelible.core.runs.run import Run, read_run
 from indelible.core.sheets import SheetFilter
-from indelible.core.verdicts import UNREAD_LIMITS, Verdict
 
 _MOST_REMEMBERED = 10_000
 _MOST_FORKS = 20

@@ -11,11 +11,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from indelible.core.canonical import decode
-from indelible.core.notes import parse_vkey
-from indelible.core.receipts import parse_receipt
-from indelible.core.resuming import Packet, check_kind, packet_digest
-from indelible.core.shapes import misshapen
+from indelible.core.journal.notes import parse_vkey
+from indelible.core.journal.receipts import parse_receipt
+from indelible.core.runs.resuming import Packet, check_kind, packet_digest
+from indelible.core.values.canonical import decode
+from indelible.core.values.shapes import misshapen
 from indelible.errors import BadCall, JournalError
 
 _NO_PACKET = "this is no resume packet; export one: indelible runs packet RUN"

@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from indelible.core.following import RunStory
-from indelible.core.forgetting import ERASED
 from indelible.core.ports import Store
-from indelible.core.runs import Checkpoint, read_checkpoint
+from indelible.core.privacy.forgetting import ERASED
+from indelible.core.runs.following import RunStory
+from indelible.core.runs.run import Checkpoint, read_checkpoint
 from indelible.core.sheets import Sheet, SheetFilter
 
 _PAGE = 1000

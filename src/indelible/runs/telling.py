@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.calls import check_name
-from indelible.core.canonical import encode
-from indelible.core.runs import Happening, Run, check_type
+from indelible.core.effects.calls import check_name
+from indelible.core.runs.run import Happening, Run, check_type
+from indelible.core.values.canonical import encode
 from indelible.errors import BadCall
 
 if TYPE_CHECKING:
-    from indelible.core.calls import SideEffect
+    from indelible.core.effects.calls import SideEffect
 
 
 def happening_of(

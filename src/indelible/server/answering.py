@@ -9,9 +9,7 @@ from functools import reduce
 from typing import Any
 
 from indelible.aio import AsyncLedger
-from indelible.core.admissible import MOST_TOLD, check_arguments, check_digits, check_lease, check_place, keeps_driving
-from indelible.core.admitting import Caller, admitted
-from indelible.core.calls import Options, ToolCall, handling_of
+from indelible.core.approvals.grants import pinned_digest
 from indelible.core.commands import (
     Amend,
     Answer,
@@ -26,21 +24,30 @@ from indelible.core.commands import (
     Record,
     Relinquish,
 )
-from indelible.core.effects import Effect
-from indelible.core.grants import pinned_digest
-from indelible.core.identity import Identity, Ref
-from indelible.core.policy import strictest
-from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
-from indelible.core.requests import Judged, Prepared
-from indelible.core.run_commands import StartRun, TakeRun, Tell
-from indelible.core.runs import hidden_driver
+from indelible.core.effects.calls import Options, ToolCall, handling_of
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Identity, Ref
+from indelible.core.effects.requests import Judged, Prepared
+from indelible.core.policy.policy import strictest
+from indelible.core.policy.verdicts import Verdict
+from indelible.core.remote.admissible import (
+    MOST_TOLD,
+    check_arguments,
+    check_digits,
+    check_lease,
+    check_place,
+    keeps_driving,
+)
+from indelible.core.remote.admitting import Caller, admitted
+from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
+from indelible.core.remote.wire import from_wire
+from indelible.core.runs.commands import StartRun, TakeRun, Tell
+from indelible.core.runs.run import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verdicts import Verdict
-from indelible.core.wire import from_wire
+from indelible.engine.mint import MOST_VALUES
+from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
-from indelible.journal.erasable import Erasable
-from indelible.mint import MOST_VALUES
-from indelible.running import in_own_thread, set_unless_done, tell_loop
+from indelible.journal.erasures.erasable import Erasable
 from indelible.server.ledgers import Ledgers
 
 LONGEST_WAIT = 30

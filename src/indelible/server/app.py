@@ -15,24 +15,24 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from indelible import __version__
-from indelible.core.carried import CARRIED, carried_by
 from indelible.core.ports import Store
-from indelible.core.problem_types import PROBLEM_TYPES, PROBLEMS, type_of_status
-from indelible.core.problems import problem_of
+from indelible.core.remote.carried import CARRIED, carried_by
+from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS, type_of_status
+from indelible.core.remote.problems import problem_of
 from indelible.errors import IndelibleError, StoreError
-from indelible.server.asking import Authenticate
 from indelible.server.dashboard import dashboard
-from indelible.server.description import describe, operation_id
+from indelible.server.describing.description import describe, operation_id
+from indelible.server.describing.reference import add_reference
 from indelible.server.ledgers import Ledgers
-from indelible.server.operation import operation
-from indelible.server.provedex import provedex
-from indelible.server.reference import add_reference
-from indelible.server.repeating import Repeating
+from indelible.server.peers.provedex import provedex
+from indelible.server.peers.zehrava import zehrava
+from indelible.server.requests.asking import Authenticate
+from indelible.server.requests.repeating import Repeating
+from indelible.server.requests.routing import PROBLEM_JSON
 from indelible.server.resources import add_resources
-from indelible.server.routing import PROBLEM_JSON
-from indelible.server.runs import runs
-from indelible.server.store_routes import add_store_routes
-from indelible.server.zehrava import zehrava
+from indelible.server.routes.operation import operation
+from indelible.server.routes.runs import runs
+from indelible.server.routes.store import add_store_routes
 
 _log = logging.getLogger("indelible.server")
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")

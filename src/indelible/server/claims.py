@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
 
 _MOST_REMEMBERED = 4096
 _MOST_BYTES_EACH = 16_384

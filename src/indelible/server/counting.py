@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from indelible.approving import approval_on
 from indelible.core import stats
-from indelible.core.approvals import Approval
-from indelible.core.budgets import read_budget
-from indelible.core.effects import Effect
-from indelible.core.filtering import Query, Resource, Word
-from indelible.core.filtering_matching import approval_subject, effect_subject, fits, outline_subject
-from indelible.core.policy import policy_of
-from indelible.core.policy_budgets import BudgetRule
+from indelible.core.approvals.approval import Approval
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.replays import hours_between, minute_of, read_replays, replays_ref
+from indelible.core.filtering.filters import Query, Resource, Word
+from indelible.core.filtering.matching import approval_subject, effect_subject, fits, outline_subject
+from indelible.core.policy.budgets import read_budget
+from indelible.core.policy.charging import BudgetRule
+from indelible.core.policy.policy import policy_of
+from indelible.core.policy.verdicts import Charge
 from indelible.core.ports import Filter, Outline
-from indelible.core.replays import hours_between, minute_of, read_replays, replays_ref
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.stats import By, Figure, Metric
-from indelible.core.verdicts import Charge
+from indelible.engine.approving import approval_on
+from indelible.engine.finding import CLOCKS_APART, id_at
 from indelible.errors import IndelibleError
-from indelible.finding import CLOCKS_APART, id_at
-from indelible.journal.excerpt import agents_in
-from indelible.server.asking import Asking
+from indelible.journal.exports.excerpt import agents_in
+from indelible.server.requests.asking import Asking
 
 MOST_OUTLINES = 100_000
 """Is how many effects are looked at for one answer."""

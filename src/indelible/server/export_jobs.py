@@ -20,10 +20,10 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Literal
 
-from indelible.core.filtering import Query
+from indelible.core.filtering.filters import Query
 from indelible.errors import AskedTooOften, IndelibleError
-from indelible.journal.exporting import Exported, Form
-from indelible.journal.selecting import Disclosure, Selection
+from indelible.journal.exports.exporting import Exported, Form
+from indelible.journal.exports.selecting import Disclosure, Selection
 
 State = Literal["waiting", "running", "done", "failed"]
 MOST_AT_WORK = 2

@@ -13,9 +13,9 @@ from typing import Any
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from indelible.aio import AsyncLedger
+from indelible.engine.running import in_own_thread, tell_loop
 from indelible.errors import NotAuthenticated, NotPermitted
-from indelible.running import in_own_thread, tell_loop
-from indelible.server.stopping import Stopping
+from indelible.server.requests.stopping import Stopping
 
 PAGE = 500
 LOOK_EVERY = 1.0

@@ -17,11 +17,13 @@ import httpx2
 from pydantic import Field
 
 from indelible.aio import AsyncLedger
-from indelible.core import walk
-from indelible.core.admissible import check_arguments
-from indelible.core.admitting import Caller
-from indelible.core.effects import Actor
-from indelible.core.identity import Ref
+from indelible.core.effects import walk
+from indelible.core.effects.effect import Actor
+from indelible.core.effects.identity import Ref
+from indelible.core.remote.admissible import check_arguments
+from indelible.core.remote.admitting import Caller
+from indelible.engine.running import RunningEffect, in_own_thread
+from indelible.engine.tracing import trace_headers
 from indelible.errors import (
     BadCall,
     EffectFailed,
@@ -32,11 +34,9 @@ from indelible.errors import (
     NotPermitted,
     ToolUnavailable,
 )
-from indelible.running import RunningEffect, in_own_thread
 from indelible.server.gateway_tools import GatewayTool
-from indelible.server.shapes import Name, Sent, plain
+from indelible.server.shapes.effects import Name, Sent, plain
 from indelible.server.speaking import CallersMint
-from indelible.tracing import trace_headers
 
 LONGEST_WAIT = 60.0
 MOST_ANSWER_BYTES = 1024 * 1024

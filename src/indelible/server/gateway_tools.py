@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema.exceptions import SchemaError, best_match  # type: ignore[import-untyped]
 
-from indelible.core.calls import SIDE_EFFECTS, Options, OptionWords, ToolCall
-from indelible.core.identity import schema_hash
+from indelible.core.effects.calls import SIDE_EFFECTS, Options, OptionWords, ToolCall
+from indelible.core.effects.identity import schema_hash
 from indelible.errors import BadCall, Misconfigured
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)

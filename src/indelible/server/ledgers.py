@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
+from indelible.engine.running import in_own_thread
 from indelible.notify.channels import Channel
-from indelible.running import in_own_thread
 from indelible.server.claims import RecentClaims
 from indelible.server.export_jobs import ExportJobs
 from indelible.server.feeds import Feeds
 from indelible.server.gateway import Gateway
-from indelible.server.metrics import Metrics
-from indelible.server.replay_counts import ReplayCounts
-from indelible.server.stopping import Stopping
+from indelible.server.requests.metrics import Metrics
+from indelible.server.requests.replay_counts import ReplayCounts
+from indelible.server.requests.stopping import Stopping
 
 if TYPE_CHECKING:
     from indelible.server.worker import Worker

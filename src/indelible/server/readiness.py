@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from indelible.engine.running import in_own_thread
 from indelible.errors import StoreError
-from indelible.running import in_own_thread
 from indelible.server.ledgers import Ledgers
 from indelible.stores import newest_migration
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from indelible.server.approvals import approvals
-from indelible.server.comparing import comparing
-from indelible.server.effects import add_hot_pair, effects
-from indelible.server.erasures import erasures
-from indelible.server.events import events
-from indelible.server.exports import exports
-from indelible.server.journal import journal
-from indelible.server.oidc_routes import oidc
-from indelible.server.passkeys import passkeys
-from indelible.server.people_routes import people
-from indelible.server.policy import policy
-from indelible.server.searching import search
-from indelible.server.signin import signin, ways
-from indelible.server.signing_in import signing_in
-from indelible.server.stats import stats
-from indelible.server.stop import stops
-from indelible.server.tools import tools
+from indelible.server.routes.approvals import approvals
+from indelible.server.routes.compare import comparing
+from indelible.server.routes.effects import add_hot_pair, effects
+from indelible.server.routes.erasures import erasures
+from indelible.server.routes.events import events
+from indelible.server.routes.exports import exports
+from indelible.server.routes.journal import journal
+from indelible.server.routes.oidc import oidc
+from indelible.server.routes.passkeys import passkeys
+from indelible.server.routes.people import people
+from indelible.server.routes.policy import policy
+from indelible.server.routes.search import search
+from indelible.server.routes.sessions import signing_in
+from indelible.server.routes.stats import stats
+from indelible.server.routes.stop import stops
+from indelible.server.routes.tools import tools
+from indelible.server.signin.page import signin, ways
 
 
 def add_resources(app: FastAPI) -> None:

@@ -15,15 +15,15 @@ from indelible.notify.channels import Channel
 from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import load_tools
-from indelible.server.hardening import LOOPBACK, Hardened
-from indelible.server.identity import Identity
 from indelible.server.ledgers import Ledgers, told_by
-from indelible.server.limits import Limits, counting
-from indelible.server.lingering import MOST_CONNECTIONS, allow_connections
-from indelible.server.observing import Observed, noting
-from indelible.server.oidc import Provider
-from indelible.server.operation import Demo
-from indelible.server.stopping import StoppingServer
+from indelible.server.requests.hardening import LOOPBACK, Hardened
+from indelible.server.requests.limits import Limits, counting
+from indelible.server.requests.lingering import MOST_CONNECTIONS, allow_connections
+from indelible.server.requests.observing import Observed, noting
+from indelible.server.requests.stopping import StoppingServer
+from indelible.server.routes.operation import Demo
+from indelible.server.signin.identity import Identity
+from indelible.server.signin.oidc import Provider
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import is_postgres, open_store
 

@@ -8,18 +8,18 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from indelible.aio import AsyncLedger
-from indelible.core import walk
-from indelible.core.admissible import check_arguments
-from indelible.core.admitting import Caller
-from indelible.core.calls import OptionWords, Resource, ToolCall
-from indelible.core.canonical import encode
 from indelible.core.commands import Answer, Begun, Late, Moved, Relinquish
-from indelible.core.effects import Actor, Claim, Effect, Outcome, Succeeded
-from indelible.core.requests import Mint, Prepared, Request, Submit
+from indelible.core.effects import walk
+from indelible.core.effects.calls import OptionWords, Resource, ToolCall
+from indelible.core.effects.effect import Actor, Claim, Effect, Outcome, Succeeded
+from indelible.core.effects.requests import Mint, Prepared, Request, Submit
+from indelible.core.remote.admissible import check_arguments
+from indelible.core.remote.admitting import Caller
 from indelible.core.stamps import Stamp
+from indelible.core.values.canonical import encode
+from indelible.engine.mint import MOST_VALUES
 from indelible.errors import LeaseLost, ResultNotRecorded, StoreError
-from indelible.mint import MOST_VALUES
-from indelible.server.shapes import Begin, CallTold
+from indelible.server.shapes.effects import Begin, CallTold
 
 
 class CallersMint:

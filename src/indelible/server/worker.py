@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from indelible import Ledger
 from indelible.aio import AsyncLedger
 from indelible.core.commands import Answer, Keep, Kept
-from indelible.core.effects import SYSTEM
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.leases import (
     LEASES_TENANT,
     WorkLease,
@@ -28,13 +28,13 @@ from indelible.core.leases import (
     read_lease,
     wanted_lease,
 )
+from indelible.engine.upkeep import Trouble, Upkeep
 from indelible.errors import IndelibleError, KeyUnusable
 from indelible.journal.sealing_thread import SEAL_EVERY
 from indelible.notify.channels import Channel
 from indelible.notify.outbox import Outbox
 from indelible.notify.patrol import where
 from indelible.notify.sending import store_time
-from indelible.upkeep import Trouble, Upkeep
 
 if TYPE_CHECKING:
     from indelible.server.ledgers import Ledgers

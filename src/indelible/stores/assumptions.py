@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from indelible.core.batch import Batch
 from indelible.core.commands import Command
-from indelible.core.effects import Effect
-from indelible.core.identity import Ref
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.sheets import SheetFilter, SheetRef
 from indelible.core.steps import needed_sheets
 

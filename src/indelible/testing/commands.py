@@ -9,7 +9,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Literal
 
-from indelible.core.approvals import Approval, Question, approval_digest
+from indelible.core.approvals.approval import Approval, Question, approval_digest
 from indelible.core.commands import (
     Amend,
     Attend,
@@ -26,10 +26,10 @@ from indelible.core.commands import (
     Stamp,
     TakeBack,
 )
-from indelible.core.effects import Actor, Claim
-from indelible.core.identity import Ref
+from indelible.core.effects.effect import Actor, Claim
+from indelible.core.effects.identity import Ref
+from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
 from indelible.core.sheets import Sheet
-from indelible.core.verdicts import ALLOWED, Charge, Verdict
 
 LEASE = timedelta(seconds=30)
 PERSON = Actor("ada")

@@ -9,18 +9,18 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from indelible.core.approval_sheets import read_approval
-from indelible.core.approvals import Approval, Escalation, Need
+from indelible.core.approvals.approval import Approval, Escalation, Need
+from indelible.core.approvals.deliveries import Delivery, delivery_sheet
+from indelible.core.approvals.grants import Delegation, GrantTerms, delegation_sheet, pinned_digest
+from indelible.core.approvals.sheets import read_approval
 from indelible.core.batch import Batch, decide
 from indelible.core.commands import Claimed, Command, Finish, Keep, Open, Record, Recorded, Relinquish
-from indelible.core.deliveries import Delivery, delivery_sheet
-from indelible.core.effects import Actor, Claim, Effect
+from indelible.core.effects.effect import Actor, Claim, Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Provenance
-from indelible.core.grants import Delegation, GrantTerms, delegation_sheet, pinned_digest
-from indelible.core.identity import Ref
+from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef
-from indelible.core.verdicts import ALLOWED, Charge, Verdict
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import DIGEST, LEASE, Commands, asking
 from indelible.testing.journal_conformance import recording

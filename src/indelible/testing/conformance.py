@@ -44,7 +44,7 @@ from indelible.core.commands import (
     NoSuchEffect,
     Replayed,
 )
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
 from indelible.core.events import commitment
 from indelible.core.ports import Filter, Outline, Store
 from indelible.testing.clock import FakeClock

@@ -21,9 +21,9 @@ from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from indelible.core.commands import Claimed, Finish, Open, Relinquish
-from indelible.core.requests import Submit
-from indelible.core.run_commands import StartRun, TakeRun
-from indelible.engine import Engine
+from indelible.core.effects.requests import Submit
+from indelible.core.runs.commands import StartRun, TakeRun
+from indelible.engine.engine import Engine
 from indelible.errors import BadCall
 
 Point = Literal["before_claim", "after_claim", "after_handler", "after_record"]

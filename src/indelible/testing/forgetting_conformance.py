@@ -1,17 +1,17 @@
-"""The cases of the suite about forgetting: one for each MUST of `indelible.core.forgetting.ForgettingStore`."""
+"""The cases of the suite about forgetting: one for each MUST of `indelible.core.privacy.forgetting.ForgettingStore`."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from indelible.core.canonical import encode
 from indelible.core.commands import Record, Recorded, RefusedByPolicy
-from indelible.core.effects import ERASED_DIGEST
-from indelible.core.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED, erased_facts, hold_facts
+from indelible.core.effects.effect import ERASED_DIGEST
+from indelible.core.policy.verdicts import Verdict
 from indelible.core.ports import Store
+from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED, erased_facts, hold_facts
 from indelible.core.sheets import SheetFilter
-from indelible.core.verdicts import Verdict
-from indelible.journal.redaction_key import RedactionKey
+from indelible.core.values.canonical import encode
+from indelible.journal.keys.redaction_key import RedactionKey
 from indelible.testing.commands import Commands, message
 from indelible.testing.suite import Suite, apply_one, take_claim
 

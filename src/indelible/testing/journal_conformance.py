@@ -1,4 +1,4 @@
-"""The cases of the suite about the journal: one for each MUST of `indelible.core.journal.JournalStore`, and more.
+"""The cases of the suite about the journal: one for each MUST of `core.journal.journal.JournalStore`, and more.
 
 They are part of `StoreConformance`: a store that keeps effects keeps the tree over their events too.
 """
@@ -16,11 +16,11 @@ from typing import Any
 
 from indelible.core.commands import Claimed, Command, Moved, Record, Recorded
 from indelible.core.events import MOST_BODY_BYTES, commitment, facts_json, signed_message
-from indelible.core.journal import Entry, Tree
-from indelible.core.merkle import EMPTY_ROOT, root_of
-from indelible.core.notes import TreeHead
+from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.merkle import EMPTY_ROOT, root_of
+from indelible.core.journal.notes import TreeHead
+from indelible.core.journal.tiles import grow, tiles_of
 from indelible.core.ports import Filter, Store
-from indelible.core.tiles import grow, tiles_of
 from indelible.testing.commands import Commands
 from indelible.testing.racing import race
 from indelible.testing.suite import PATIENCE, Suite, apply_one, check_chain, in_threads, raises, take_claim

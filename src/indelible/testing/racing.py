@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from indelible.core.approval_sheets import read_approval
+from indelible.core.approvals.sheets import read_approval
 from indelible.core.commands import Answer, Claimed, Decided, Kept
-from indelible.core.effects import Actor
+from indelible.core.effects.effect import Actor
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.testing.commands import Commands, charged

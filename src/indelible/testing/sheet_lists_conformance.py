@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from indelible.core.approval_sheets import approval_sheet, read_approval
-from indelible.core.approvals import Approval
+from indelible.core.approvals.approval import Approval
+from indelible.core.approvals.sheets import approval_sheet, read_approval
 from indelible.core.commands import AwaitingApproval, Command, Decided, Illegal, Kept, Recorded
 from indelible.core.events import commitment
-from indelible.core.forgetting import ERASED, erased_facts
 from indelible.core.ports import Store
+from indelible.core.privacy.forgetting import ERASED, erased_facts
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import LEASE, Commands, asking, message

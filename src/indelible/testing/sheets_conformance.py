@@ -8,9 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from indelible.core.approval_sheets import read_approval
-from indelible.core.approvals import Approval, Need
-from indelible.core.budgets import read_budget
+from indelible.core.approvals.approval import Approval, Need
+from indelible.core.approvals.sheets import read_approval
 from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
@@ -27,13 +26,14 @@ from indelible.core.commands import (
     RefusedByPolicy,
     Replayed,
 )
-from indelible.core.effects import Claim
-from indelible.core.forgetting import Prunable
+from indelible.core.effects.effect import Claim
+from indelible.core.policy.budgets import read_budget
+from indelible.core.policy.verdicts import Verdict
 from indelible.core.ports import Store
-from indelible.core.run_commands import RunMoved, StartRun
-from indelible.core.runs import Run
+from indelible.core.privacy.forgetting import Prunable
+from indelible.core.runs.commands import RunMoved, StartRun
+from indelible.core.runs.run import Run
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verdicts import Verdict
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import LEASE, Commands, asking, charged, message
 from indelible.testing.journal_conformance import recording

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from indelible.core.commands import Answer, AwaitingApproval, Claimed, Command
-from indelible.core.effects import Claim, Effect
+from indelible.core.effects.effect import Claim, Effect
 from indelible.core.events import NO_EVENTS, Event, event_hash
+from indelible.core.policy.verdicts import Verdict
 from indelible.core.ports import Clock, Store
-from indelible.core.verdicts import Verdict
 from indelible.testing.commands import Commands, asking
 
 PATIENCE = 30.0

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-from indelible.core.approvals import (
+from indelible.core.approvals.approval import (
     Approval,
     ApprovalStatus,
     Refusal,
@@ -22,7 +22,7 @@ from indelible.core.approvals import (
     unvoted,
     voted,
 )
-from indelible.core.effects import Actor
+from indelible.core.effects.effect import Actor
 from indelible.core.verifying.bodies import EffectBody, actor_of, commits_of, unquoted
 from indelible.core.verifying.findings import Caught
 

@@ -11,8 +11,8 @@ import re
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple, NoReturn
 
-from indelible.core.calls import SIDE_EFFECTS
-from indelible.core.tags import SAFE_INTEGER
+from indelible.core.effects.calls import SIDE_EFFECTS
+from indelible.core.values.tags import SAFE_INTEGER
 
 # What RFC 8785 leaves unescaped, and its only escapes, so each string has one form.
 _PLAIN = r'[^"\\\x00-\x1f]*'

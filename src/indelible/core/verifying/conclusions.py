@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from indelible.core.notes import PublicKey
+from indelible.core.journal.notes import PublicKey
+from indelible.core.journal.witnessing import cosigners
 from indelible.core.verifying.findings import Caught, Ground, Report
 from indelible.core.verifying.trust import KeyChain, SignedHead
-from indelible.core.witnessing import cosigners
 from indelible.errors import BadNote
 
 FRESH = timedelta(hours=1)

@@ -10,9 +10,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from indelible.core.events import signed_message
-from indelible.core.journal import JOURNAL_RUN
-from indelible.core.notes import TreeHead
-from indelible.core.receipts import Receipt
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.journal.notes import TreeHead
+from indelible.core.journal.receipts import Receipt
 from indelible.core.verifying.bodies import (
     EffectBody,
     FactBody,

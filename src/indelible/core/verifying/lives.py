@@ -7,7 +7,7 @@ effect that ended. How the question stands is kept for effects that were asked a
 from __future__ import annotations
 
 from indelible.core.events import NO_EVENTS
-from indelible.core.runs import EVENT_TYPES
+from indelible.core.runs.run import EVENT_TYPES
 from indelible.core.verifying.bodies import FactBody, commits_of, read_effect_body, read_fact_body, unquoted
 from indelible.core.verifying.ended import Ended
 from indelible.core.verifying.findings import Caught

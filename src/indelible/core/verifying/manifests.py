@@ -6,9 +6,9 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
-from indelible.core.canonical import parse_strict
-from indelible.core.notes import TreeHead
-from indelible.core.tiles import WIDTH, entries_path, tile_path, tiles_of
+from indelible.core.journal.notes import TreeHead
+from indelible.core.journal.tiles import WIDTH, entries_path, tile_path, tiles_of
+from indelible.core.values.canonical import parse_strict
 from indelible.core.verifying.findings import Caught
 from indelible.errors import BadCall
 

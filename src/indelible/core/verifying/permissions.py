@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from indelible.core.approvals import Approval, same_person
-from indelible.core.credentials import Credential
-from indelible.core.encryption import holder_in
-from indelible.core.grants import Delegation, Grant, pinned_digest
-from indelible.core.people import Person
-from indelible.core.stops import STOPPED
+from indelible.core.approvals.approval import Approval, same_person
+from indelible.core.approvals.grants import Delegation, Grant, pinned_digest
+from indelible.core.effects.stops import STOPPED
+from indelible.core.people.credentials import Credential
+from indelible.core.people.person import Person
+from indelible.core.privacy.encryption import holder_in
 from indelible.core.verifying.approval_steps import (
     Telling,
     check_about,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from indelible.core.events import instant
-from indelible.core.runs import OVER
+from indelible.core.runs.run import OVER
 from indelible.core.verifying.bodies import FactBody, unquoted
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.run_moves import (

@@ -1,6 +1,6 @@
 """The moves of runs, and what is told of them, that the rules allow: tables for the verifier. Pure.
 
-`core.driving` decides which moves there are; a test derives these tables from it.
+`core.runs.driving` decides which moves there are; a test derives these tables from it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.core.calls import SIDE_EFFECTS
-from indelible.core.runs import BY_THE_LEDGER, CHECKPOINT_REASONS, EVENT_TYPES, OVER, RUN_STATUSES
+from indelible.core.effects.calls import SIDE_EFFECTS
+from indelible.core.runs.run import BY_THE_LEDGER, CHECKPOINT_REASONS, EVENT_TYPES, OVER, RUN_STATUSES
 from indelible.core.verifying.moves import CHECKED, Names
 
 NOT_STARTED, UNKNOWN = "", "?"

@@ -8,15 +8,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from indelible.core.approval_sheets import approval_sheet, read_approval
-from indelible.core.approvals import APPROVAL_STATUSES, Approval
-from indelible.core.budgets import charges_json, read_charges
-from indelible.core.canonical import decode, encode
-from indelible.core.credentials import Credential, credential_sheet, read_credential
-from indelible.core.grants import Delegation, Grant, delegation_sheet, grant_sheet, read_delegation, read_grant
-from indelible.core.people import Person
-from indelible.core.people_sheets import person_sheet, read_person
-from indelible.core.runs import (
+from indelible.core.approvals.approval import APPROVAL_STATUSES, Approval
+from indelible.core.approvals.grants import (
+    Delegation,
+    Grant,
+    delegation_sheet,
+    grant_sheet,
+    read_delegation,
+    read_grant,
+)
+from indelible.core.approvals.sheets import approval_sheet, read_approval
+from indelible.core.effects.stops import Stop, read_stop, stop_sheet
+from indelible.core.people.credentials import Credential, credential_sheet, read_credential
+from indelible.core.people.person import Person
+from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.policy.budgets import charges_json, read_charges
+from indelible.core.policy.verdicts import STRICTEST
+from indelible.core.runs.run import (
     CHECKPOINT_REASONS,
     RUN_STATUSES,
     Checkpoint,
@@ -27,8 +35,7 @@ from indelible.core.runs import (
     run_sheet,
 )
 from indelible.core.sheets import Sheet
-from indelible.core.stops import Stop, read_stop, stop_sheet
-from indelible.core.verdicts import STRICTEST
+from indelible.core.values.canonical import decode, encode
 from indelible.core.verifying.findings import Caught
 
 _MAYBE = (str, None)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
-from indelible.core.merkle import EMPTY_ROOT, HASH_BYTES, tree_root
-from indelible.core.tiles import FULL_TILE_BYTES, WIDTH, hashes_in, node_reader, tile_path
+from indelible.core.journal.merkle import EMPTY_ROOT, HASH_BYTES, tree_root
+from indelible.core.journal.tiles import FULL_TILE_BYTES, WIDTH, hashes_in, node_reader, tile_path
 from indelible.core.verifying.findings import Caught
 
 GivenTile = Callable[[int, int, int], bytes]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.core.notes import Note, PublicKey, TreeHead, parse_head, parse_note, parse_vkey, unbase64
-from indelible.core.rotation import check_rotation
+from indelible.core.journal.notes import Note, PublicKey, TreeHead, parse_head, parse_note, parse_vkey, unbase64
+from indelible.core.journal.rotation import check_rotation
 from indelible.core.verifying.findings import Caught
 from indelible.errors import BadNote
 

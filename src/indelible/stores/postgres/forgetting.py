@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from indelible.core.events import Event
-from indelible.core.forgetting import Prunable
+from indelible.core.privacy.forgetting import Prunable
 from indelible.core.sheets import Sheet
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from indelible.core.journal import Tree
-from indelible.core.merkle import EMPTY_ROOT
-from indelible.core.tiles import Growth, grow
+from indelible.core.journal.journal import Tree
+from indelible.core.journal.merkle import EMPTY_ROOT
+from indelible.core.journal.tiles import Growth, grow
 from indelible.errors import OutcomeUnknown, StoreUnavailable
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.connections import Lost, Session

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from indelible.core.journal import Entry, Tree
-from indelible.core.merkle import EMPTY_ROOT
-from indelible.core.notes import TreeHead
+from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.merkle import EMPTY_ROOT
+from indelible.core.journal.notes import TreeHead
 from indelible.errors import StoreUnavailable
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.connections import Line, Lost, Rejected

@@ -13,12 +13,12 @@ from typing import NoReturn, TypeVar
 
 from indelible.core.batch import Batch, decide
 from indelible.core.commands import AllStopped, Answer, Command
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.effects.stops import STOP_REF
 from indelible.core.events import Provenance
-from indelible.core.identity import Ref
 from indelible.core.ports import Clock
 from indelible.core.sheets import Sheet, Sheets
-from indelible.core.stops import STOP_REF
 from indelible.errors import StoreUnavailable
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session

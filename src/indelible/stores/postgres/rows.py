@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Any
 
 from indelible.core.batch import Batch
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Payload
-from indelible.core.identity import Ref
 from indelible.core.ports import Outline
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.driver import pq

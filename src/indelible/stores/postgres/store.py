@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from indelible.core.commands import Answer, Command
-from indelible.core.effects import Claim, Effect
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
-from indelible.core.identity import Ref
-from indelible.core.notes import log_name
+from indelible.core.journal.notes import log_name
 from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from indelible.core.batch import Batch
 from indelible.core.commands import Command, is_about_effect, run_named_by
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Head
-from indelible.core.identity import Ref
 from indelible.core.sheets import NO_SHEETS, SheetRef, Sheets
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.connections import Rejected, Session

@@ -17,14 +17,14 @@ from indelible.core.commands import (
     is_about_effect,
     run_named_by,
 )
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.effects.stops import STOP_REF
 from indelible.core.events import Head, Provenance
-from indelible.core.identity import Ref
-from indelible.core.run_commands import RunNotMoved, Tell
-from indelible.core.runs import driver_ref, limit_ref, run_ref
+from indelible.core.runs.commands import RunNotMoved, Tell
+from indelible.core.runs.run import driver_ref, limit_ref, run_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
 from indelible.core.steps import needed_sheets, sheets_led_by_run
-from indelible.core.stops import STOP_REF
 from indelible.stores.assumptions import sheets_for
 from indelible.stores.postgres.trouble import Patience
 

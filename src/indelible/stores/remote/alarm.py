@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from indelible.core.effects import Effect
-from indelible.core.identity import Ref
-from indelible.core.remote import MOST_AT_ONCE, QUESTIONS
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.remote.questions import MOST_AT_ONCE, QUESTIONS
 from indelible.errors import IndelibleError
 from indelible.stores.remote.line import Line
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 
-from indelible.core.carried import error_from
-from indelible.core.problem_types import PROBLEMS
+from indelible.core.remote.carried import error_from
+from indelible.core.remote.problem_types import PROBLEMS
 from indelible.errors import IndelibleError, Misconfigured, NotAuthenticated, OutcomeUnknown, StoreUnavailable, TooLarge
 
 # The answer never came, but the question cannot have arrived either.

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import httpx2
 
-from indelible.core.remote import LEDGER_HEADER, PROTOCOL, PROTOCOL_HEADER, Question
-from indelible.core.wire import from_wire, to_wire
+from indelible.core.remote.questions import LEDGER_HEADER, PROTOCOL, PROTOCOL_HEADER, Question
+from indelible.core.remote.wire import from_wire, to_wire
 from indelible.errors import IndelibleError, Misconfigured, NotAuthenticated, OutcomeUnknown, StoreUnavailable
 from indelible.stores.reach import Reach
 from indelible.stores.remote.client import make_client, times

@@ -9,15 +9,15 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from indelible.core.commands import Answer, Attend, Command, Expire, Finish, Keep, Open, Relinquish
-from indelible.core.effects import Claim, Effect
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
-from indelible.core.forgetting import Prunable
-from indelible.core.identity import Ref
-from indelible.core.journal import Entry, Tree
-from indelible.core.notes import TreeHead
+from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.notes import TreeHead
 from indelible.core.ports import Alarm, Filter, Outline, Seen, Transaction
-from indelible.core.remote import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS
-from indelible.core.run_commands import SealCheckpoint, StartRun, TakeRun
+from indelible.core.privacy.forgetting import Prunable
+from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS
+from indelible.core.runs.commands import SealCheckpoint, StartRun, TakeRun
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.reach import Reach

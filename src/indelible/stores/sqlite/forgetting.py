@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from indelible.core.events import Event
-from indelible.core.forgetting import Prunable
+from indelible.core.privacy.forgetting import Prunable
 from indelible.core.sheets import Sheet
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.statements import SQL

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import apsw
 
-from indelible.core.journal import Entry, Tree
-from indelible.core.merkle import EMPTY_ROOT
-from indelible.core.notes import TreeHead
-from indelible.core.tiles import grow
+from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.merkle import EMPTY_ROOT
+from indelible.core.journal.notes import TreeHead
+from indelible.core.journal.tiles import grow
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import execute_rows
 from indelible.stores.sqlite.statements import SQL

@@ -8,9 +8,9 @@ import apsw
 
 from indelible.core.batch import Batch, decide
 from indelible.core.commands import Command, Open, Record, run_named_by
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Head, Provenance
-from indelible.core.identity import Ref
 from indelible.core.ports import Clock
 from indelible.core.sheets import SheetRef
 from indelible.core.steps import needed_sheets, sheets_led_by_run

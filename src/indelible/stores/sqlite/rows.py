@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from indelible.core.effects import Effect
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
-from indelible.core.identity import Ref
 from indelible.core.ports import Outline
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import apsw
 
-from indelible.core.effects import Effect
-from indelible.core.identity import Ref
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import select_rows
 from indelible.stores.sqlite.pen import read_effect

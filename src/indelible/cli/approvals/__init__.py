@@ -1,0 +1,1 @@
+"""`indelible approvals`: what waits for a person, on a page, in a list, and as it comes."""

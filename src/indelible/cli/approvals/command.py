@@ -1,0 +1,197 @@
+"""`indelible approvals`: what waits for a person, and how to answer it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, get_args
+
+import click
+from click.core import ParameterSource
+
+from indelible import Approval, Ledger
+from indelible.cli.approvals.as_json import approval_json
+from indelible.cli.approvals.deciding import approve, deny, edit, revoke
+from indelible.cli.approvals.finding import find_approval
+from indelible.cli.approvals.permissions import delegate, delegations, grants
+from indelible.cli.approvals.signing import key
+from indelible.cli.approvals.words import quorum, standing, time_left
+from indelible.cli.behind import store_behind
+from indelible.cli.effects.command import InOrder, by_option
+from indelible.cli.filtering import filter_option, finding_in, said, with_query
+from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.show import age, count, say_json, table, visible
+from indelible.core.approvals.approval import ApprovalStatus
+from indelible.core.filtering.filters import Query
+from indelible.core.sheets import SheetFilter
+from indelible.engine.finding import Found, everything
+
+HOW_TO_ASK = """\
+Nothing has been asked yet. A tool asks when it says so, or when a policy does:
+
+    @ledger.tool(side_effect="payment", approval="required")
+    def refund(charge: str, amount: int): ..."""
+
+
+@click.group(cls=InOrder, no_args_is_help=False)
+def approvals() -> None:
+    """Decide what an agent asks to do.
+
+    An ID is an approval's id, the beginning of it if that is unique, or the id of its effect. To approve, name the
+    digest that `show` printed: what you saw is what runs.
+
+    \b
+    What waits:           indelible approvals list
+    Look at one:          indelible approvals show apr_01a1
+    Let it run:           indelible approvals approve apr_01a1 --digest 5f3c9a2b7d10e4c6
+    Do not:               indelible approvals deny apr_01a1 -m "ask the customer first"
+    Decide as they come:  indelible approvals watch
+    """
+
+
+@approvals.command(name="list")
+@click.option("--status", type=click.Choice([*get_args(ApprovalStatus), "all"]), default="pending", show_default=True,
+              help="Only approvals in this status.")  # fmt: skip
+@click.option("--tool", help="Only approvals of this tool.")
+@click.option("--run", "run_id", help="Only approvals of this run.")
+@filter_option("approvals", "'actor:ana args.amount:>1000 since:7d'")
+@click.option("--before", metavar="ID", help="Only approvals older than this one: the next page.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
+@about_ledger
+def list_approvals(limit: int, before: str | None, status: str, query: Query, **filters: Any) -> None:
+    """List what waits for a decision, newest first.
+
+    \b
+    indelible approvals list
+    indelible approvals list --status all --tool stripe.refund --run order-123
+    """
+    place = where()
+    given = click.get_current_context().get_parameter_source("status") is ParameterSource.COMMANDLINE
+    is_any = status == "all" or (query.needs("status") and not given)  # the filter says which
+    filters = {"status": None if is_any else status, **filters}
+    with open_existing(place) as ledger:
+        filters["before"] = None if before is None else find_approval(ledger, before).id
+        found = _found(ledger, query, limit, filters)
+        now = store_behind(ledger).look([]).now
+        address = ledger.address
+    shown, following = found.things, found.next
+    has_more = following is not None
+    chosen = {name: value for name, value in filters.items() if value is not None}
+    if place.is_json:
+        say_json(
+            {
+                "store": address,
+                "tenant": place.tenant,
+                "filter": with_query(chosen, query),
+                "shown": len(shown),
+                "has_more": has_more,
+                "approvals": [approval_json(approval) for approval in shown],
+            }
+        )
+        return
+    _say_list(shown, following, chosen, query, address, place, now)
+
+
+def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Approval, str]:
+    """Gives so many, however many have to be looked at."""
+    finding = finding_in(ledger)
+    selected = SheetFilter(kind="approval", status=filters["status"], topic=filters["run_id"])
+
+    def page(before: str | None, count: int) -> Found[Approval, str]:
+        return finding.approvals(query, replace(selected, before=before, limit=count), filters["tool"])
+
+    return everything(page, filters["before"], limit)
+
+
+COLUMNS = ("id", "status", "tool", "run", "asked by", "approved", "age", "expires")
+
+
+def row(approval: Approval, now: datetime) -> tuple[str, ...]:
+    """Gives an approval as a row of a table."""
+    return (
+        approval.id,
+        standing(approval, now),
+        approval.tool,
+        approval.run_id,
+        approval.requester.id,
+        quorum(approval),
+        age(approval.asked_at, now),
+        time_left(approval, now) if approval.is_open else "",
+    )
+
+
+def _say_list(
+    shown: list[Approval],
+    following: str | None,
+    chosen: dict[str, str],
+    query: Query,
+    address: str,
+    place: Where,
+    now: datetime,
+) -> None:
+    if shown:
+        table(COLUMNS, [row(approval, now) for approval in shown])
+        print()
+    elif chosen == {"status": "pending"} and not query.terms:
+        print("Nothing waits for a decision. What was decided: " + place.command("approvals list --status all") + "\n")
+    elif not chosen and not query.terms:
+        print(HOW_TO_ASK + "\n")
+    filtered = said(chosen, query, {"run_id": "run"})
+    total = f"all {count(len(shown), 'approval')}" if following is None and shown else count(len(shown), "approval")
+    print(f"Shown: {total}. Filter: {filtered}. Tenant: {visible(place.tenant)}. Ledger: {visible(address)}.")
+    if following is not None:
+        print(f"There are more. Add: --before {following}")
+    elif shown and chosen.get("status") == "pending":
+        print(f"Look at one: {place.command(f'approvals show {shown[0].id}')}")
+
+
+@approvals.command()
+@click.argument("approval_id", metavar="ID")
+@by_option
+@about_ledger
+def show(approval_id: str, by: str) -> int:
+    """Show exactly what would run, and how to answer.
+
+    All arguments are printed, with nothing cut; characters that hide or look like others are named. While there is
+    something to decide, it goes on the record that you looked. Exits with 1 if what is stored was altered.
+
+    \b
+    indelible approvals show apr_01a1
+    indelible approvals show eff_01a1 --json
+    """
+    from indelible.cli.approvals.page import page_json, page_lines, read_page, warnings
+
+    place = where()
+    with open_existing(place) as ledger:
+        page = read_page(ledger, find_approval(ledger, approval_id), by)
+    if place.is_json:
+        say_json(page_json(page))
+    else:
+        print("\n".join(page_lines(page, place, by)))
+    return 1 if any(warnings(page)) else 0
+
+
+@click.command()
+@click.option("--tool", help="Only approvals of this tool.")
+@click.option("--run", "run_id", help="Only approvals of this run.")
+@by_option
+@about_ledger
+def watch(tool: str | None, run_id: str | None, by: str) -> int:
+    """Show approvals as they come, and decide them.
+
+    On a terminal: j and k move, Enter shows all of one, a and a again approve what was shown, d denies, q leaves. On a
+    pipe: one line for each approval that is new or changed, with --json one JSON document a line.
+
+    \b
+    indelible approvals watch
+    indelible approvals watch --json | while read -r line; do ...; done
+    """
+    from indelible.cli.approvals.watch import watch_approvals
+
+    place = where()
+    with open_existing(place, wakeups=True) as ledger:
+        return watch_approvals(ledger, place, by=by, tool=tool, run_id=run_id)
+
+
+for command in (approve, deny, edit, revoke, watch, delegate, delegations, grants, key):
+    approvals.add_command(command)

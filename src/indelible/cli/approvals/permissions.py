@@ -1,0 +1,166 @@
+"""Permissions that were given ahead: delegations and standing grants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import click
+
+from indelible.cli.approvals.as_json import delegation_json, grant_json
+from indelible.cli.behind import store_behind
+from indelible.cli.effects.command import InOrder, by_option
+from indelible.cli.moments import moment_ahead
+from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.show import age, count, say_json, table, timestamp, visible
+from indelible.core.approvals.grants import Delegation, Grant
+from indelible.errors import BadCall
+
+T = TypeVar("T", Delegation, Grant)
+
+reason_option = click.option("-m", "--reason", default="ended", show_default=True, help="Why.")
+
+
+@click.command()
+@click.option("--to", required=True, metavar="NAME", help="Who may decide for you.")
+@click.option("--until", required=True, metavar="WHEN", help="Until when: 8h, 7d, 2w or 2030-01-31.")
+@click.option("-m", "--reason", default="delegated", show_default=True, help="Why.")
+@by_option
+@about_ledger
+def delegate(to: str, until: str, reason: str, by: str) -> None:
+    """Let somebody else decide what you may decide.
+
+    They still have one vote only, and it is recorded as theirs on your behalf. End it before its time with `approvals
+    delegations end`.
+
+    \b
+    indelible approvals delegate --to bob --until 7d -m "on holiday"
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        given = ledger.delegate(to, until=moment_ahead(until), by=by, reason=reason)
+    if place.is_json:
+        say_json({"delegation": delegation_json(given)})
+    else:
+        print(f"{given.id}: {visible(given.to)} may decide for {visible(given.giver)} until {timestamp(given.until)}.")
+
+
+@click.group(cls=InOrder, invoke_without_command=True)
+@click.pass_context
+@about_ledger
+def delegations(context: click.Context) -> None:
+    """List delegations, or end one."""
+    if context.invoked_subcommand is None:
+        _list_delegations()
+
+
+@delegations.command(name="list")
+@about_ledger
+def list_delegations() -> None:
+    """List the delegations that have not ended."""
+    _list_delegations()
+
+
+def _list_delegations() -> None:
+    place = where()
+    with open_existing(place) as ledger:
+        found, now = ledger.delegations(), store_behind(ledger).look([]).now
+    if place.is_json:
+        say_json({"tenant": place.tenant, "delegations": [delegation_json(one) for one in found]})
+        return
+    rows = [(one.id, one.giver, one.to, _end(one.until, now)) for one in found]
+    _say_table(("id", "of", "to", "until"), rows, "delegation", place)
+
+
+@delegations.command(name="end")
+@click.argument("delegation_id", metavar="ID")
+@reason_option
+@by_option
+@about_ledger
+def end_delegation(delegation_id: str, reason: str, by: str) -> None:
+    """End a delegation before its time."""
+    place = where()
+    with open_existing(place) as ledger:
+        ended = ledger.end_delegation(_only(ledger.delegations(), delegation_id), by=by, reason=reason)
+    if place.is_json:
+        say_json({"delegation": delegation_json(ended)})
+    else:
+        print(f"{ended.id}: {visible(ended.to)} no longer decides for {visible(ended.giver)}.")
+
+
+@click.group(cls=InOrder, invoke_without_command=True)
+@click.pass_context
+@about_ledger
+def grants(context: click.Context) -> None:
+    """List standing grants, or end one.
+
+    A grant comes with an approval: indelible approvals approve ID --digest … --grant 20 --until 8h
+    """
+    if context.invoked_subcommand is None:
+        _list_grants(None)
+
+
+@grants.command(name="list")
+@click.option("--tool", help="Only grants for this tool.")
+@about_ledger
+def list_grants(tool: str | None) -> None:
+    """List the grants that have uses left."""
+    _list_grants(tool)
+
+
+def _list_grants(tool: str | None) -> None:
+    place = where()
+    with open_existing(place) as ledger:
+        found, now = ledger.grants(tool=tool), store_behind(ledger).look([]).now
+    if place.is_json:
+        say_json({"tenant": place.tenant, "grants": [grant_json(one) for one in found]})
+        return
+    rows = [
+        (one.id, one.tool, str(one.uses_left), _end(one.until, now), _pins(one), one.given_by, one.approval_id)
+        for one in found
+    ]
+    _say_table(("id", "tool", "left", "until", "the same", "given by", "approval"), rows, "grant", place)
+
+
+@grants.command(name="end")
+@click.argument("grant_id", metavar="ID")
+@reason_option
+@by_option
+@about_ledger
+def end_grant(grant_id: str, reason: str, by: str) -> None:
+    """Withdraw a grant; the next such call asks again."""
+    place = where()
+    with open_existing(place) as ledger:
+        ended = ledger.end_grant(_only(ledger.grants(), grant_id), by=by, reason=reason)
+    if place.is_json:
+        say_json({"grant": grant_json(ended)})
+    else:
+        print(
+            f"{ended.id}: ended, with {count(ended.uses_left, 'use')} left. The next call of {ended.tool} asks again."
+        )
+
+
+def _pins(grant: Grant) -> str:
+    return "all arguments" if grant.pin is None else ", ".join(grant.pin)
+
+
+def _end(until: datetime, now: datetime) -> str:
+    return f"{timestamp(until)} ({'over' if until <= now else f'in {age(now, until)}'})"
+
+
+def _say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], noun: str, place: Where) -> None:
+    if rows:
+        table(columns, rows)
+        print()
+    print(f"Shown: {count(len(rows), noun)}. Tenant: {visible(place.tenant)}.")
+
+
+def _only(found: Sequence[T], name: str) -> str:
+    """Gives the id that a name stands for: the whole id, or the beginning of only one."""
+    if not name.strip():
+        raise BadCall("an empty ID would mean any of them; name one")
+    fitting = [one.id for one in found if one.id.startswith(name)]
+    if len(fitting) > 1 and name not in fitting:
+        raise BadCall(f"{name}… is the beginning of more than one id; give more of it")
+    return name if name in fitting or not fitting else fitting[0]

@@ -1,0 +1,1 @@
+"""`indelible demo`: a story in which processes are killed, and what is measured of it."""

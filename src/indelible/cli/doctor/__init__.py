@@ -1,0 +1,1 @@
+"""`indelible doctor`: what is looked at, by the kind of ledger."""

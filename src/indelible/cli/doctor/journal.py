@@ -1,0 +1,60 @@
+"""Is the record sealed, and by a key that is where it should be?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from indelible import Ledger
+from indelible.cli.behind import store_behind
+from indelible.cli.doctor.command import Check, told
+from indelible.cli.opening import Where
+from indelible.cli.show import count
+from indelible.core.journal.notes import log_name, parse_head, parse_note
+from indelible.errors import IndelibleError
+from indelible.journal.keys.ring import KeyRing
+from indelible.journal.keys.signer import file_signer
+
+# A ledger that seals does so within a quarter of a second, so what waits longer waits for somebody.
+LONG = timedelta(minutes=1)
+
+
+def examine(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
+    """Looks at the journal's keys and at how far it is sealed."""
+    yield check_keys(ledger, place)
+    yield check_sealed(ledger, place, now)
+
+
+def check_keys(ledger: Ledger, place: Where) -> Check:
+    """Is the key that signs here, for its owner alone, and does the database continue what it signed?"""
+    store = store_behind(ledger)
+    try:
+        ring = KeyRing.open(store.ledger_name)
+        key = ring.current()
+        last = None if key is None else file_signer(ring).last(log_name(store.ledger_name, place.tenant))
+    except IndelibleError as error:
+        return told("keys", error)
+    if key is None:
+        is_signed = bool(store.journal.heads(place.tenant, 1))
+        said = f"none in {ring.folder}" + ("; another machine signs" if is_signed else ": made when first needed")
+        return Check("keys", "ok", said)
+    size = store.journal.tree(place.tenant).size + store.journal.waiting(place.tenant)
+    if last is not None and last.size > size:
+        said = f"{last.size} events were signed, and the ledger has {size}: it was set back"
+        return Check("keys", "bad", said, f"restore a newer backup, or: {place.command('journal continue')}")
+    return Check("keys", "ok", f"{key.id} signs, {key.path}")
+
+
+def check_sealed(ledger: Ledger, place: Where, now: datetime) -> Check:
+    """Is everything under a signed head that should be by now?"""
+    journal = store_behind(ledger).journal
+    waiting, tree = journal.waiting(place.tenant), journal.tree(place.tenant)
+    newest = journal.heads(place.tenant, 1)
+    signed = parse_head(parse_note(newest[0]).text).size if newest else 0
+    unsigned = tree.size - signed + waiting
+    newest_effect = max((effect.updated_at for effect in ledger.effects(limit=1)), default=now)
+    if unsigned and now - newest_effect > LONG:
+        said = f"{count(unsigned, 'event')} under no signed head, since more than a minute"
+        fix = f"{place.command('journal seal')}; to keep it sealed: {place.command('worker')}"
+        return Check("journal", "warn", said, fix)
+    return Check("journal", "ok", f"{count(signed, 'event')} under a signed head" if signed else "nothing to seal yet")

@@ -1,0 +1,1 @@
+"""`indelible effects`: effects looked at, and what only a person may do about them."""

@@ -1,0 +1,257 @@
+"""`indelible effects`: look at effects, and do what only a person may do."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar, get_args
+
+import click
+
+from indelible import Effect, Failed, Ledger, Succeeded
+from indelible.cli.filtering import filter_option, finding_in, said, with_query
+from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.show import age, count, effect_json, say_json, table, visible
+from indelible.core.effects.calls import SideEffect
+from indelible.core.effects.effect import Status
+from indelible.core.filtering.filters import Query
+from indelible.core.ports import Filter
+from indelible.engine.finding import Found, everything
+from indelible.errors import BadCall, UnknownEffect
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+HOW_TO_MAKE_ONE = """\
+No effects yet. One comes of every call of a tool behind the ledger:
+
+    from indelible import Ledger
+    ledger = Ledger.open()
+    @ledger.tool(side_effect="payment")
+    def refund(charge: str, amount: int): ..."""
+
+
+class InOrder(click.Group):
+    """Lists commands as they are written here."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Lists the commands."""
+        return list(self.commands)
+
+
+@click.group(cls=InOrder, no_args_is_help=False)
+def effects() -> None:
+    """Look at tool calls; settle what is in doubt.
+
+    An ID is an effect's id, the beginning of it if that is unique, or its key.
+    """
+
+
+@effects.command(name="list")
+@click.option("--status", type=click.Choice(get_args(Status)), help="Only effects in this status.")
+@click.option("--tool", help="Only effects of this tool.")
+@click.option("--run", "run_id", help="Only effects of this run.")
+@click.option("--side-effect", type=click.Choice(get_args(SideEffect)), help="Only effects of this class.")
+@filter_option("effects", "'tool:stripe.* args.amount:>1000 since:24h'")
+@click.option("--before", metavar="ID", help="Only effects older than this one: the next page.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
+@about_ledger
+def list_effects(limit: int, before: str | None, query: Query, **filters: Any) -> None:
+    """List effects, newest first."""
+    place = where()
+    with open_existing(place) as ledger:
+        filters["before"] = None if before is None else find(ledger, before).id
+        found = _found(ledger, query, limit, filters)
+        address = ledger.address
+    shown, following = found.things, found.next
+    has_more = following is not None
+    chosen = {name: value for name, value in filters.items() if value is not None}
+    if place.is_json:
+        say_json(
+            {
+                "store": address,
+                "tenant": place.tenant,
+                "filter": with_query(chosen, query),
+                "shown": len(shown),
+                "has_more": has_more,
+                "effects": [effect_json(effect) for effect in shown],
+            }
+        )
+        return
+    _say_list(shown, following, chosen, query, address, place)
+
+
+def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Effect, str]:
+    """Gives so many, however many have to be looked at."""
+    finding, selected = finding_in(ledger), Filter(**filters)
+
+    def page(before: str | None, count: int) -> Found[Effect, str]:
+        return finding.effects(query, replace(selected, before=before, limit=count))
+
+    return everything(page, selected.before, limit)
+
+
+def _say_list(
+    shown: list[Effect], following: str | None, chosen: dict[str, str], query: Query, address: str, place: Where
+) -> None:
+    now = datetime.now(UTC)
+    if shown:
+        table(
+            ("id", "status", "tool", "side effect", "run", "attempt", "age"),
+            [(e.id, e.status, e.tool, e.side_effect, e.run_id, str(e.attempt), age(e.created_at, now)) for e in shown],
+        )
+        print()
+    elif not chosen and not query.terms:
+        print(HOW_TO_MAKE_ONE + "\n")
+    filtered = said(chosen, query, {"run_id": "run", "side_effect": "side effect"})
+    total = f"all {count(len(shown), 'effect')}" if following is None and shown else count(len(shown), "effect")
+    print(f"Shown: {total}. Filter: {filtered}. Tenant: {visible(place.tenant)}. Ledger: {visible(address)}.")
+    if following is not None:
+        print(f"There are more. Add: --before {following}")
+
+
+@effects.command()
+@click.argument("effect_id", metavar="ID")
+@about_ledger
+def show(effect_id: str) -> int:
+    """Show one effect, its history, and what to do next."""
+    from indelible.cli.effects.page import read_history, say_effect, say_effect_json
+
+    place = where()
+    with open_existing(place) as ledger:
+        effect = find(ledger, effect_id)
+        approval = None if effect.approval_id is None else ledger.get_approval(effect.approval_id)
+        history = read_history(ledger, effect)
+    if place.is_json:
+        return say_effect_json(effect, approval, history)
+    return say_effect(effect, approval, history, place)
+
+
+def by_option(function: F) -> F:
+    """Gives a command --by, who does it; by default the user of the operating system."""
+    return click.option("--by", default=user_name, show_default="your user name", help="Who does this.")(function)
+
+
+def user_name() -> str:
+    """Names the user of the operating system."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        return f"uid-{os.getuid()}"
+
+
+@effects.command()
+@click.argument("effect_id", metavar="ID")
+@click.option("--as", "status", type=click.Choice(["succeeded", "failed"]), required=True, help="What became of it.")
+@click.option("--value", metavar="JSON", help="With --as succeeded: the result that callers get.  [default: null]")
+@click.option(
+    "--error", metavar="TEXT", help="With --as failed: the message that callers get.  [default: the evidence]"
+)
+@click.option("--evidence", required=True, help="How you know, for example the provider's id of the charge.")
+@by_option
+@about_ledger
+def settle(effect_id: str, status: str, value: str | None, error: str | None, evidence: str, by: str) -> None:
+    """Tell what became of an effect in doubt, after you looked."""
+    if (value if status == "failed" else error) is not None:
+        wrong, right = ("--value", "--error") if status == "failed" else ("--error", "--value")
+        raise click.UsageError(f"{wrong} does not go with --as {status}; use {right}", click.get_current_context())
+    outcome: Succeeded | Failed
+    if status == "failed":
+        outcome = Failed(error if error is not None else evidence, "SettledAsFailed")
+    else:
+        outcome = Succeeded(None if value is None else _parsed(value))
+    _move(effect_id, lambda ledger, effect: ledger.settle(effect, outcome, by=by, evidence=evidence), by)
+
+
+def _parsed(value: str) -> Any:
+    from indelible.core.values.canonical import parse_strict
+
+    try:
+        return parse_strict(value)
+    except BadCall as error:
+        raise BadCall(f"--value: {error}. A text needs its own quotes: --value '\"done\"'") from error
+
+
+@effects.command()
+@click.argument("effect_id", metavar="ID")
+@click.option("--reason", default="retry", show_default=True, help="Why another attempt is safe.")
+@by_option
+@about_ledger
+def retry(effect_id: str, reason: str, by: str) -> None:
+    """Allow another attempt after a failure or a doubt.
+
+    The next call of it makes the attempt.
+    """
+    _move(effect_id, lambda ledger, effect: ledger.retry(effect, by=by, reason=reason), by)
+
+
+@effects.command()
+@click.argument("effect_id", metavar="ID")
+@click.option("--reason", default="canceled", show_default=True, help="Why.")
+@by_option
+@about_ledger
+def cancel(effect_id: str, reason: str, by: str) -> None:
+    """Withdraw an effect whose handler has not been entered."""
+    _move(effect_id, lambda ledger, effect: ledger.cancel(effect, by=by, reason=reason), by)
+
+
+def _moved_away(verb: str, rest: str) -> click.Command:
+    """Gives the command that answered approvals before they had a command of their own: it names the new one."""
+
+    def say(words: tuple[str, ...]) -> None:
+        name = next((word for word in words if word.startswith(("eff_", "apr_"))), "ID")
+        raise click.UsageError(
+            f"`effects {verb}` is `approvals {verb}` now; look first: indelible approvals show {name}, then: "
+            f"indelible approvals {verb} {name} {rest}",
+            click.get_current_context(),
+        )
+
+    anything = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
+    return click.Command(
+        verb, hidden=True, callback=say, params=[anything], context_settings={"ignore_unknown_options": True}
+    )
+
+
+effects.add_command(_moved_away("approve", "--digest DIGEST"))
+effects.add_command(_moved_away("deny", "-m REASON"))
+
+
+_WHAT_NOW = {
+    "succeeded": "Every later call gets this result.",
+    "failed": "Every later call gets this error.",
+    "ready": "The next call of it enters the handler.",
+    "canceled": "Every later call is refused.",
+}
+
+
+def _move(effect_id: str, move: Callable[[Ledger, Effect], Effect], by: str) -> None:
+    """Moves one effect and says from where to where."""
+    place = where()
+    with open_existing(place, wakeups=True) as ledger:  # so that whoever waits for it hears of it
+        before = find(ledger, effect_id)
+        after = move(ledger, before)
+    if place.is_json:
+        say_json({"was": before.status, "by": by, "effect": effect_json(after)})
+        return
+    print(f"{after.id} {after.tool}: {before.status} → {after.status}, by {visible(by)}. {_WHAT_NOW[after.status]}")
+
+
+def find(ledger: Ledger, name: str) -> Effect:
+    """Finds an effect by its id, the beginning of its id, or its key."""
+    if not name.strip():
+        raise BadCall("an empty ID would mean any effect; see: indelible effects list")
+    is_key = len(name) == 64 and not name.startswith("eff_")
+    try:
+        found = ledger.find_by_key(name.lower()) if is_key else ledger.get_effect(name)
+    except ValueError as error:
+        if isinstance(error, BadCall):
+            raise
+        found = None  # as long as a key, but not one
+    if found is None:
+        raise UnknownEffect(
+            f"no effect of tenant {ledger.tenant!r} in {ledger.address} has the id or key {visible(name)}; "
+            "see: indelible effects list"
+        )
+    return found

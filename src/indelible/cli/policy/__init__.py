@@ -1,0 +1,1 @@
+"""`indelible policy`: policies looked over, asked, replayed, put in force."""

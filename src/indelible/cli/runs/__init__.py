@@ -1,0 +1,1 @@
+"""`indelible runs`: runs looked at, taken on, compared and made good."""

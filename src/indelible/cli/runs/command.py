@@ -1,0 +1,388 @@
+"""`indelible runs`: look at runs, save, resume, verify, fork, compare, cancel and hand them on."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from indelible import Ledger
+from indelible.cli.approvals.edited_args import read_args
+from indelible.cli.effects.command import InOrder, by_option
+from indelible.cli.filtering import filter_option, finding_in, said, with_query
+from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.runs.pages import (
+    HEADINGS,
+    WIDE,
+    checkpointed,
+    event_row,
+    inspected,
+    resumed,
+    verified,
+)
+from indelible.cli.show import age, count, say_json, table, visible
+from indelible.core.filtering.filters import Query
+from indelible.core.runs.following import RunEvent, RunStory
+from indelible.core.runs.resuming import artifact_content, context_content
+from indelible.core.runs.run import OVER, CheckpointReason, Run, RunStatus
+from indelible.engine.finding import everything
+from indelible.errors import BadCall, UnknownRun
+from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
+
+HOW_TO_MAKE_ONE = """\
+No runs yet. One is started by an agent, and calls inside belong to it:
+
+    with ledger.start_run("order-123", agent="billing", intent="refund order 123") as run:
+        refund(order_id="123", amount=5)
+        run.checkpoint({"step": "mail"})"""
+_LOOK_EVERY = 0.2
+
+
+@click.group(cls=InOrder, no_args_is_help=False)
+def runs() -> None:
+    """Look at runs; save, resume, verify and fork them.
+
+    \b
+    Examples:
+      indelible runs list --status blocked
+      indelible runs inspect order-123
+      indelible runs resume order-123
+      indelible runs timeline order-123
+    """
+
+
+@runs.command(name="list")
+@click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only runs in this status.")
+@click.option("--agent", help="Only runs of this agent.")
+@filter_option("runs", "'status:blocked,failed since:24h refund'")
+@click.option("--before", metavar="RUN", help="Only runs before this one: the next page.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
+@about_ledger
+def list_runs(status: RunStatus | None, agent: str | None, query: Query, before: str | None, limit: int) -> None:
+    """List runs, the one begun last first."""
+    place = where()
+    with open_existing(place) as ledger:
+        finding = finding_in(ledger)
+        found = everything(lambda place, count: finding.runs(query, status, agent, place, count), before, limit)
+        ledger_id = _ledger_id(ledger)
+    shown, following = found.things, found.next
+    chosen = {name: value for name, value in (("status", status), ("agent", agent)) if value is not None}
+    if place.is_json:
+        content = [run_content(run, ledger_id) for run in shown]
+        filtered = with_query(chosen, query)
+        say_json({"filter": filtered, "shown": len(shown), "has_more": following is not None, "runs": content})
+        return
+    _say_list(shown, following, chosen, query)
+
+
+def _say_list(shown: list[Run], following: str | None, chosen: dict[str, str], query: Query) -> None:
+    now = datetime.now(UTC)
+    if shown:
+        table(
+            ("run", "status", "agent", "intent", "updated"),
+            [(run.id, run.status, run.agent, run.intent, age(run.updated_at, now)) for run in shown],
+        )
+        print()
+    elif not chosen and not query.terms:
+        print(HOW_TO_MAKE_ONE + "\n")
+    total = f"all {count(len(shown), 'run')}" if following is None and shown else count(len(shown), "run")
+    print(f"Shown: {total}. Filter: {said(chosen, query)}.")
+    if following is not None:
+        print(f"There are more. Add: --before {visible(following)}")
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@about_ledger
+def inspect(run_id: str) -> None:
+    """Show one run: where it is, what it has done, and whether it can be resumed."""
+    place = where()
+    with open_existing(place) as ledger:
+        run = find(ledger, run_id)
+        kept: list[RunEvent] = []
+        story = ledger.run_story(run_id, each=kept.append if place.is_json else None)
+        checkpoints = ledger.checkpoints(run_id)
+        approvals = ledger.approvals(status="pending", run_id=run_id, limit=1000)
+        report = ledger.verify_run(run_id)
+        ledger_id = _ledger_id(ledger)
+        hashes = {one.id: _sealed_hash(ledger, run_id, one.seq) for one in checkpoints} if place.is_json else {}
+    if not place.is_json:
+        print(inspected(run, story, checkpoints, len(approvals), report))
+        return
+    sound = {seal.checkpoint.id for seal in report.seals if seal.is_valid}
+    say_json(
+        {
+            "run": run_content(run, ledger_id, story),
+            "events": [event_content(event) for event in kept],
+            "checkpoints": [checkpoint_content(one, hashes[one.id], is_valid=one.id in sound) for one in checkpoints],
+            "artifacts": [artifact_content(artifact) for artifact in story.artifacts],
+            "resumableCheckpoints": [seal.checkpoint.id for seal in report.seals if seal.is_valid],
+            "blockedSideEffectKeys": story.blocked_keys,
+            "unresolvedApprovals": [approval.id for approval in approvals],
+        }
+    )
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("-f", "--follow", is_flag=True, help="Go on as events come in, until the run is over.")
+@about_ledger
+def events(run_id: str, follow: bool) -> None:
+    """List a run's events in their order."""
+    place = where()
+
+    def say(event: RunEvent) -> None:
+        print(json.dumps(event_content(event)) if place.is_json else event_row(event), flush=follow)
+
+    with open_existing(place, wakeups=True) as ledger:
+        first: list[RunEvent] = []
+        story = ledger.run_story(run_id, each=first.append)
+        if not place.is_json:
+            print(f"Events for run: {visible(run_id)}\n{WIDE}\n{HEADINGS}\n{WIDE}", flush=follow)
+        for event in first:
+            say(event)
+        if follow:
+            _follow(ledger, story, say)
+
+
+def _follow(ledger: Ledger, story: RunStory, say: Any) -> None:
+    """Prints what comes in; a look is one cheap read, and there is no bell for events that move no effect."""
+    try:
+        while True:
+            run = ledger.get_run(story.run_id)
+            ledger.follow_run(story, each=say)
+            if run is not None and run.status in OVER:
+                return
+            time.sleep(_LOOK_EVERY)
+    except KeyboardInterrupt:
+        return
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--reason", type=click.Choice(get_args(CheckpointReason)), default="manual", show_default=True)
+@click.option("--state", metavar="JSON", help="The agent's state to save: a JSON object, or @FILE.")
+@click.option("--suggested", metavar="TEXT", help="What to do next, for whoever resumes.")
+@click.option("--at", metavar="EVENT", help="An earlier event, by its number or id.  [default: the latest]")
+@about_ledger
+def checkpoint(run_id: str, reason: CheckpointReason, state: str | None, suggested: str | None, at: str | None) -> None:
+    """Seal a run as it is now."""
+    place = where()
+    with open_existing(place) as ledger:
+        saved = None if state is None else read_args(state)
+        seq = _seq_of(ledger, run_id, at)
+        sealed = ledger.checkpoint(run_id, saved, reason=reason, suggested=suggested, at=seq)
+        sealed_hash = _sealed_hash(ledger, run_id, sealed.seq)
+    if place.is_json:
+        say_json(checkpoint_content(sealed, sealed_hash))
+    else:
+        print(checkpointed(sealed, sealed_hash or "-"))
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--from", "checkpoint_id", metavar="CKPT", help="The checkpoint to go on from.  [default: the latest]")
+@click.option("--force", is_flag=True, help="Also when somebody has to look at it first; say so only if you did.")
+@about_ledger
+def resume(run_id: str, checkpoint_id: str | None, force: bool) -> None:
+    """Resume a run: print what it is gone on with, and leave it to an agent to go on.
+
+    The run is active afterwards and nobody drives it, so that a program can: ledger.resume_run("RUN").
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        active = ledger.resume_run(run_id, checkpoint=checkpoint_id, force=force)
+        assert active.context is not None
+        context = active.context
+        active.release()
+    if place.is_json:
+        say_json(context_content(context))
+    else:
+        print(resumed(context))
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@about_ledger
+def verify(run_id: str) -> int:
+    """Check a run's chain, its values, its checkpoints and its lineage; exit 1 when something is not valid."""
+    place = where()
+    with open_existing(place) as ledger:
+        report = ledger.verify_run(run_id)
+    if place.is_json:
+        say_json(report_content(report))
+    else:
+        print(verified(report))
+        if report.is_valid:
+            print("\nThis rests on this database alone. Against a key you pinned: " + place.command("verify --help"))
+    return 0 if report.is_valid else 1
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--width", type=click.IntRange(min=40), help="How wide to draw.  [default: the terminal]")
+@about_ledger
+def timeline(run_id: str, width: int | None) -> None:
+    """Draw a run: what waited, what was executed, what was replayed, where it was saved."""
+    from indelible.cli.runs.timeline import draw, timeline_content
+
+    place = where()
+    with open_existing(place) as ledger:
+        events: list[RunEvent] = []
+        story = ledger.run_story(run_id, each=events.append)
+    if place.is_json:
+        say_json(timeline_content(story, events))
+    else:
+        print(draw(story, events, width))
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--at", metavar="EVENT", help="The last event to replay, by its number or id.  [default: all]")
+@click.option("--name", metavar="RUN", help="The new run's name.")
+@click.option("--for-real", is_flag=True, help="Let calls that are not on the record happen.  [default: a dry run]")
+@about_ledger
+def fork(run_id: str, at: str | None, name: str | None, for_real: bool) -> None:
+    """Begin a run in which the effects of another one replay from the record."""
+    place = where()
+    with open_existing(place) as ledger:
+        forked = ledger.fork_run(run_id, at=_seq_of(ledger, run_id, at), new_id=name, dry_run=not for_real)
+        forked.release()
+        assert forked.run.fork is not None
+        origin = forked.run.fork
+    if place.is_json:
+        say_json({"runId": forked.id, "forkOf": run_id, "atSeq": origin.at, "isDryRun": origin.is_dry})
+        return
+    kind = "A dry run: nothing outside is touched." if origin.is_dry else "What is not on the record really happens."
+    print(f"Forked {visible(run_id)} at event {origin.at + 1}: {visible(forked.id)}\n{kind}")
+    print(f'Go on in a program: ledger.resume_run("{visible(forked.id)}")')
+
+
+@runs.command()
+@click.argument("left", metavar="RUN")
+@click.argument("right", metavar="OTHER")
+@about_ledger
+def diff(left: str, right: str) -> int:
+    """Compare the tool calls of two runs; exit 1 when they differ."""
+    from indelible.cli.runs.diff_page import diff_content, said
+
+    place = where()
+    with open_existing(place) as ledger:
+        found = ledger.diff_runs(left, right)
+    if place.is_json:
+        say_json(diff_content(left, right, found))
+    else:
+        print(said(left, right, found))
+    return 0 if all(one.kind == "same" for one in found) else 1
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("-m", "--reason", required=True, help="Why; it goes on the record.")
+@by_option
+@about_ledger
+def cancel(run_id: str, reason: str, by: str) -> None:
+    """End a run before its work is done; whoever drives it loses it."""
+    place = where()
+    with open_existing(place) as ledger:
+        run = ledger.end_run(run_id, "canceled", by=by, reason=reason)
+        ledger_id = _ledger_id(ledger)
+    if place.is_json:
+        say_json(run_content(run, ledger_id))
+    else:
+        print(f"Canceled run: {visible(run.id)}")
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--ledger", "named", metavar="MODULE:NAME", required=True, help="The ledger that knows the run's tools.")
+@about_ledger
+def compensate(run_id: str, named: str) -> int:
+    """Make good what a run's tools did, newest first, by what they declare; exit 1 when something is left to do.
+
+    The tools are functions of yours, so the ledger is named as a program knows it: shop.tools:ledger.
+    """
+    from indelible.cli.runs.compensating import compensate_by, said_content, say_compensated
+
+    place = where()
+    found = compensate_by(named, run_id)
+    if place.is_json:
+        say_json({"runId": run_id, "compensations": [said_content(one) for one in found]})
+    else:
+        say_compensated(run_id, found, place)
+    return 1 if any(one.is_open for one in found) else 0
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write.")
+@about_ledger
+def packet(run_id: str, out: Path) -> None:
+    """Write a run as a signed packet that another ledger can take over."""
+    place = where()
+    if out.exists():
+        raise BadCall(f"{out} is there already; name another file")
+    with open_existing(place) as ledger:
+        find(ledger, run_id)
+        signed = ledger.export_packet(run_id, out)
+    effects = len(signed["packet"]["effects"])
+    if place.is_json:
+        say_json({"runId": run_id, "file": str(out), "effects": effects})
+    else:
+        print(f"Wrote {visible(str(out))}: {count(effects, 'effect')} that will not be done again elsewhere.")
+        print("It holds arguments and results. Take it over: indelible runs import FILE --key VKEY")
+
+
+@runs.command(name="import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--key", metavar="VKEY", help="The key of the ledger it comes from: indelible keys export-public.")
+@click.option("--trust", is_flag=True, help="Take it as it is, without a proof of where it comes from.")
+@about_ledger
+def import_packet(file: Path, key: str | None, trust: bool) -> None:
+    """Take a run over from another ledger; nothing of it is done again here."""
+    place = where()
+    with open_existing(place) as ledger:
+        run = ledger.import_packet(file, key=key, trust=trust)
+        ledger_id = _ledger_id(ledger)
+    if place.is_json:
+        say_json(run_content(run, ledger_id))
+    else:
+        print(f"Imported run: {visible(run.id)}\nGo on: {place.command(f'runs resume {run.id}')}")
+
+
+def find(ledger: Ledger, run_id: str) -> Run:
+    """Gives a run that was started; raises what to do when there is none."""
+    run = ledger.get_run(run_id)
+    if run is None:
+        raise UnknownRun(f"no run named {run_id!r} was started here; see: indelible runs list")
+    return run
+
+
+def _seq_of(ledger: Ledger, run_id: str, at: str | None) -> int | None:
+    """Gives the `seq` of an event that is named by its number in `runs events`, which counts from 1, or by its id."""
+    if at is None:
+        return None
+    found: list[int] = []
+
+    def look(event: RunEvent) -> None:
+        if at in (str(event.seq + 1), f"evt_{event.id}"):
+            found.append(event.seq)
+
+    story = ledger.run_story(run_id, each=look)
+    if not found:
+        last = story.head.length
+        raise BadCall(f"run {run_id} has no event {at}; its last is {last}, see: indelible runs events {run_id}")
+    return found[0]
+
+
+def _sealed_hash(ledger: Ledger, run_id: str, seq: int | None) -> str | None:
+    page = [] if seq is None else ledger.events(run_id, after=seq - 1, limit=1)
+    return page[0].hash if page else None
+
+
+def _ledger_id(ledger: Ledger) -> str:
+    return ledger.journal_name

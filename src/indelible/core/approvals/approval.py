@@ -1,0 +1,447 @@
+"""Approvals: a question about one exact call, the votes on it, and when they are enough.
+
+Pure. Who asks, votes and when comes in; what follows goes out. The digest binds everything a person has to rely on:
+tenant, run, tool, the tool's schema, all arguments, the policy, and until when the question stands.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Literal, get_args
+
+from indelible.core.effects.effect import Actor, Effect
+from indelible.core.effects.identity import Ref, hashed
+from indelible.core.events import instant
+from indelible.core.journal.curve import why_weak
+from indelible.core.values.alike import shape_of
+from indelible.errors import BadCall
+
+APPROVAL_TAG = b"indelible/approval/v1\0"
+VOTE_TAG = b"indelible/vote/v1\0"
+DEFAULT_EXPIRY = timedelta(hours=24)
+MOST_NEEDED = 100
+"""Keeps counting votes cheap, also those in a record that a stranger made."""
+
+ApprovalStatus = Literal["pending", "approved", "denied", "expired", "canceled", "stale", "consumed"]
+APPROVAL_STATUSES: tuple[ApprovalStatus, ...] = get_args(ApprovalStatus)
+OPEN_STATUSES: frozenset[ApprovalStatus] = frozenset({"pending", "approved"})
+_UNSEEN = frozenset({"Cc", "Cf"})
+"""Names the kinds of characters that leave no trace where a name is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Says how many people have to approve, and of which role, if it matters."""
+
+    count: int = 1
+    role: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Says what somebody may decide as, and by which Ed25519 key they sign, if they do."""
+
+    roles: tuple[str, ...] = ()
+    key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """Says after how long without a decision more people are asked, and by which channels."""
+
+    after: timedelta
+    people: Mapping[str, Person] = field(default_factory=dict)
+    notify: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Says who has to agree before a call may run, until when, and who is told.
+
+    `people` None lets everybody decide who is not the requester; a name that is not among them may not. `rule` is the
+    rule of the policy that asks.
+    """
+
+    rule: str
+    needs: tuple[Need, ...] = (Need(),)
+    people: Mapping[str, Person] | None = None
+    needs_signature: bool = False
+    may_edit: bool = True
+    expires: timedelta = DEFAULT_EXPIRY
+    escalations: tuple[Escalation, ...] = ()
+    notify: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.needs or any(need.count < 1 for need in self.needs):
+            raise BadCall(f"rule {self.rule!r}: at least one person has to approve")
+        if sum(need.count for need in self.needs) > MOST_NEEDED:
+            raise BadCall(f"rule {self.rule!r}: at most {MOST_NEEDED} people can be needed")
+        if self.expires <= timedelta(0):
+            raise BadCall(f"rule {self.rule!r}: a question has to stand for longer than nothing")
+        times = [timedelta(0), *(step.after for step in self.escalations)]
+        if times != sorted(times) or timedelta(0) in times[1:]:
+            raise BadCall(f"rule {self.rule!r}: escalations come one after the other, each later than nothing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """Is one person's answer. `on_behalf_of` names who delegated it to them."""
+
+    by: str
+    via: str
+    at: datetime
+    is_approval: bool
+    on_behalf_of: str | None = None
+    signature: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """Is a question about one exact call, and how it stands.
+
+    `digest` binds what was asked. `votes` are those that count; a reset takes them away, and the record keeps them.
+    `replaces` names the approval of the same call that went stale or expired before.
+    """
+
+    id: str
+    version: int = 1
+    status: ApprovalStatus
+    effect_id: str
+    ref: Ref
+    run_id: str
+    tool: str
+    side_effect: str
+    digest: str
+    schema: str
+    policy: str
+    question: Question
+    requester: Actor
+    principal: str | None
+    asked_at: datetime
+    expires_at: datetime
+    votes: tuple[Vote, ...] = ()
+    escalated: int = 0
+    replaces: str | None = None
+    edited_by: str | None = None
+    grant: str | None = None
+    args_seq: int
+    """Is the event of the run that commits to the arguments it is about."""
+    attempt: int | None = None
+    """Is the last attempt that ran on it; only that one can hand it back."""
+
+    @property
+    def is_open(self) -> bool:
+        """May it still lead to an execution?"""
+        return self.status in OPEN_STATUSES
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Did its time run out before it was consumed? Then it never allows anything."""
+        return self.is_open and self.expires_at <= now
+
+    @property
+    def due_at(self) -> datetime | None:
+        """Is when somebody should look at it again: to escalate it or to call it expired."""
+        if not self.is_open:
+            return None
+        steps = self.question.escalations[self.escalated :] if self.status == "pending" else ()
+        return min([self.expires_at, *(self.asked_at + step.after for step in steps)])
+
+    @property
+    def people(self) -> Mapping[str, Person] | None:
+        """Names those who may decide now, those included to whom it was escalated."""
+        if self.question.people is None:
+            return None
+        people = dict(self.question.people)
+        for step in self.question.escalations[: self.escalated]:
+            people.update(step.people)
+        return people
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Names the channels by which people were told of it, and have to be told how it ends."""
+        steps = self.question.escalations[: self.escalated]
+        return tuple(dict.fromkeys((*self.question.notify, *(name for step in steps for name in step.notify))))
+
+    @property
+    def lacking(self) -> int:
+        """Is how many approvals are still lacking, when every vote is looked at again."""
+        roles = [self._roles_of(vote) for vote in counting_votes(self) if vote.is_approval]
+        return lacking(self.question.needs, roles)
+
+    def _roles_of(self, vote: Vote) -> frozenset[str] | None:
+        """Gives the roles somebody votes as; None stands for all of them, where nobody is named."""
+        if self.people is None:
+            return None
+        return roles_of(self.people, vote.on_behalf_of or vote.by)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Says why a vote does not count; `code` is one word for programs."""
+
+    code: str
+    why: str
+
+
+def counting_votes(approval: Approval) -> tuple[Vote, ...]:
+    """Gives the votes that count, each looked at as if it were cast now after those before it.
+
+    What is stored of votes may have been edited: nobody counts twice, out of turn, too late or under a false signature.
+    """
+    counted = replace(approval, votes=())
+    for vote in approval.votes:
+        if vote.at < approval.expires_at and _why_not_they(counted, vote, "person") is None:
+            counted = replace(counted, votes=(*counted.votes, vote))
+    return counted.votes
+
+
+def lacking(needs: Sequence[Need], voters: Sequence[frozenset[str] | None]) -> int:
+    """Gives how many of the needed approvals these voters leave open; each of them fills one place at most."""
+    places = [need.role for need in needs for _ in range(need.count)]
+    filled: dict[int, int] = {}
+
+    def place(voter: int, tried: set[int]) -> bool:
+        """Finds a place for a voter, moving others to another of theirs if that is what it takes."""
+        roles = voters[voter]
+        for number, role in enumerate(places):
+            if number in tried or not (role is None or roles is None or role in roles):
+                continue
+            tried.add(number)
+            if number not in filled or place(filled[number], tried):
+                filled[number] = voter
+                return True
+        return False
+
+    return len(places) - sum(place(voter, set()) for voter in range(len(voters)))
+
+
+def same_person(one: str, other: str) -> bool:
+    """Are these one person's names? Case, width, composition and what nobody sees do not make two people of one."""
+    return folded(one) == folded(other)
+
+
+def looks_like(one: str, other: str) -> bool:
+    """Could one of these names be taken for the other? Then nobody may pass for two, or for somebody else than asks.
+
+    This takes rights away and gives none: whose name only looks like that of somebody who may decide may not decide.
+    """
+    return shape_of(folded(one)) == shape_of(folded(other))
+
+
+def folded(name: str) -> str:
+    """Gives a name as it is compared."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(letter for letter in plain if unicodedata.category(letter) not in _UNSEEN).strip()
+
+
+def roles_of(people: Mapping[str, Person], name: str) -> frozenset[str]:
+    """Gives the roles of a person; none when they are not among the people."""
+    person = find_person(people, name)
+    return frozenset() if person is None else frozenset(person.roles)
+
+
+def find_person(people: Mapping[str, Person], name: str) -> Person | None:
+    """Finds somebody by their name, however it is written."""
+    return next((person for known, person in people.items() if same_person(known, name)), None)
+
+
+def approval_digest(
+    *, tenant: str, run_id: str, tool: str, schema: str, args_json: bytes, policy: str, expires_at: datetime
+) -> str:
+    """Gives the digest that a decision binds; any other call, rule, schema or time gives another."""
+    return hashed(APPROVAL_TAG, tenant, run_id, tool, schema, args_json, policy, instant(expires_at))
+
+
+def vote_message(digest: str, is_approval: bool) -> bytes:
+    """Gives the bytes that somebody signs to vote with a key of their own: what they were shown, and their answer."""
+    return VOTE_TAG + bytes.fromhex(digest) + (b"\1" if is_approval else b"\0")
+
+
+def ask(
+    approval_id: str,
+    effect: Effect,
+    question: Question,
+    *,
+    schema: str,
+    policy: str,
+    requester: Actor,
+    principal: str | None,
+    now: datetime,
+    replaces: str | None = None,
+) -> Approval:
+    """Asks whether an effect may run with the arguments it has."""
+    assert effect.args_json is not None, "nobody is asked about arguments that were erased"
+    expires_at = now + question.expires
+    return Approval(
+        id=approval_id,
+        status="pending",
+        effect_id=effect.id,
+        ref=effect.ref,
+        run_id=effect.run_id,
+        tool=effect.tool,
+        side_effect=effect.side_effect,
+        digest=approval_digest(
+            tenant=effect.tenant,
+            run_id=effect.run_id,
+            tool=effect.tool,
+            schema=schema,
+            args_json=effect.args_json,
+            policy=policy,
+            expires_at=expires_at,
+        ),
+        schema=schema,
+        policy=policy,
+        question=question,
+        requester=requester,
+        principal=principal,
+        asked_at=now,
+        expires_at=expires_at,
+        replaces=replaces,
+        args_seq=effect.opened_seq,
+    )
+
+
+def is_bound_to(approval: Approval, effect: Effect, *, schema: str, policy: str) -> bool:
+    """Is this the approval of exactly what would run now? Everything it binds is computed again."""
+    if effect.args_json is None or approval.effect_id != effect.id:
+        return False
+    return approval.digest == approval_digest(
+        tenant=effect.tenant,
+        run_id=effect.run_id,
+        tool=effect.tool,
+        schema=schema,
+        args_json=effect.args_json,
+        policy=policy,
+        expires_at=approval.expires_at,
+    )
+
+
+def drifted(approval: Approval, *, schema: str, policy: str, are_args_other: bool) -> tuple[str, ...]:
+    """Names what is no longer as it was approved."""
+    fields = {"args": are_args_other, "policy": policy != approval.policy, "schema": schema != approval.schema}
+    return tuple(name for name, is_other in fields.items() if is_other)
+
+
+def voted(approval: Approval, vote: Vote, digest: str | None, kind: str, now: datetime) -> Approval | Refusal:
+    """Counts a vote, or says why it does not count. One refusal is enough; approvals have to be enough of them.
+
+    An approval names the digest that was seen. A refusal need not: it allows nothing.
+    """
+    refusal = _why_not(approval, vote, digest, kind, now)
+    if refusal is not None:
+        return refusal
+    if not vote.is_approval:
+        return replace(approval, version=approval.version + 1, status="denied", votes=(*approval.votes, vote))
+    counted = replace(approval, version=approval.version + 1, votes=(*approval.votes, vote))
+    return replace(counted, status="approved") if counted.lacking == 0 else counted
+
+
+def _why_not(approval: Approval, vote: Vote, digest: str | None, kind: str, now: datetime) -> Refusal | None:
+    if approval.status != "pending":
+        return Refusal("not_pending", f"cannot be decided: it is {approval.status}")
+    if approval.is_overdue(now) or approval.is_overdue(vote.at):
+        # By either clock: what is recorded of a vote has to show that it came in time.
+        return Refusal("expired", f"expired at {approval.expires_at}; the call has to be made again")
+    if digest is None and vote.is_approval:
+        return Refusal("no_digest", "is approved by naming the digest you were shown")
+    if digest is not None and digest != approval.digest:
+        # The right one is not told here: it is for whoever has looked.
+        return Refusal("digest", f"asks about something else than {digest[:12]}…, which you saw; look at it again")
+    return _why_not_they(approval, vote, kind)
+
+
+def _why_not_they(approval: Approval, vote: Vote, kind: str) -> Refusal | None:
+    """Says why this person may not decide it."""
+    if kind != "person":
+        return Refusal("not_a_person", f"is decided by people, and {vote.by} is {kind}")
+    entitled = vote.on_behalf_of or vote.by
+    for name in (vote.by, entitled):
+        if looks_like(name, approval.requester.id) or _is_principal(approval, name):
+            return Refusal("self_approval", f"was asked for by {name}, who therefore cannot decide it")
+        if any(looks_like(name, earlier) for vote_ in approval.votes for earlier in _names_in(vote_)):
+            return Refusal("voted_already", f"was already decided by {name}; others have to as well")
+    if not is_entitled(approval, entitled):
+        return Refusal("not_entitled", f"is not for {entitled} to decide")
+    return _why_not_signed(approval, vote, find_person(approval.people or {}, vote.by) or Person())
+
+
+def is_entitled(approval: Approval, name: str) -> bool:
+    """Does a vote of this person's count towards what is needed? Where nobody is named, anybody's does."""
+    people = approval.people
+    if people is None:
+        return True
+    person = find_person(people, name)
+    return person is not None and _is_needed(person, approval.question.needs)
+
+
+def _names_in(vote: Vote) -> tuple[str, ...]:
+    return (vote.by,) if vote.on_behalf_of is None else (vote.by, vote.on_behalf_of)
+
+
+def _is_principal(approval: Approval, name: str) -> bool:
+    return approval.principal is not None and looks_like(name, approval.principal)
+
+
+def _is_needed(person: Person, needs: Iterable[Need]) -> bool:
+    return any(need.role is None or need.role in person.roles for need in needs)
+
+
+def _why_not_signed(approval: Approval, vote: Vote, voter: Person) -> Refusal | None:
+    """Checks the voter's own signature: where one is demanded, and wherever one is given."""
+    if vote.signature is None:
+        if approval.question.needs_signature:
+            return Refusal("not_signed", f"needs the signature of {vote.by}: vote with their key")
+        return None
+    if voter.key is None or not is_signed(voter.key, vote.signature, approval.digest, is_approval=vote.is_approval):
+        return Refusal("signature", f"carries a signature that is not {vote.by}'s over what was shown")
+    return None
+
+
+def is_signed(key: bytes, signature: bytes, digest: str, *, is_approval: bool) -> bool:
+    """Did the holder of this key sign this answer to this question?"""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if why_weak(key) is not None:
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, vote_message(digest, is_approval))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def unvoted(approval: Approval, name: str, now: datetime) -> Approval | Refusal:
+    """Takes somebody's approval back, as long as nothing runs on it."""
+    if approval.status not in OPEN_STATUSES or approval.is_overdue(now):
+        return Refusal("not_open", f"cannot be taken back: it is {'expired' if approval.is_open else approval.status}")
+    votes = tuple(vote for vote in approval.votes if not same_person(vote.by, name))
+    if len(votes) == len(approval.votes):
+        return Refusal("no_vote", f"has no vote of {name} that could be taken back")
+    return replace(approval, version=approval.version + 1, status="pending", votes=votes)
+
+
+def ended(approval: Approval, status: ApprovalStatus) -> Approval:
+    """Gives an approval that ends so."""
+    return replace(approval, version=approval.version + 1, status=status)
+
+
+def consumed(approval: Approval, attempt: int) -> Approval:
+    """Gives an approval that an attempt uses up."""
+    return replace(ended(approval, "consumed"), attempt=attempt)
+
+
+def handed_back(approval: Approval, attempt: int) -> Approval | None:
+    """Gives an approval free to be used again, when this attempt used it up and nothing came of it; else None."""
+    if approval.status != "consumed" or approval.attempt != attempt:
+        return None
+    return replace(ended(approval, "approved"), attempt=None)
+
+
+def escalated(approval: Approval, now: datetime) -> Approval:
+    """Gives an approval for which more people are asked, as many times as it is late."""
+    late = sum(approval.asked_at + step.after <= now for step in approval.question.escalations)
+    return replace(approval, version=approval.version + 1, escalated=max(approval.escalated, late))

@@ -1,0 +1,279 @@
+"""What people do about an approval: look, vote, take it back, change what is asked, and let it lapse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from indelible.core.approvals.approval import (
+    Approval,
+    Refusal,
+    Vote,
+    ask,
+    ended,
+    escalated,
+    is_bound_to,
+    unvoted,
+    voted,
+)
+from indelible.core.approvals.deliveries import deliveries_of
+from indelible.core.approvals.grants import delegation_ref, grant_of, grant_sheet, read_delegation
+from indelible.core.approvals.sheets import approval_sheet
+from indelible.core.changes import Change, Step
+from indelible.core.commands import (
+    AboutApproval,
+    Amend,
+    Attend,
+    CastVote,
+    Decided,
+    Illegal,
+    NotCounted,
+    ShowTo,
+    TakeBack,
+)
+from indelible.core.effects.claiming import approval_of, said_by
+from indelible.core.effects.effect import Effect, Status
+from indelible.core.policy import budgets
+from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
+from indelible.core.sheets import Sheet, Sheets
+
+
+def about_approval(command: AboutApproval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Decides what somebody does about the approval of an effect."""
+    approval = approval_of(effect, sheets)
+    if approval is None or (effect.are_args_erased and not isinstance(command, Attend)):
+        return Step(Illegal(effect, "was never asked about, or what was asked is erased"))
+    if approval.id != command.approval_id:
+        return _not(Refusal("replaced", f"was asked anew: {approval.id} is the question now"), approval, effect)
+    match command:
+        case CastVote():
+            return _cast(command, approval, effect, now, seq, sheets)
+        case TakeBack():
+            return _take_back(command, approval, effect, now, seq)
+        case Amend():
+            return _amend(command, approval, effect, now, seq, sheets)
+        case ShowTo():
+            return Step(Decided(approval, effect), (Change(effect, "approval_viewed", {}),))
+        case Attend():
+            return _attend(command, approval, effect, now, seq, sheets)
+        case _:
+            assert_never(command)
+
+
+def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+    actor = command.stamp.actor
+    giver = _giver(command, now, sheets)
+    if isinstance(giver, Refusal):
+        return _not(giver, approval, effect)
+    vote = Vote(
+        by=actor.id,
+        via=actor.via,
+        at=command.stamp.at,
+        is_approval=command.is_approval,
+        on_behalf_of=giver,
+        signature=command.signature,
+    )
+    if vote in approval.votes:
+        return Step(Decided(approval, effect))  # our own write, whose answer got lost on the way
+    counted = _why_no_grant(command, approval) or voted(approval, vote, command.digest, actor.kind, now)
+    if isinstance(counted, Refusal):
+        return _not(counted, approval, effect)
+    if (outdated := _why_outdated(command, approval)) is not None:
+        return _not(outdated, approval, effect)
+    if command.is_approval and (altered := why_altered(approval, effect)) is not None:
+        return Step(Illegal(effect, altered))
+    if counted.status == "pending":
+        change = Change(effect, "approval_voted", {"reason": command.detail_json}, (approval_sheet(counted),))
+        return Step(Decided(counted, effect), (change,))
+    if counted.status == "denied":
+        given_back = budgets.release(read_charges(effect.charges_json), sheets)
+        return _moved(command, replace(effect, charges_json=None), counted, now, seq, "denied", given_back)
+    grants: list[Sheet] = []
+    if command.grant is not None:
+        counted = replace(counted, grant=command.grant_id)
+        grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor.id))]
+    return _moved(command, effect, counted, now, seq, "ready", grants)
+
+
+def _why_outdated(command: CastVote | TakeBack | Amend, approval: Approval) -> Refusal | None:
+    """Refuses an answer to what somebody else has changed or voted on since it was shown."""
+    if command.version in (None, approval.version):
+        return None
+    now_at = f"is at version {approval.version} now, not {command.version}"
+    return Refusal("version", f"{now_at}: somebody else voted on it or changed it; look at it again")
+
+
+def why_altered(approval: Approval, effect: Effect) -> str | None:
+    """Says that the arguments are not those the digest is of, for somebody changed the store: nobody may approve them.
+
+    An approval that is over, or whose arguments are erased, has nothing left to compare.
+    """
+    if not approval.is_open or effect.are_args_erased or effect.approval_id != approval.id:
+        return None
+    if is_bound_to(approval, effect, schema=approval.schema, policy=approval.policy):
+        return None
+    return "as it is stored is not what was asked about. Deny it, and find out who changed it: indelible verify"
+
+
+def _why_no_grant(command: CastVote, approval: Approval) -> Refusal | None:
+    """Refuses a grant where one person would decide for several, or where nobody signs what is granted."""
+    if command.grant is None:
+        return None
+    if sum(need.count for need in approval.question.needs) > 1:
+        return Refusal(
+            "no_grant", "takes more than one person, so nobody can grant further calls; vote without a grant"
+        )
+    if approval.question.needs_signature:
+        return Refusal(
+            "no_grant", "is signed for this call alone, so nobody can grant further ones; vote without a grant"
+        )
+    return None
+
+
+def _giver(command: CastVote, now: datetime, sheets: Sheets) -> str | Refusal | None:
+    """Gives whose vote it is, when it was delegated."""
+    if command.delegation_id is None:
+        return None
+    sheet = sheets.get(delegation_ref(command.delegation_id))
+    if sheet is None or sheet.body is None or not read_delegation(sheet).covers(command.stamp.actor.id, now):
+        return Refusal("delegation", f"{command.delegation_id} does not let {command.stamp.actor.id} decide this now")
+    return read_delegation(sheet).giver
+
+
+_ENDS: dict[Status, str] = {"ready": "approval_received", "denied": "approval_denied"}
+
+
+def _moved(
+    command: CastVote, effect: Effect, counted: Approval, now: datetime, seq: int, status: Status, changed: list[Sheet]
+) -> Step:
+    """Gives the step by which enough people have decided."""
+    moved = effect.moved(
+        status=status,
+        at=command.stamp.at,
+        attempt=effect.attempt,
+        token_hash=effect.token_hash,
+        lease_until=None,
+        detail_seq=seq,
+        detail_json=command.detail_json,
+    )
+    told = deliveries_of(counted, counted.status, counted.told, now)
+    sheets = (approval_sheet(counted), *told, *changed)
+    change = Change(moved, _ENDS[status], {"reason": command.detail_json}, sheets)
+    return Step(Decided(counted, moved), (change,))
+
+
+def _take_back(command: TakeBack, approval: Approval, effect: Effect, now: datetime, seq: int) -> Step:
+    actor = command.stamp.actor
+    if actor.kind != "person":
+        return _not(Refusal("not_a_person", f"is decided by people, and {actor.id} is {actor.kind}"), approval, effect)
+    reopened = unvoted(approval, actor.id, now)
+    if isinstance(reopened, Refusal):
+        return _not(reopened, approval, effect)
+    if (outdated := _why_outdated(command, approval)) is not None:
+        return _not(outdated, approval, effect)
+    waiting = _waiting(effect, reopened, command, seq, command.detail_json)
+    # Those who were told that it is approved are told that it is asked again.
+    channels = reopened.told if approval.status == "approved" else ()
+    told = deliveries_of(reopened, f"reopened-{reopened.version}", channels, now)
+    change = Change(waiting, "approval_revoked", {"reason": command.detail_json}, (approval_sheet(reopened), *told))
+    return Step(Decided(reopened, waiting), (change,))
+
+
+def _amend(command: Amend, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Asks about other arguments: the policy has judged them, and whoever voted did so on the old ones.
+
+    What they take of budgets is reserved instead of what the old ones took.
+    """
+    refusal = _why_no_edit(command, approval, now) or _why_outdated(command, approval)
+    if refusal is not None:
+        return _not(refusal, approval, effect)
+    charges = command.verdict.charges
+    reserved = budgets.reserve(charges, sheets, now, instead_of=read_charges(effect.charges_json))
+    if isinstance(reserved, Exceeded):
+        return _not(_too_dear(reserved), approval, effect)
+    charged = charges_json(charges) if charges else None
+    edited = replace(effect, args_json=command.args_json, opened_seq=seq, charges_json=charged)
+    asked = ask(
+        approval.id,
+        edited,
+        command.verdict.question or approval.question,
+        schema=approval.schema,
+        policy=command.verdict.policy,
+        requester=approval.requester,
+        principal=approval.principal,
+        now=now,
+        replaces=approval.replaces,
+    )
+    asked = replace(asked, version=approval.version + 1, edited_by=command.stamp.actor.id)
+    waiting = _waiting(edited, asked, command, seq, command.detail_json)
+    told = deliveries_of(asked, f"edited-{asked.version}", asked.told, now)
+    committed = {"reason": command.detail_json, "args": command.args_json, **said_by(command.verdict)}
+    if charged is not None:
+        committed["charges"] = charged
+    change = Change(waiting, "approval_edited", committed, (approval_sheet(asked), *told, *reserved))
+    return Step(Decided(asked, waiting), (change,))
+
+
+def _too_dear(exceeded: Exceeded) -> Refusal:
+    charge, used = exceeded.charge, exceeded.used
+    why = f"{used} of {charge.limit} are taken, and these arguments take {charge.amount}"
+    return Refusal("budget", f"would be over the budget {charge.budget!r}: {why}")
+
+
+def _why_no_edit(command: Amend, approval: Approval, now: datetime) -> Refusal | None:
+    actor = command.stamp.actor
+    if not approval.question.may_edit:
+        return Refusal("no_edit", f"may not be edited, by the rule {approval.question.rule!r}; deny it instead")
+    if command.verdict.decision == "refuse":
+        return Refusal("policy", f"would be refused with these arguments, by the rule {command.verdict.rule!r}")
+    # Whoever edits has to be somebody who could decide; the vote itself is not counted.
+    vote = Vote(by=actor.id, via=actor.via, at=command.stamp.at, is_approval=False)
+    question = replace(approval.question, needs_signature=False)
+    asked = replace(approval, question=question, votes=(), status="pending" if approval.is_open else approval.status)
+    refusal = voted(asked, vote, command.digest, actor.kind, now)
+    return refusal if isinstance(refusal, Refusal) else None
+
+
+def _attend(command: Attend, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+    if approval.due_at is None or approval.due_at > now:
+        return Step(Decided(approval, effect))
+    if approval.is_overdue(now):
+        return _expire(command, approval, effect, now, seq, sheets)
+    later = escalated(approval, now)
+    told = [
+        message
+        for number in range(approval.escalated, later.escalated)
+        for message in deliveries_of(
+            later, f"escalated-{number + 1}", later.question.escalations[number].notify or later.question.notify, now
+        )
+    ]
+    change = Change(effect, "approval_escalated", {}, (approval_sheet(later), *told))
+    return Step(Decided(later, effect), (change,))
+
+
+def _expire(command: Attend, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Lets an approval lapse; its effect waits for another, and holds no budget meanwhile."""
+    over = ended(approval, "expired")
+    reason = b'"its time ran out"'
+    given_back = budgets.release(read_charges(effect.charges_json), sheets)
+    waiting = replace(_waiting(effect, over, command, seq, reason), lease_until=None, charges_json=None)
+    told = deliveries_of(over, "expired", over.told, now)
+    change = Change(waiting, "approval_expired", {"reason": reason}, (approval_sheet(over), *told, *given_back))
+    return Step(Decided(over, waiting), (change,))
+
+
+def _waiting(effect: Effect, approval: Approval, command: TakeBack | Amend | Attend, seq: int, reason: bytes) -> Effect:
+    return effect.moved(
+        status="requires_approval",
+        at=command.stamp.at,
+        attempt=effect.attempt,
+        token_hash=effect.token_hash,
+        lease_until=approval.expires_at,
+        detail_seq=seq,
+        detail_json=reason,
+    )
+
+
+def _not(refusal: Refusal, approval: Approval, effect: Effect) -> Step:
+    return Step(NotCounted(refusal, approval, effect))

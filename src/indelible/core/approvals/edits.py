@@ -1,0 +1,61 @@
+"""What an approver changed in a call's arguments, and what stays the caller's own. Pure.
+
+Whoever edits sees what is recorded, and not everything is: where it has marks, only the caller has the values. So what
+was left as it is stays the caller's own, and a mark can be neither moved nor changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indelible.core.privacy.detectors import forged_in
+from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Redacted
+
+
+def changes_in(edited: Any, recorded: Any) -> Any:
+    """Gives an edited value with None wherever it is as it was recorded."""
+    if _is_same(edited, recorded):
+        return None
+    if isinstance(edited, dict) and isinstance(recorded, dict):
+        return {
+            name: changes_in(value, recorded[name]) if name in recorded else value for name, value in edited.items()
+        }
+    if isinstance(edited, list) and isinstance(recorded, list):
+        return [changes_in(*pair) for pair in zip(edited, recorded, strict=False)] + edited[len(recorded) :]
+    return edited
+
+
+def carried_over(edited: Any, recorded: Any, own: Any) -> Any:
+    """Gives an edited value with the caller's own wherever it is as it was recorded."""
+    if _is_same(edited, recorded):
+        return own
+    if isinstance(edited, dict) and isinstance(recorded, dict) and isinstance(own, dict):
+        return {
+            name: carried_over(value, recorded[name], own[name]) if name in recorded and name in own else value
+            for name, value in edited.items()
+        }
+    if isinstance(edited, list) and isinstance(recorded, list) and isinstance(own, list):
+        kept = [carried_over(*each) for each in zip(edited, recorded, own, strict=False)]
+        return kept + edited[len(kept) :]
+    return edited
+
+
+def holds_mark(value: Any) -> bool:
+    """Does a value hold a mark that stands for something the record does not have?"""
+    match value:
+        case Redacted():
+            return True
+        case str():
+            return any(True for _ in forged_in(value))
+        case dict():
+            return any(holds_mark(name) or holds_mark(item) for name, item in value.items())
+        case list():
+            return any(holds_mark(item) for item in value)
+        case _:
+            return False
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Are these recorded alike? True is not 1, though Python says so."""
+    return encode(one) == encode(other)

@@ -1,0 +1,174 @@
+"""Approvals on their sheets, and back."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from indelible.core.approvals.approval import Approval, Escalation, Need, Person, Question, Vote
+from indelible.core.effects.effect import Actor
+from indelible.core.effects.identity import Ref
+from indelible.core.events import instant
+from indelible.core.sheets import Sheet, SheetRef, body_of
+
+
+def approval_ref(approval_id: str) -> SheetRef:
+    """Locates an approval."""
+    return SheetRef("approval", approval_id)
+
+
+def approval_sheet(approval: Approval) -> Sheet:
+    """Writes an approval on its sheet."""
+    question = approval.question
+    content = {
+        "args_seq": approval.args_seq,
+        "asked_at": instant(approval.asked_at),
+        "attempt": approval.attempt,
+        "digest": approval.digest,
+        "edited_by": approval.edited_by,
+        "effect": approval.effect_id,
+        "escalated": approval.escalated,
+        "expires_at": instant(approval.expires_at),
+        "grant": approval.grant,
+        "id": approval.id,
+        "place": list(approval.ref),
+        "policy": approval.policy,
+        "principal": approval.principal,
+        "question": _question_content(question),
+        "replaces": approval.replaces,
+        "requester": _actor_content(approval.requester),
+        "run": approval.run_id,
+        "schema": approval.schema,
+        "side_effect": approval.side_effect,
+        "status": approval.status,
+        "tool": approval.tool,
+        "v": 1,
+        "version": approval.version,
+        "votes": [_vote_content(vote) for vote in approval.votes],
+    }
+    return Sheet(
+        kind="approval",
+        id=approval.id,
+        version=approval.version,
+        status=approval.status,
+        topic=approval.run_id,
+        due_at=approval.due_at,
+        body=body_of(content),
+    )
+
+
+def read_approval(sheet: Sheet) -> Approval:
+    """Reads an approval from its sheet."""
+    content = sheet.read()
+    tenant, scope, key = content["place"]
+    requester = content["requester"]
+    return Approval(
+        id=sheet.id,
+        version=sheet.version,
+        status=content["status"],
+        effect_id=content["effect"],
+        ref=Ref(tenant, scope, key),
+        run_id=content["run"],
+        tool=content["tool"],
+        side_effect=content["side_effect"],
+        digest=content["digest"],
+        schema=content["schema"],
+        policy=content["policy"],
+        question=_read_question(content["question"]),
+        requester=Actor(requester["id"], requester["kind"], requester["via"]),
+        principal=content["principal"],
+        asked_at=datetime.fromisoformat(content["asked_at"]),
+        expires_at=datetime.fromisoformat(content["expires_at"]),
+        votes=tuple(_read_vote(vote) for vote in content["votes"]),
+        escalated=content["escalated"],
+        replaces=content["replaces"],
+        edited_by=content["edited_by"],
+        grant=content["grant"],
+        args_seq=content["args_seq"],
+        attempt=content["attempt"],
+    )
+
+
+def _actor_content(actor: Actor) -> dict[str, str]:
+    return {"id": actor.id, "kind": actor.kind, "via": actor.via}
+
+
+def _question_content(question: Question) -> dict[str, Any]:
+    return {
+        "escalations": [
+            {"after": _micros(step.after), "notify": list(step.notify), "people": _people_content(step.people)}
+            for step in question.escalations
+        ],
+        "expires": _micros(question.expires),
+        "may_edit": question.may_edit,
+        "needs": [{"count": need.count, "role": need.role} for need in question.needs],
+        "needs_signature": question.needs_signature,
+        "notify": list(question.notify),
+        "people": None if question.people is None else _people_content(question.people),
+        "rule": question.rule,
+    }
+
+
+def _read_question(content: Mapping[str, Any]) -> Question:
+    people = content["people"]
+    return Question(
+        rule=content["rule"],
+        needs=tuple(Need(need["count"], need["role"]) for need in content["needs"]),
+        people=None if people is None else _read_people(people),
+        needs_signature=content["needs_signature"],
+        may_edit=content["may_edit"],
+        expires=timedelta(microseconds=content["expires"]),
+        escalations=tuple(
+            Escalation(timedelta(microseconds=step["after"]), _read_people(step["people"]), tuple(step["notify"]))
+            for step in content["escalations"]
+        ),
+        notify=tuple(content["notify"]),
+    )
+
+
+def _people_content(people: Mapping[str, Person]) -> list[dict[str, Any]]:
+    """Lists people by their names: a name may begin with any character, and a member of an object may not."""
+    return [
+        {"key": _base64(person.key), "name": name, "roles": list(person.roles)}
+        for name, person in sorted(people.items())
+    ]
+
+
+def _read_people(people: Iterable[Mapping[str, Any]]) -> dict[str, Person]:
+    return {person["name"]: Person(tuple(person["roles"]), _from_base64(person["key"])) for person in people}
+
+
+def _vote_content(vote: Vote) -> dict[str, Any]:
+    return {
+        "at": instant(vote.at),
+        "by": vote.by,
+        "is_approval": vote.is_approval,
+        "on_behalf_of": vote.on_behalf_of,
+        "signature": _base64(vote.signature),
+        "via": vote.via,
+    }
+
+
+def _read_vote(content: Mapping[str, Any]) -> Vote:
+    return Vote(
+        by=content["by"],
+        via=content["via"],
+        at=datetime.fromisoformat(content["at"]),
+        is_approval=content["is_approval"],
+        on_behalf_of=content["on_behalf_of"],
+        signature=_from_base64(content["signature"]),
+    )
+
+
+def _micros(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)
+
+
+def _base64(raw: bytes | None) -> str | None:
+    return None if raw is None else b64encode(raw).decode("ascii")
+
+
+def _from_base64(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text, validate=True)

@@ -1,0 +1,241 @@
+"""What an agent asks for: a tool call, and how its tool wants to be treated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+
+from indelible.core.privacy.redaction import Rule, Subject, check_rules
+from indelible.errors import BadCall
+
+if TYPE_CHECKING:
+    from indelible.core.effects.effect import Effect
+
+SideEffect = Literal["none", "read", "write", "external_mutation", "payment", "notification", "delegation"]
+OnCrash = Literal["retry", "hold"]
+Dedupe = Literal["args", "call", "ask"]
+Approval = Literal["required", "none"]
+# Does a call return only when its outcome is under a signed head? "awaited_here": only where this process seals.
+Inclusion = Literal["awaited", "awaited_here", "not_awaited"]
+
+DEFAULT_TENANT = "default"
+OWN_RUNS = "indelible:"
+SIDE_EFFECTS: tuple[SideEffect, ...] = get_args(SideEffect)
+DEDUPES: tuple[Dedupe, ...] = get_args(Dedupe)
+# Classes that leave no trace outside may be entered again after a crash without anybody having said so.
+HARMLESS: frozenset[SideEffect] = frozenset({"none", "read"})
+
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}", re.ASCII)
+_KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_LONGEST_NAME = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Names one thing in the outside world; calls that name the same thing are the same call."""
+
+    namespace: str
+    type: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """Says which tool to run with which arguments, and what makes two such calls the same.
+
+    `key` names the arguments that identify the call (dotted paths reach inside); without it all arguments do.
+    `resource` identifies the call by a thing instead. `scope` is the range in which the identity is unique, by default
+    the run. `call_id` is the framework's own id of this call; `dedupe` says whether it matters.
+    """
+
+    tool: str
+    args: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    run_id: str = "default"
+    scope: str | None = None
+    key: Sequence[str] | None = None
+    resource: Resource | None = None
+    call_id: str | None = None
+    dedupe: Dedupe = "args"
+    schema: str = ""
+    """Is the hash of the tool's schema, where it has one; an approval holds for this schema only."""
+    adopted_key: str | None = None
+    """Is the key that another ledger gave this call, for effects that were taken over from there."""
+
+    def __post_init__(self) -> None:
+        if not _TOOL_NAME.fullmatch(self.tool):
+            raise BadCall(f"tool name {self.tool!r}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : / -")
+        if not isinstance(self.args, Mapping):
+            raise BadCall(f"args of {self.tool}: pass a mapping of names to values, not {type(self.args).__name__}")
+        check_run_id(self.run_id)
+        if self.scope is not None:
+            check_name("scope", self.scope)
+        if self.call_id is not None:
+            check_name("call_id", self.call_id)
+        if self.dedupe not in DEDUPES:
+            raise BadCall(f"dedupe={self.dedupe!r}: choose one of {', '.join(DEDUPES)}")
+        if self.dedupe == "call" and self.call_id is None:
+            raise BadCall(f"{self.tool}: dedupe='call' needs call_id, the framework's id of this tool call")
+        if self.key is not None and (isinstance(self.key, str) or not self.key):
+            raise BadCall(f"{self.tool}: key is a list of argument names, for example key=['order_id']")
+        if self.key is not None and self.resource is not None:
+            raise BadCall(f"{self.tool}: name key fields or a resource, not both; either alone is the identity")
+        if self.adopted_key is not None and not _KEY.fullmatch(self.adopted_key):
+            raise BadCall(f"{self.tool}: adopted_key={self.adopted_key!r}: a key has 64 hexadecimal digits")
+        if self.adopted_key is not None and self.dedupe != "args":
+            raise BadCall(f"{self.tool}: a call with adopted_key is known by that key alone; leave dedupe away")
+
+
+def check_run_id(run_id: object) -> None:
+    """Raises `BadCall` unless a caller may use this run: those the ledger tells about itself in are its own."""
+    check_name("run_id", run_id)
+    if str(run_id).startswith(OWN_RUNS):
+        raise BadCall(f"run_id {run_id!r}: names that begin with {OWN_RUNS!r} belong to the ledger; choose another")
+
+
+def check_name(what: str, name: object) -> None:
+    """Raises `BadCall` unless `name` can stand in an event: text, not empty, not too long, no lone surrogates."""
+    if not isinstance(name, str) or not name:
+        raise BadCall(f"{what}: must be a text that is not empty, got {name!r}")
+    if len(name) > _LONGEST_NAME:
+        raise BadCall(f"{what}: has {len(name)} characters, at most {_LONGEST_NAME} are allowed")
+    if not name.isascii():
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadCall(f"{what}: holds a lone surrogate and cannot be written as UTF-8") from None
+    if "\0" in name:
+        raise BadCall(f"{what}: holds a NUL character")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Repeats the handler on the named exceptions; declares that repeating is safe for them."""
+
+    on: tuple[type[BaseException], ...]
+    attempts: int = 3
+    backoff: timedelta = timedelta(milliseconds=200)
+    multiplier: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise BadCall("Retry.attempts counts the first attempt too, so it is at least 1")
+
+    def pause_after(self, attempt: int) -> timedelta:
+        """Gives the pause between attempt number `attempt` and the next."""
+        return self.backoff * self.multiplier ** (attempt - 1)
+
+
+class OptionWords(TypedDict, total=False):
+    """The keywords by which a ledger, a tool and a single call say how to treat an effect."""
+
+    side_effect: SideEffect
+    approval: Approval
+    on_crash: OnCrash
+    reconcile: Callable[[Effect], Any]
+    compensate: Callable[[Effect], Any]
+    retry: Retry
+    lease: timedelta
+    wait: timedelta | float | bool
+    timeout: timedelta
+    await_inclusion: bool
+    redact: Sequence[Rule]
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Says how an effect is treated; what a call leaves open its tool decides, then the ledger, then the default."""
+
+    side_effect: SideEffect | None = None
+    approval: Approval | None = None
+    on_crash: OnCrash | None = None
+    reconcile: Callable[[Effect], Any] | None = None
+    compensate: Callable[[Effect], Any] | None = None
+    retry: Retry | None = None
+    lease: timedelta | None = None
+    wait: timedelta | float | bool | None = None
+    timeout: timedelta | None = None
+    await_inclusion: bool | None = None
+    redact: Sequence[Rule] | None = None
+    subject: Subject | None = None
+
+    def __post_init__(self) -> None:
+        if self.redact is not None:
+            check_rules(self.redact)
+        if self.subject is not None and not callable(self.subject):
+            _check_subject(self.subject)
+        _check_choice("side_effect", self.side_effect, SIDE_EFFECTS)
+        _check_choice("approval", self.approval, get_args(Approval))
+        _check_choice("on_crash", self.on_crash, get_args(OnCrash))
+        for name, duration in (("lease", self.lease), ("timeout", self.timeout)):
+            if duration is not None and duration <= timedelta(0):
+                raise BadCall(f"{name}={duration}: must be longer than nothing")
+
+    def over(self, lower: Options) -> Options:
+        """Gives these options, with the gaps filled from `lower`; what either of them redacts is redacted."""
+        gaps = {f.name: getattr(lower, f.name) for f in fields(self) if getattr(self, f.name) is None}
+        if self.redact is not None and lower.redact is not None:
+            gaps["redact"] = (*lower.redact, *self.redact)
+        return replace(self, **gaps) if gaps else self
+
+
+def _check_subject(path: object) -> None:
+    if not isinstance(path, str) or not path.startswith("args."):
+        raise BadCall(f"subject={path!r}: name an argument, as in subject='args.customer_id', or give a function")
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise BadCall(f"{name}={value!r}: choose one of {', '.join(choices)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """Is the complete answer to how an effect is treated: options with no gap left."""
+
+    side_effect: SideEffect
+    on_crash: OnCrash
+    needs_approval: bool
+    reconcile: Callable[[Effect], Any] | None
+    retry: Retry | None
+    lease: timedelta
+    wait: timedelta
+    timeout: timedelta | None
+    inclusion: Inclusion
+    redact: tuple[Rule, ...] = ()
+    subject: Subject | None = None
+
+
+def handling_of(options: Options) -> Handling:
+    """Fills what nobody said with the careful default: a mutation of the outside world that is held when in doubt."""
+    side_effect = options.side_effect or "external_mutation"
+    return Handling(
+        side_effect=side_effect,
+        on_crash=options.on_crash or ("retry" if side_effect in HARMLESS else "hold"),
+        needs_approval=options.approval == "required",
+        reconcile=options.reconcile,
+        retry=options.retry,
+        lease=options.lease or timedelta(seconds=30),
+        wait=_as_duration(options.wait),
+        timeout=options.timeout,
+        inclusion=_inclusion_of(options.await_inclusion, side_effect),
+        redact=() if options.redact is None else tuple(options.redact),
+        subject=options.subject,
+    )
+
+
+def _inclusion_of(asked: bool | None, side_effect: SideEffect) -> Inclusion:
+    if asked is None:
+        return "awaited_here" if side_effect == "payment" else "not_awaited"
+    return "awaited" if asked else "not_awaited"
+
+
+def _as_duration(wait: timedelta | float | bool | None) -> timedelta:
+    if wait is None or wait is True:
+        return timedelta(seconds=30)
+    if wait is False:
+        return timedelta(0)
+    return wait if isinstance(wait, timedelta) else timedelta(seconds=wait)

@@ -1,0 +1,372 @@
+"""Who may enter a handler now: opens effects, takes attempts, and asks or refuses where that is called for.
+
+Every way into a handler leads through `opened` or `claim`. Both look at the verdict that came with the command, at the
+budgets it charges, and at what people said about this effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+from indelible.core.approvals.approval import Approval, Question, ask, consumed, drifted, ended, is_bound_to
+from indelible.core.approvals.deliveries import deliveries_of
+from indelible.core.approvals.grants import grant_ref, grant_sheet, read_grant
+from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
+from indelible.core.changes import Change, Fact, Step
+from indelible.core.commands import (
+    ApprovalEnded,
+    ArgsErased,
+    AwaitingApproval,
+    Claimed,
+    Open,
+    OverBudget,
+    RefusedByPolicy,
+)
+from indelible.core.effects.effect import Claim, Effect, hash_of
+from indelible.core.events import facts_json
+from indelible.core.policy import budgets
+from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
+from indelible.core.policy.verdicts import Verdict, verdict_json
+from indelible.core.sheets import Sheet, Sheets
+from indelible.core.values.canonical import encode
+
+_ASKED_BEFORE = Question(rule="it was asked before")
+
+
+def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Makes the effect; its first state already says whether it may run, so no crash can skip the question."""
+    verdict = command.verdict
+    if verdict.decision == "refuse":
+        return _refused(command, None)
+    reserved = budgets.reserve(verdict.charges, sheets, now)
+    if isinstance(reserved, Exceeded):
+        return _over_budget(command, None, reserved)
+    grant = _use_of_grant(command, now, sheets)
+    asks = verdict.question is not None and not grant
+    effect = Effect(
+        tenant=command.ref.tenant,
+        scope=command.ref.scope,
+        key=command.ref.key,
+        id=command.effect_id,
+        run_id=command.run_id,
+        tool=command.tool,
+        side_effect=command.side_effect,
+        on_crash=command.on_crash,
+        call_id=command.call_id,
+        digest=command.digest,
+        status="requires_approval" if asks else "processing",
+        attempt=0 if asks else 1,
+        version=1,
+        token_hash=hash_of(command.token),
+        lease_until=None if asks else now + command.lease,
+        opened_seq=seq,
+        detail_seq=None,
+        created_at=command.stamp.at,
+        updated_at=command.stamp.at,
+        args_json=command.args_json,
+        detail_json=None,
+        charges_json=charges_json(verdict.charges) if verdict.charges else None,
+    )
+    committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
+    if command.subject_json is not None:
+        committed["subject"] = command.subject_json
+    committed |= said_by(verdict)
+    if effect.charges_json is not None:
+        committed["charges"] = effect.charges_json
+    if asks:
+        assert verdict.question is not None
+        return _asking(command, effect, verdict.question, now, committed, reserved)
+    change = Change(effect, "tool_call_started", committed, (*grant, *reserved))
+    return Step(Claimed(Claim(effect, command.token)), (change,))
+
+
+def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Takes the next attempt of an effect if that is allowed, else says who has to be asked or what stands against it.
+
+    An approval that was used holds for the attempts after a crash, of tools that may be repeated, one after the other:
+    each of them takes it over from the one before. Once somebody was
+    asked, somebody has to answer, also if the policy would let the call pass by now. The verdict is about the arguments
+    of this call: an effect with others, by an edit, runs on an approval of those or not at all.
+    """
+    if effect.are_args_erased:
+        return Step(ArgsErased(effect))
+    if command.verdict.decision == "refuse":
+        return _refused(command, effect)
+    approval = approval_of(effect, sheets)
+    if approval is not None and approval.is_open:
+        return _claim_approved(command, effect, approval, now, seq, sheets)
+    # An approval that is gone from its place allowed nothing that anybody could still see.
+    was_asked = effect.status == "requires_approval" or (approval is None and effect.approval_id is not None)
+    if was_asked and approval is not None and approval.id == command.awaited_approval:
+        return Step(ApprovalEnded(approval, effect))
+    if approval is not None and _is_covered(command, effect, approval):
+        return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
+    if _has_same_args(command, effect, approval):
+        grant = _use_of_grant(command, now, sheets)
+        if grant or (command.verdict.question is None and not was_asked):
+            return _attempt(command, effect, now, sheets, grant)
+    question = command.verdict.question or (_ASKED_BEFORE if approval is None else approval.question)
+    return _ask(command, effect, question, now, seq, sheets, approval, ())
+
+
+def _claim_approved(command: Open, effect: Effect, approval: Approval, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Uses an approval, if it is of exactly what would run and has been given in time."""
+    end = _ending(command, effect, approval, now)
+    if end is None:
+        if effect.status != "ready" or approval.status != "approved":
+            return Step(AwaitingApproval(approval, effect))
+        return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
+    ending = _ended(command, effect, approval, end, now, seq, sheets)
+    if approval.id == command.awaited_approval:
+        return Step(ApprovalEnded(ended(approval, end), ending.effect), (ending,))
+    if end == "stale" and command.awaited_approval is not None:
+        # Somebody else asks about something else by now. Whoever waited is told so: were they to ask anew, those two
+        # would make each other's questions stale in turns, as fast as they can.
+        return Step(ApprovalEnded(approval, effect))
+    question = command.verdict.question or approval.question
+    freed = {**sheets, **{sheet.ref: sheet for sheet in ending.sheets}}
+    step = _ask(command, ending.effect, question, now, seq + 1, freed, approval, (ending,))
+    if isinstance(step.answer, OverBudget):  # then nothing is asked in its place, and it stays as it is
+        return _over_budget(command, effect, step.answer.exceeded)
+    return step
+
+
+def _ending(command: Open, effect: Effect, approval: Approval, now: datetime) -> Literal["expired", "stale"] | None:
+    """Says how an open approval ends unused, if it does: too late, or no longer about what would run."""
+    if approval.is_overdue(now):
+        return "expired"
+    if is_other_content(command, effect) or not _is_bound(command, effect, approval):
+        return "stale"
+    return "stale" if approval.status == "approved" and _lacks_votes(command, effect, approval) else None
+
+
+def _is_covered(command: Open, effect: Effect, approval: Approval) -> bool:
+    """Does the approval that the last attempt ran on hold for the next one too, after a crash?"""
+    is_its_own = approval.status == "consumed" and approval.attempt == effect.attempt
+    has_crashed = effect.status in ("processing", "in_doubt")
+    is_bound = is_its_own and has_crashed and _is_bound(command, effect, approval)
+    return is_bound and not _lacks_votes(command, effect, approval)
+
+
+def _is_bound(command: Open, effect: Effect, approval: Approval) -> bool:
+    return is_bound_to(approval, effect, schema=command.schema, policy=command.verdict.policy)
+
+
+def _lacks_votes(command: Open, effect: Effect, approval: Approval) -> bool:
+    """Are there too few votes for what the policy asks now, or asked of an edit? A status alone allows nothing."""
+    question = command.verdict.question if _has_same_args(command, effect, approval) else None
+    return replace(approval, question=question or approval.question).lacking > 0
+
+
+def _has_same_args(command: Open, effect: Effect, approval: Approval | None) -> bool:
+    """Would this run what the call says, and what the policy has judged with it?"""
+    if effect.digest != command.digest or effect.args_json == command.args_json:
+        return effect.digest == command.digest
+    from indelible.core.privacy.encryption import holder_in  # an edit or a key is rare, and this takes long to load
+
+    if holder_in(effect.args_json) is None and holder_in(command.args_json) is None:
+        return False
+    # Under another data key, or under none, the same arguments are other bytes: then only an edit makes others of them.
+    return approval is None or approval.edited_by is None
+
+
+def is_other_content(command: Open, effect: Effect) -> bool:
+    """Does this call say something else? Nobody can tell once the arguments are erased; the key is the same."""
+    return effect.digest != command.digest and not effect.are_args_erased
+
+
+def _ended(
+    command: Open,
+    effect: Effect,
+    approval: Approval,
+    end: Literal["expired", "stale"],
+    now: datetime,
+    seq: int,
+    sheets: Sheets,
+) -> Change:
+    """Gives the change by which an approval ends unused; its effect waits for another, and holds no budget."""
+    over = ended(approval, end)
+    names = drifted(
+        approval,
+        schema=command.schema,
+        policy=command.verdict.policy,
+        are_args_other=is_other_content(command, effect),
+    )
+    changed = ", ".join(names) or "what is stored of it"
+    reason = encode("its time ran out" if end == "expired" else f"changed since it was asked: {changed}")
+    waiting = replace(_waiting(command, effect), detail_seq=seq, detail_json=reason, charges_json=None)
+    told = deliveries_of(over, end, approval.told, now)
+    given_back = budgets.release(read_charges(effect.charges_json), sheets)
+    return Change(waiting, f"approval_{end}", {"reason": reason}, (approval_sheet(over), *told, *given_back))
+
+
+def _ask(
+    command: Open,
+    effect: Effect,
+    question: Question,
+    now: datetime,
+    seq: int,
+    sheets: Sheets,
+    previous: Approval | None,
+    before: tuple[Change, ...],
+) -> Step:
+    """Asks about an effect that is there already; with other arguments than before, it is about these from now on."""
+    waiting, committed = _waiting(command, effect), said_by(command.verdict)
+    are_args_new = not _has_same_args(command, effect, previous)
+    if are_args_new:
+        waiting = replace(waiting, args_json=command.args_json, digest=command.digest, opened_seq=seq)
+        committed["args"] = command.args_json
+    charged = _charged(command, waiting, sheets, now, are_args_new=are_args_new)
+    if isinstance(charged, Exceeded):
+        return _over_budget(command, effect, charged)
+    waiting, reserved = charged
+    if waiting.charges_json is not None and reserved:
+        committed["charges"] = waiting.charges_json
+    return _asking(command, waiting, question, now, committed, reserved, previous, before)
+
+
+def _asking(
+    command: Open,
+    effect: Effect,
+    question: Question,
+    now: datetime,
+    committed: Mapping[str, bytes],
+    changed: Iterable[Sheet],
+    previous: Approval | None = None,
+    before: tuple[Change, ...] = (),
+) -> Step:
+    """Asks whether the effect may run; the question and the messages about it are written together with it."""
+    approval = ask(
+        f"apr_{command.effect_id.removeprefix('eff_')}",
+        effect,
+        question,
+        schema=command.schema,
+        policy=command.verdict.policy,
+        requester=command.stamp.actor,
+        principal=command.principal,
+        now=now,
+        replaces=None if previous is None else previous.id,
+    )
+    # Its lease ends with the question, so that whoever waits is woken then.
+    asking = replace(effect, approval_id=approval.id, lease_until=approval.expires_at)
+    told = deliveries_of(approval, "requested", question.notify, now)
+    change = Change(asking, "approval_requested", committed, (approval_sheet(approval), *told, *changed))
+    return Step(AwaitingApproval(approval, asking), (*before, change))
+
+
+def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permission: tuple[Sheet, ...]) -> Step:
+    """Takes the next attempt, with the permission it uses up."""
+    charged = _charged(command, effect, sheets, now)
+    if isinstance(charged, Exceeded):
+        return _over_budget(command, effect, charged)
+    charging, reserved = charged
+    claimed = charging.moved(
+        status="processing",
+        at=command.stamp.at,
+        attempt=effect.attempt + 1,
+        token_hash=hash_of(command.token),
+        lease_until=now + command.lease,
+        detail_seq=None,
+        detail_json=None,
+    )
+    committed = said_by(command.verdict)
+    if reserved and claimed.charges_json is not None:
+        committed["charges"] = claimed.charges_json
+    change = Change(claimed, "tool_call_started", committed, (*permission, *reserved))
+    return Step(Claimed(Claim(claimed, command.token)), (change,))
+
+
+def _charged(
+    command: Open, effect: Effect, sheets: Sheets, now: datetime, *, are_args_new: bool = False
+) -> tuple[Effect, list[Sheet]] | Exceeded:
+    """Reserves what the effect takes of budgets, unless it has already; with new arguments, instead of what it had."""
+    charges, had = command.verdict.charges, read_charges(effect.charges_json)
+    if not _has_same_args(command, effect, approval_of(effect, sheets)):
+        return effect, []  # whoever edited it has reserved what the edit takes
+    if (had and not are_args_new) or not (had or charges):
+        return effect, []
+    reserved = budgets.reserve(charges, sheets, now, instead_of=had)
+    if isinstance(reserved, Exceeded):
+        return reserved
+    return replace(effect, charges_json=charges_json(charges) if charges else None), reserved
+
+
+def _waiting(command: Open, effect: Effect) -> Effect:
+    """Gives the effect as it waits for people; whoever held it last is still known, should they report late."""
+    return effect.moved(
+        status="requires_approval",
+        at=command.stamp.at,
+        attempt=effect.attempt,
+        token_hash=effect.token_hash,
+        lease_until=None,
+        detail_seq=None,
+        detail_json=None,
+    )
+
+
+def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, ...]:
+    """Gives the first standing grant that covers the call, with one use less; nothing when there is none."""
+    question = command.verdict.question
+    if question is None:
+        return ()
+    for grant_id, pinned in command.grants.items():
+        sheet = sheets.get(grant_ref(grant_id))
+        if sheet is None or sheet.body is None:
+            continue
+        grant = read_grant(sheet)
+        why_not = grant.why_not(
+            tool=command.tool,
+            pinned=pinned,
+            schema=command.schema,
+            policy=command.verdict.policy,
+            rule=question.rule,
+            now=now,
+            asked_by=(command.stamp.actor.id, command.principal or command.stamp.actor.id),
+        )
+        if why_not is None:
+            return (grant_sheet(grant.used()),)
+    return ()
+
+
+def approval_of(effect: Effect, sheets: Sheets) -> Approval | None:
+    """Gives the newest approval of an effect; None when nobody was asked, or when what was asked is erased."""
+    if effect.approval_id is None:
+        return None
+    sheet = sheets.get(approval_ref(effect.approval_id))
+    return None if sheet is None or sheet.body is None else read_approval(sheet)
+
+
+def said_by(verdict: Verdict) -> dict[str, bytes]:
+    """Gives what the event says of the verdict; without a policy there is none."""
+    return {"policy": verdict_json(verdict)} if verdict.policy else {}
+
+
+def _refused(command: Open, effect: Effect | None) -> Step:
+    """Refuses by the policy, and puts it on the record."""
+    return Step(RefusedByPolicy(command.verdict, effect), (_checked(command, effect, command.verdict),))
+
+
+def _over_budget(command: Open, effect: Effect | None, exceeded: Exceeded) -> Step:
+    why = f"{exceeded.used} of {exceeded.charge.limit} are taken, and this call takes {exceeded.charge.amount}"
+    verdict = Verdict(decision="refuse", rule=exceeded.charge.budget, policy=command.verdict.policy, why=why)
+    return Step(OverBudget(exceeded, effect), (_checked(command, effect, verdict),))
+
+
+def _checked(command: Open, effect: Effect | None, verdict: Verdict) -> Change | Fact:
+    """Gives the event that tells of a refused call; a call that never was an effect is told with its arguments."""
+    if effect is not None:
+        return Change(effect, "policy_checked", {"policy": verdict_json(verdict)})
+    facts = {
+        "decision": verdict.decision,
+        "policy": verdict.policy,
+        "rule": verdict.rule,
+        "side_effect": command.side_effect,
+        "tool": command.tool,
+    }
+    committed = {"args": command.args_json, "policy": verdict_json(verdict)}
+    if command.subject_json is not None:
+        committed["subject"] = command.subject_json  # so that it is found when this person is to be forgotten
+    return Fact(command.run_id, "policy_checked", facts_json(facts), committed)

@@ -1,0 +1,251 @@
+"""The effect: one durable record of a tool call and its fate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal, get_args
+
+from indelible.core.effects.calls import OnCrash, SideEffect, check_name
+from indelible.core.effects.identity import Ref
+from indelible.core.privacy.redaction import Screen
+from indelible.core.values.canonical import decode
+from indelible.core.values.tags import Encrypted
+from indelible.errors import BadCall, EffectErased, KeyUnusable
+
+_TOKEN_TAG = b"indelible/claim/v1\0"
+ERASED_TEXT = "(erased)"
+ERASED_DIGEST = "0" * 64
+"""Is what an effect keeps of its digest when its arguments were erased: a hash of them could be tried out."""
+
+Status = Literal["requires_approval", "ready", "processing", "succeeded", "failed", "denied", "canceled", "in_doubt"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+# From these no move leads on by itself: every later call gets the same answer.
+SETTLED: frozenset[Status] = frozenset({"succeeded", "failed"})
+ENDED: frozenset[Status] = SETTLED | {"denied", "canceled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned; `value` is what was recorded."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised; `error` is its message and `error_type` the name of its class."""
+
+    error: str
+    error_type: str = "Error"
+
+
+Outcome = Succeeded | Failed
+
+
+_KINDS = ("agent", "person", "system")
+_VIAS = ("process", "api_key", "passkey", "signature", "link", "oidc")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Says who did something and how we know: `via` is process, api_key, passkey, signature, link or oidc."""
+
+    id: str
+    kind: Literal["agent", "person", "system"] = "person"
+    via: Literal["process", "api_key", "passkey", "signature", "link", "oidc"] = "process"
+
+    def __post_init__(self) -> None:
+        check_name("actor", self.id)
+        if self.kind not in _KINDS or self.via not in _VIAS:
+            raise BadCall(f"an actor's kind is one of {', '.join(_KINDS)}, and via one of {', '.join(_VIAS)}")
+
+
+SYSTEM = Actor("indelible", "system")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """Records one tool call: its identity, its status, who may settle it, and what came of it.
+
+    `version` counts its moves, so that a writer can say which state it decided on. `attempt` counts entries into the
+    handler and is the fence. `detail_json` is the recorded result, error or reason, whichever the status calls for.
+    """
+
+    tenant: str
+    scope: str
+    key: str
+    id: str
+    run_id: str
+    tool: str
+    side_effect: SideEffect
+    on_crash: OnCrash
+    call_id: str | None
+    digest: str
+    status: Status
+    attempt: int
+    version: int
+    token_hash: str = field(repr=False)
+    lease_until: datetime | None
+    opened_seq: int
+    detail_seq: int | None
+    created_at: datetime
+    updated_at: datetime
+    args_json: bytes | None = field(repr=False)
+    detail_json: bytes | None = field(repr=False)
+    approval_id: str | None = None
+    """Is the newest approval that was asked for."""
+    charges_json: bytes | None = None
+    """Is what it has reserved of budgets."""
+
+    def moved(
+        self,
+        *,
+        status: Status,
+        at: datetime,
+        attempt: int,
+        token_hash: str,
+        lease_until: datetime | None,
+        detail_seq: int | None,
+        detail_json: bytes | None,
+    ) -> Effect:
+        """Gives this effect one move later. Written out, for it is on the way of every call and `replace` is slow."""
+        return Effect(
+            tenant=self.tenant,
+            scope=self.scope,
+            key=self.key,
+            id=self.id,
+            run_id=self.run_id,
+            tool=self.tool,
+            side_effect=self.side_effect,
+            on_crash=self.on_crash,
+            call_id=self.call_id,
+            digest=self.digest,
+            status=status,
+            attempt=attempt,
+            version=self.version + 1,
+            token_hash=token_hash,
+            lease_until=lease_until,
+            opened_seq=self.opened_seq,
+            detail_seq=detail_seq,
+            created_at=self.created_at,
+            updated_at=at,
+            args_json=self.args_json,
+            detail_json=detail_json,
+            approval_id=self.approval_id,
+            charges_json=self.charges_json,
+        )
+
+    @property
+    def ref(self) -> Ref:
+        """Locates this effect in its store."""
+        return Ref(self.tenant, self.scope, self.key)
+
+    @property
+    def fence(self) -> int:
+        """Numbers this attempt; hand it to a downstream that can refuse an older one."""
+        return self.attempt
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Gives the recorded arguments, a fresh copy each time; raises `EffectErased` when they were erased."""
+        if self.args_json is None:
+            raise EffectErased(f"{self.tool}: the arguments of {self.id} were erased", effect=self)
+        value = decode(self.args_json)
+        if isinstance(value, Encrypted):
+            raise _unopened(self)
+        assert isinstance(value, dict)
+        return value
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Gives what came of it, or None while it is not settled; raises `EffectErased` when the result was erased."""
+        if self.status == "succeeded":
+            return Succeeded(self.detail)
+        if self.status == "failed":
+            if self.is_detail_erased:
+                return Failed(ERASED_TEXT)
+            error: Any = self.detail or {}
+            return Failed(error.get("message", ""), error.get("type", "Error"))
+        return None
+
+    @property
+    def detail(self) -> Any:
+        """Gives the recorded result, error or reason; None before there is one, `EffectErased` when it was erased."""
+        if self.is_detail_erased:
+            raise detail_erased(self)
+        value = None if self.detail_json is None else decode(self.detail_json)
+        if isinstance(value, Encrypted):
+            raise _unopened(self)
+        return value
+
+    @property
+    def is_detail_erased(self) -> bool:
+        """Was the result, error or reason recorded and then erased?"""
+        return self.detail_seq is not None and self.detail_json is None
+
+    @property
+    def are_args_erased(self) -> bool:
+        """Were the arguments erased?"""
+        return self.args_json is None
+
+    @property
+    def is_settled(self) -> bool:
+        """Is the outcome known?"""
+        return self.status in SETTLED
+
+    def is_abandoned(self, now: datetime) -> bool:
+        """Did its worker let the lease run out while the handler may have been at work?"""
+        return self.status == "processing" and self.lease_until is not None and self.lease_until <= now
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Is there something to be done about it now: was it abandoned, or did the time to decide it run out?"""
+        waits = self.status in ("processing", "requires_approval")
+        return waits and self.lease_until is not None and self.lease_until <= now
+
+
+def detail_erased(effect: Effect) -> EffectErased:
+    """Gives the refusal to tell a result, error or reason that was erased."""
+    what = {"succeeded": "result", "failed": "error"}.get(effect.status, "reason")
+    return EffectErased(
+        f"{effect.tool}: {effect.id} is {effect.status}, and its {what} was erased; it is not run again, and what came "
+        f"of it can only be learnt where it was done. When and by whom: indelible effects show {effect.id}",
+        effect=effect,
+    )
+
+
+def _unopened(effect: Effect) -> KeyUnusable:
+    """Gives the refusal to tell what is encrypted, where the ledger was opened without its keys."""
+    return KeyUnusable(
+        f"{effect.tool}: what is recorded of {effect.id} is encrypted; open the ledger again where its data keys are, "
+        "with encrypt=True. If they are here, it was altered: indelible verify"
+    )
+
+
+def hash_of(token: str) -> str:
+    """Gives what an effect keeps of its claim's token: enough to know it again, not enough to make it."""
+    return sha256(_TOKEN_TAG + token.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Is the right to execute one attempt of an effect; whoever holds its token may settle it.
+
+    Effects are shown to everybody, so they hold only a hash of the token.
+    """
+
+    effect: Effect
+    token: str = field(repr=False)
+    screen: Screen | None = field(default=None, repr=False, compare=False)
+    """Stands between this claim's call and the record, if not everything of it may be recorded."""
+
+    @property
+    def token_hash(self) -> str:
+        """Is what the effect keeps of the token while the claim is good."""
+        return hash_of(self.token)
+
+    @property
+    def attempt(self) -> int:
+        """Is the number of this attempt."""
+        return self.effect.attempt

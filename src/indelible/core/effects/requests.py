@@ -1,0 +1,179 @@
+"""What a walk asks of its driver, and what the driver answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from indelible.core.approvals.approval import Question
+from indelible.core.commands import Command, Stamp
+from indelible.core.effects.calls import Handling, ToolCall
+from indelible.core.effects.effect import Actor, Claim, Effect
+from indelible.core.effects.identity import Identity, Ref
+from indelible.core.policy.verdicts import Charge, Verdict
+from indelible.core.privacy.redaction import Screen
+
+
+class Mint(Protocol):
+    """Makes what must be new: stamps, ids and tokens. The only source of time and randomness."""
+
+    def stamp(self, actor: Actor, values: int = ...) -> Stamp: ...
+    def effect_id(self) -> str: ...
+    def token(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Write this command and answer; `known` is the effect's state as last seen, if it was seen."""
+
+    command: Command
+    known: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """Enter the handler with this claim; answer `Returned` or `Raised`.
+
+    `screen` holds the caller's own arguments where the record has marks, and what of a late report may be recorded.
+    """
+
+    claim: Claim
+    handling: Handling
+    screen: Screen | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitChange:
+    """Wait until this effect has moved on, at most `left`; answer `Awaited`."""
+
+    effect: Effect
+    left: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait this long."""
+
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask the tool's probe what became of the effect; answer `Returned(outcome or None)` or `Raised`."""
+
+    effect: Effect
+    reconcile: Callable[[Effect], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Ask the policy about this call, as it is now; answer `Judged`.
+
+    Whoever has `waited` for an approval goes on with that one: no standing grant has to be looked for.
+    """
+
+    prepared: Prepared
+    waited: bool = False
+    afresh: bool = False
+    """Forget what was known of rules before: it was not enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Is where the same call stands in the run that this one was forked from, if it was made there by then."""
+
+    ref: Ref
+    run_id: str
+    at: int
+
+    def has(self, effect: Effect | None) -> bool:
+        """Was it made there by then?"""
+        return effect is not None and effect.run_id == self.run_id and effect.opened_seq <= self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Look at the effect at this place; answer with it, or None."""
+
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The policy's verdict, and the standing grants that may cover the call, with what they pin in its arguments.
+
+    In a forked run, `origins` are the places where the call may have been made before.
+    """
+
+    verdict: Verdict
+    grants: Mapping[str, str] = field(default_factory=dict)
+    origins: tuple[Origin, ...] = ()
+    terms: Question | None = None
+    """Says whom to ask where no rule does: when a call looks like one before."""
+    caps: tuple[Charge, ...] = ()
+    """Are what a question takes of how many may be open."""
+    knows_limits: bool = False
+    """Is it known what the call's run allows?"""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSealing:
+    """Raise `NotSealed` if the journal cannot be sealed now and the ledger was told to refuse then."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSeal:
+    """Wait until the newest event of this effect is under a signed head, wherever it is signed or only if here."""
+
+    effect: Effect
+    wherever: bool
+
+
+Request = Submit | Invoke | AwaitChange | Pause | Probe | Judge | Recall | CheckSealing | AwaitSeal
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The user's code returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The effect's newest state, or None when the time was up, and how much of the time is left."""
+
+    newest: Effect | None
+    left: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The user's code raised, or was cancelled or timed out."""
+
+    error: BaseException
+    is_interruption: bool = False
+
+
+Walk = Generator[Request, Any, Any]
+"""Ends with a value, or with `Raised` when the handler's own exception is to be raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Is a call ready to be walked: identified, with its handling decided."""
+
+    call: ToolCall
+    identity: Identity
+    handling: Handling
+    actor: Actor
+    max_result_bytes: int | None
+    screen: Screen | None = field(default=None, repr=False)
+    subject_json: bytes | None = field(default=None, repr=False)
+    principal: str | None = None
+    plain_args_json: bytes | None = field(default=None, repr=False)
+    """Is what the caller said, where that is not what may be recorded; rules look at it."""
+    driver_token: str | None = field(default=None, repr=False)
+    """Is the right to drive the call's run, where this process has or had it."""

@@ -1,0 +1,459 @@
+"""The walk of one call, from asking to its value, without any I/O.
+
+A walk is a generator. It yields what it needs done (write this command, enter the handler, wait for a change…) and
+receives how that went. The blocking and the asynchronous ledger drive the same walks, so there is one path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Literal, cast
+
+from indelible.core.commands import (
+    AllStopped,
+    Answer,
+    ApprovalEnded,
+    ArgsErased,
+    AwaitingApproval,
+    Begun,
+    Canceled,
+    Claimed,
+    Command,
+    Decided,
+    Denied,
+    Finish,
+    Illegal,
+    InDoubt,
+    InFlight,
+    Kept,
+    KeyTaken,
+    Late,
+    LimitsUnseen,
+    LooksRepeated,
+    MayRun,
+    Moved,
+    NoSuchEffect,
+    NotCounted,
+    Open,
+    Outrun,
+    OverBudget,
+    Recorded,
+    RefusedByPolicy,
+    Relinquish,
+    Reopen,
+    Replayed,
+    ReplayedFailure,
+    Settle,
+    Stamp,
+)
+from indelible.core.effects.calls import Handling
+from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
+from indelible.core.effects.identity import repeat_of, resource_json
+from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
+from indelible.core.effects.refusing import ended, refuse, refused_by
+from indelible.core.effects.requests import (
+    AwaitChange,
+    Awaited,
+    AwaitSeal,
+    CheckSealing,
+    Invoke,
+    Judge,
+    Judged,
+    Mint,
+    Pause,
+    Prepared,
+    Probe,
+    Raised,
+    Recall,
+    Request,
+    Returned,
+    Submit,
+    Walk,
+)
+from indelible.core.policy.verdicts import UNREAD_LIMITS, asked_as_repeat, capped
+from indelible.core.privacy.redaction import Screen
+from indelible.core.runs.commands import RunMoved, RunNotMoved
+from indelible.core.values.canonical import decode, encode
+from indelible.errors import (
+    BadCall,
+    BudgetExceeded,
+    EffectErased,
+    EffectFailed,
+    EffectInDoubt,
+    IllegalMove,
+    KeyReused,
+    KeyUnusable,
+    LeaseLost,
+    MayHaveHappened,
+    NothingHappened,
+    ResultNotRecorded,
+    RunLost,
+    RunOver,
+    Stopped,
+    StoreError,
+    TooManyPending,
+    UnknownEffect,
+)
+
+
+def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: str | None = None) -> Open:
+    """Gives the command that asks to run this call, with the verdict on it."""
+    call, identity, handling = prepared.call, prepared.identity, prepared.handling
+    return Open(
+        ref=identity.ref,
+        stamp=mint.stamp(prepared.actor),
+        effect_id=mint.effect_id(),
+        token=mint.token(),
+        run_id=call.run_id,
+        tool=call.tool,
+        side_effect=handling.side_effect,
+        on_crash=handling.on_crash,
+        call_id=call.call_id,
+        dedupe=call.dedupe,
+        digest=identity.digest,
+        args_json=identity.args_json,
+        lease=handling.lease,
+        verdict=judged.verdict,
+        has_key_fields=call.key is not None,
+        subject_json=prepared.subject_json,
+        schema=call.schema,
+        principal=prepared.principal,
+        awaited_approval=awaited_approval,
+        grants=judged.grants,
+        driver_token=prepared.driver_token,
+        knows_limits=judged.knows_limits,
+        resource_json=resource_json(call),
+    )
+
+
+def begin(
+    prepared: Prepared,
+    mint: Mint,
+    known: Effect | None = None,
+    awaited_approval: str | None = None,
+    *,
+    waited: bool = False,
+    only_asks: bool = False,
+    afresh: bool = False,
+) -> Generator[Request, Any, Begun]:
+    """Asks once and gives the typed answer; what cannot be answered that way is raised.
+
+    The policy is asked each time: what it said before somebody was asked need not hold when they have answered.
+    """
+    judged: Judged = yield Judge(prepared, waited, afresh)
+    for origin in judged.origins:
+        recalled: Effect | None = yield Recall(origin.ref)
+        if recalled is not None and origin.has(recalled):
+            return _replay(recalled)
+    command = replace(opening(prepared, mint, judged, awaited_approval), only_asks=only_asks)
+    is_about_this = known is not None and known.ref == command.ref
+    answer: Answer = yield Submit(command, known if is_about_this else None)
+    if isinstance(answer, LooksRepeated):
+        assert command.call_id is not None
+        ref = repeat_of(command.ref, command.call_id)
+        # A repeat under a new call id gets a place of its own, and a person is asked before it may run there.
+        asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
+        answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
+    if isinstance(answer, LimitsUnseen):
+        if afresh:
+            raise refused_by(command, UNREAD_LIMITS, answer.effect)
+        words = {"waited": waited, "only_asks": only_asks, "afresh": True}
+        return (yield from begin(prepared, mint, known, awaited_approval, **words))
+    match answer:
+        case KeyTaken(effect):
+            raise KeyReused(
+                f"{effect.tool}: key {effect.key[:12]}… belongs to {effect.id} with other arguments; "
+                "use the same arguments, or let key fields, scope or call_id tell the two calls apart",
+                effect=effect,
+            )
+        case ArgsErased(effect):
+            raise EffectErased(
+                f"{effect.tool}: the arguments of {effect.id} were erased, so it cannot be attempted any more; if it "
+                f"has to be done, call it under another scope or call_id",
+                effect=effect,
+            )
+        case Replayed() if answer.effect.is_detail_erased:
+            raise detail_erased(answer.effect)
+        case RefusedByPolicy(verdict, effect):
+            raise refused_by(command, verdict, effect)
+        case OverBudget(exceeded, effect) if exceeded.charge.is_of_questions:
+            raise TooManyPending(
+                f"{command.tool}: {exceeded.used} questions are open here and {exceeded.charge.limit} may be "
+                f"({exceeded.charge.budget}), so nobody is asked. Call again when some are decided",
+                charge=exceeded.charge,
+                effect=effect,
+            )
+        case OverBudget(exceeded, effect):
+            raise BudgetExceeded(
+                f"{command.tool}: the budget {exceeded.charge.budget!r} allows {exceeded.charge.limit} in "
+                f"{exceeded.charge.window}; {exceeded.used} are taken, and this call takes {exceeded.charge.amount}. "
+                "Call again later, or let somebody raise it",
+                charge=exceeded.charge,
+                effect=effect,
+            )
+        case AllStopped(stop, effect):
+            raise Stopped(
+                f"{command.tool}: all effects are stopped since {stop.at:%Y-%m-%d %H:%M} UTC by {stop.by}: "
+                f"{stop.reason}. Nothing is entered until somebody lets them go: indelible go",
+                effect=effect,
+            )
+        case ApprovalEnded(approval, effect):
+            raise ended(approval, effect)
+        case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect() | Recorded():
+            raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
+        case RunNotMoved(code, why):
+            raise {"over": RunOver}.get(code, RunLost)(f"{command.tool}: run {command.run_id} {why}", code=code)
+        case Decided() | NotCounted() | Kept() | Outrun() | RunMoved():
+            raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
+        case MayRun():
+            return cast("Begun", answer)  # only `ask` gets this, and says so
+        case Claimed(claim) if prepared.screen is not None:
+            return Claimed(replace(claim, screen=prepared.screen))
+        case _:
+            return answer
+
+
+def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:
+    """Asks for permission to run a call, and claims nothing."""
+    return (yield from begin(prepared, mint, only_asks=True))
+
+
+def _replay(effect: Effect) -> Begun:
+    """Answers a call of a forked run from the record of the run it was forked from: nothing of it runs again."""
+    if effect.status == "succeeded":
+        if effect.is_detail_erased:
+            raise detail_erased(effect)
+        return Replayed(effect)
+    if effect.status == "failed":
+        return ReplayedFailure(effect)
+    if effect.status == "denied":
+        return Denied(effect)
+    return Canceled(effect) if effect.status == "canceled" else InDoubt(effect)
+
+
+def run(prepared: Prepared, mint: Mint) -> Walk:
+    """Walks a call to its value: executes it if it is ours to execute, else waits, replays or says why not."""
+    handling = prepared.handling
+    left = handling.wait
+    known: Effect | None = None
+    awaited_approval: str | None = None
+    waited = False
+    has_probed = False
+    entries = 0
+    if handling.inclusion != "not_awaited":
+        yield CheckSealing()
+    while True:
+        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, waited=waited)
+        known = None
+        waited = isinstance(begun, AwaitingApproval)
+        match begun:
+            case Claimed(claim):
+                entries += 1
+                verdict = yield from _attempt(claim, prepared, mint, entries)
+                if verdict is not _AGAIN:
+                    yield from await_seal(claim.effect, handling)
+                    return verdict
+            case Replayed(value):
+                return value
+            case ReplayedFailure(error):
+                raise EffectFailed(
+                    f"{begun.effect.tool} failed before: {error} (replayed from {begun.effect.id})",
+                    effect=begun.effect,
+                    error_type=begun.error_type,
+                )
+            case InDoubt(effect) if handling.reconcile is not None and not has_probed:
+                has_probed = True
+                yield from probe(effect, handling.reconcile, mint, prepared.screen)
+            case InFlight() | AwaitingApproval():
+                if left <= timedelta(0):
+                    refuse(begun)
+                if isinstance(begun, AwaitingApproval):
+                    awaited_approval = begun.approval.id
+                awaited: Awaited = yield AwaitChange(begun.effect, left)
+                known, left = awaited.newest, awaited.left
+            case _:
+                refuse(begun)
+
+
+def await_seal(effect: Effect, handling: Handling) -> Generator[Request, Any, None]:
+    """Lets a call that must be on the signed record return only when it is."""
+    if handling.inclusion != "not_awaited":
+        yield AwaitSeal(effect, wherever=handling.inclusion == "awaited")
+
+
+_AGAIN = object()
+
+
+def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk:
+    """Enters the handler once and records what came of it; gives the value, raises, or says to go round again.
+
+    `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure.
+    """
+    screen = prepared.screen
+    report: Returned | Raised = yield Invoke(claim, prepared.handling, screen)
+    match report:
+        case Returned(value):
+            return (yield from finish_with_value(claim, value, prepared.max_result_bytes, mint, screen))
+        case Raised(NothingHappened() as error):
+            yield from _give_up(claim, "ready", error, mint, screen)
+        case Raised(error) if _may_repeat(error, entries, prepared.handling):
+            yield from _give_up(claim, "ready", error, mint, screen)
+            retry = prepared.handling.retry
+            assert retry is not None
+            yield Pause(retry.pause_after(entries))
+            return _AGAIN
+        case Raised(error, is_interruption) if is_interruption or _leaves_doubt(error, prepared.handling):
+            yield from _give_up(claim, "in_doubt", error, mint, screen)
+        case _:
+            error = report.error
+            yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
+    return report  # the driver raises it as itself: a generator cannot raise every exception there is
+
+
+def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:
+    retry = handling.retry
+    return retry is not None and isinstance(error, retry.on) and entries < retry.attempts
+
+
+def _leaves_doubt(error: BaseException, handling: Handling) -> bool:
+    """Does this exception leave open whether it happened? A time-out on the way to the outside world does."""
+    if isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
+        return True
+    return isinstance(error, TimeoutError) and handling.on_crash == "hold"
+
+
+def finish_with_value(
+    claim: Claim,
+    value: Any,
+    max_bytes: int | None,
+    mint: Mint,
+    screen: Screen | None = None,
+    known: Effect | None = None,
+) -> Walk:
+    """Records a success and gives the recorded form; a result that cannot be recorded leaves the effect in doubt."""
+    try:
+        recorded = result_json(value, screen, max_bytes)
+    except BadCall as problem:
+        yield from _give_up(claim, "in_doubt", problem, mint, screen)
+        raise ResultNotRecorded(
+            f"{claim.effect.tool} ran, but its result cannot be recorded: {safe_text(str(problem), screen)}. The "
+            f"effect {claim.effect.id} is in doubt: return plain values, then settle it",
+            value=value,
+        ) from problem
+    yield from _finish(claim, Succeeded(value), recorded, mint, known=known)
+    return decode(recorded)
+
+
+def _finish(
+    claim: Claim,
+    outcome: Outcome,
+    detail_json: bytes,
+    mint: Mint,
+    cause: BaseException | None = None,
+    known: Effect | None = None,
+) -> Generator[Request, Any, None]:
+    """Settles the claim; a store that is gone or a lost lease is told together with what the handler did.
+
+    `known` is how the effect was seen last, where that is not as the claim has it.
+    """
+    status: Literal["succeeded", "failed"] = "succeeded" if isinstance(outcome, Succeeded) else "failed"
+    effect = claim.effect
+    command = Finish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=detail_json)
+    try:
+        answer: Answer = yield Submit(command, known or effect)
+    except (StoreError, KeyUnusable) as problem:
+        raise ResultNotRecorded(
+            f"{effect.tool} ran and {status}, but that could not be recorded: {problem}. The effect {effect.id} will "
+            f"be in doubt when its lease ends; settle it with what you know",
+            value=outcome.value if isinstance(outcome, Succeeded) else outcome.error,
+        ) from (cause or problem)
+    except BadCall as problem:  # the handler's own transaction cannot take it, and may hold what the handler wrote
+        yield from _give_up(claim, "in_doubt", problem, mint)
+        raise
+    if isinstance(answer, Late):
+        raise LeaseLost(
+            f"{effect.tool} ran and {status}, but attempt {claim.attempt} had lost its lease; the effect {effect.id} "
+            f"is {answer.effect.status}, the late outcome is kept as an event of run {effect.run_id}",
+            effect=answer.effect,
+        ) from cause
+
+
+def _give_up(
+    claim: Claim, status: Any, error: BaseException, mint: Mint, screen: Screen | None = None
+) -> Generator[Request, Any, None]:
+    """Relinquishes the claim; when even that cannot be written, the lease says the same a little later."""
+    reason = encode(safe_text(f"{type(error).__qualname__}: {said_by(error)}", screen))
+    command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason)
+    try:
+        yield Submit(command, claim.effect)
+    except (StoreError, KeyUnusable) as problem:
+        error.add_note(f"Indelible: the effect {claim.effect.id} could not be marked {status} now: {problem}")
+
+
+def probe(
+    effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint, screen: Screen | None = None
+) -> Generator[Request, Any, Effect]:
+    """Asks the tool's probe about an effect in doubt, and settles it if the probe knows."""
+    report: Returned | Raised = yield Probe(effect, reconcile)
+    actor = Actor(f"probe of {effect.tool}", "system")
+    if isinstance(report, Raised):
+        if report.is_interruption:
+            raise report.error
+        if isinstance(report.error, NothingHappened):
+            reason = encode(safe_text(f"the probe says that nothing happened: {said_by(report.error)}", screen))
+            reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
+            return (yield from _take(reopening, effect))
+        raise EffectInDoubt(
+            f"{effect.tool}: {effect.id} is in doubt and its probe raised {shown(report.error, screen)}; mend it, or "
+            "settle by hand",
+            effect=effect,
+        ) from report.error
+    outcome = report.value
+    if outcome is None:
+        return effect
+    if not isinstance(outcome, Succeeded | Failed):
+        kind = type(outcome).__name__
+        raise BadCall(f"{effect.tool}: reconcile must return Succeeded(value), Failed(error) or None, not {kind}")
+    return (yield from _take(_settling(effect, outcome, mint.stamp(actor), "probe", screen), effect))
+
+
+def _take(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
+    """Carries out what a probe found; when somebody else has moved the effect on meanwhile, that holds."""
+    try:
+        return (yield from carry_out(command, effect))
+    except IllegalMove as illegal:
+        return illegal.effect or effect
+
+
+def settle(
+    effect: Effect, outcome: Outcome, mint: Mint, *, actor: Actor, evidence: str, screen: Screen | None = None
+) -> Generator[Request, Any, Effect]:
+    """Settles an effect in doubt on a person's word."""
+    return (yield from carry_out(_settling(effect, outcome, mint.stamp(actor), evidence, screen), effect))
+
+
+def _settling(effect: Effect, outcome: Outcome, stamp: Stamp, evidence: str, screen: Screen | None) -> Settle:
+    return Settle(
+        ref=effect.ref,
+        stamp=stamp,
+        status="succeeded" if isinstance(outcome, Succeeded) else "failed",
+        detail_json=outcome_json(outcome, screen),
+        evidence_json=encode(evidence if screen is None else screen.text(evidence), root="evidence"),
+        attempt=effect.attempt,
+    )
+
+
+def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
+    """Submits a command about a known effect and gives its new state, or raises why it cannot be."""
+    answer: Answer = yield Submit(command, effect)
+    match answer:
+        case Moved(moved):
+            return moved
+        case Illegal(now, why):
+            raise IllegalMove(f"{now.tool}: {now.id} {why}", effect=now)
+        case NoSuchEffect(ref):
+            raise UnknownEffect(f"no effect has the key {ref.key} in scope {ref.scope!r}")
+        case _:
+            raise AssertionError(f"{type(command).__name__} is never answered by {type(answer).__name__}")

@@ -1,0 +1,1 @@
+"""One filter grammar for every list: read, and applied. Pure."""

@@ -1,0 +1,1 @@
+"""The journal's mathematics: chains, trees, proofs, signed notes, witnesses. Pure."""

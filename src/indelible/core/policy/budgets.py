@@ -1,0 +1,167 @@
+"""Budgets: how much may be done or spent in any stretch of time, counted in the transaction that claims.
+
+A call reserves its amount before it may run, also while it waits for a person or is in doubt; a success spends it and a
+failure gives it back. What was spent is kept in slices of the window. A slice counts until all of it has left the
+window, so the limit holds for every stretch of that length, wherever it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal, Inexact
+from functools import reduce
+from typing import Any
+
+from indelible.core.policy.verdicts import Charge
+from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of
+from indelible.core.values.canonical import decode, encode
+
+SLICES = 60
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+# Amounts have 100 digits on each side of the point at most, so sums of them are exact; if one were not, it raises.
+_EXACT = Context(prec=1000, traps=[Inexact])
+_TICK = timedelta(microseconds=1)
+
+
+def exact_sum(one: Decimal, other: Decimal) -> Decimal:
+    """Adds without rounding, whatever precision the caller's thread was set to."""
+    return _EXACT.add(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Is how a budget stands: what is reserved, and what was spent, by when the slice of time ends it was spent in.
+
+    Ends are counted in microseconds since 1970, so that they mean the same when a policy gives the budget another
+    window.
+    """
+
+    reserved: Decimal
+    spent: Mapping[int, Decimal]
+
+    def used(self, charge: Charge, now: datetime) -> Decimal:
+        """Gives how much of the window that ends now is gone."""
+        return reduce(exact_sum, self._within(charge, now).values(), self.reserved)
+
+    def _within(self, charge: Charge, now: datetime) -> dict[int, Decimal]:
+        oldest = (now - charge.window - _START) // _TICK
+        return {end: amount for end, amount in self.spent.items() if end > oldest}
+
+    def reserve(self, amount: Decimal) -> Budget:
+        """Gives the budget with more reserved, or with less; never with less than nothing."""
+        return Budget(max(exact_sum(self.reserved, amount), Decimal(0)), self.spent)
+
+    def spend(self, charge: Charge, now: datetime) -> Budget:
+        """Gives the budget when what was reserved is spent; what has left the window is forgotten."""
+        spent = self._within(charge, now)
+        end = slice_end(now, charge.window)
+        spent[end] = exact_sum(spent.get(end, Decimal(0)), charge.amount)
+        return Budget(max(exact_sum(self.reserved, charge.amount.copy_negate()), Decimal(0)), spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """Says which budget is too small for a call, and how much of it is taken."""
+
+    charge: Charge
+    used: Decimal
+
+
+def slice_end(now: datetime, window: timedelta) -> int:
+    """Gives when the slice of the window ends that a moment lies in, in microseconds since 1970."""
+    number = (now - _START) * SLICES // window
+    return -(-(number + 1) * (window // _TICK) // SLICES)
+
+
+def reserve(
+    charges: Iterable[Charge], sheets: Sheets, now: datetime, instead_of: Iterable[Charge] = ()
+) -> list[Sheet] | Exceeded:
+    """Reserves what a call takes from each of its budgets, or says which one does not have it.
+
+    `instead_of` is what it reserved before, and gives back in the same move.
+    """
+    charges, instead_of = tuple(charges), tuple(instead_of)
+    standing = _read((*instead_of, *charges), sheets)
+    for charge in instead_of:
+        standing[charge.budget] = standing[charge.budget].reserve(charge.amount.copy_negate())
+    for charge in charges:
+        used = standing[charge.budget].used(charge, now)
+        if exact_sum(used, charge.amount) > charge.limit:
+            return Exceeded(charge, used)
+        standing[charge.budget] = standing[charge.budget].reserve(charge.amount)
+    return _written(standing, sheets)
+
+
+def release(charges: Iterable[Charge], sheets: Sheets) -> list[Sheet]:
+    """Gives back what a call reserved."""
+    charges = tuple(charges)
+    standing = _read(charges, sheets)
+    for charge in charges:
+        standing[charge.budget] = standing[charge.budget].reserve(charge.amount.copy_negate())
+    return _written(standing, sheets)
+
+
+def spend(charges: Iterable[Charge], sheets: Sheets, now: datetime) -> list[Sheet]:
+    """Spends what a call reserved."""
+    charges = tuple(charges)
+    standing = _read(charges, sheets)
+    for charge in charges:
+        standing[charge.budget] = standing[charge.budget].spend(charge, now)
+    return _written(standing, sheets)
+
+
+def budget_ref(name: str) -> SheetRef:
+    """Locates a budget."""
+    return SheetRef("budget", name)
+
+
+def read_budget(sheet: Sheet | None) -> Budget:
+    """Reads how a budget stands from its sheet; without one, nothing was ever taken."""
+    if sheet is None:
+        return Budget(Decimal(0), {})
+    content = sheet.read()
+    return Budget(Decimal(content["reserved"]), {end: Decimal(amount) for end, amount in content["spent"]})
+
+
+def _read(charges: Iterable[Charge], sheets: Sheets) -> dict[str, Budget]:
+    return {charge.budget: read_budget(sheets.get(budget_ref(charge.budget))) for charge in charges}
+
+
+def _written(standing: Mapping[str, Budget], sheets: Sheets) -> list[Sheet]:
+    """Writes each budget on its sheet, one change later."""
+    return [_sheet_after(sheets.get(budget_ref(name)), name, budget) for name, budget in standing.items()]
+
+
+def _sheet_after(before: Sheet | None, name: str, budget: Budget) -> Sheet:
+    spent = [[end, str(amount)] for end, amount in sorted(budget.spent.items())]
+    body = body_of({"reserved": str(budget.reserved), "spent": spent})
+    if before is None:
+        return Sheet(kind="budget", id=name, status="open", topic=name, body=body)
+    return before.after(status="open", body=body)
+
+
+# What an effect remembers of what it took
+
+
+def charges_json(charges: Iterable[Charge]) -> bytes:
+    """Gives the bytes by which an effect remembers what it reserved."""
+    return encode(
+        [
+            [charge.budget, str(charge.amount), str(charge.limit), charge.window // timedelta(microseconds=1)]
+            for charge in charges
+        ],
+        root="charges",
+    )
+
+
+def read_charges(recorded: bytes | None) -> tuple[Charge, ...]:
+    """Reads what an effect reserved and neither spent nor gave back."""
+    if recorded is None:
+        return ()
+    content: Any = decode(recorded)
+    return tuple(
+        Charge(budget=name, amount=Decimal(amount), limit=Decimal(limit), window=timedelta(microseconds=window))
+        for name, amount, limit, window in content
+    )

@@ -1,0 +1,1 @@
+"""What must not be recorded, what only some may read, and what may be forgotten. Pure."""

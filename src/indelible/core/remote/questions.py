@@ -1,0 +1,94 @@
+"""What can be asked of a ledger's store from afar: each question with its types, and who may ask it.
+
+The server answers by this table and the client asks by it, so the two cannot disagree. Writing is one question more,
+`apply`; what may be written is decided in `core.remote.admitting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from indelible.core.commands import Answer, Command
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.events import Event, Payload
+from indelible.core.journal.journal import Entry, Tree
+from indelible.core.ports import Filter, Outline, Seen
+from indelible.core.privacy.forgetting import Prunable
+from indelible.core.sheets import Sheet, SheetFilter
+
+Scope = Literal["agent", "approver", "auditor", "admin"]
+SCOPES: tuple[Scope, ...] = ("agent", "approver", "auditor", "admin")
+PROTOCOL = 1
+"""Is what both sides have to agree on; it grows when an older side could misread a newer one."""
+PROTOCOL_HEADER = "Indelible-Protocol"
+LEDGER_HEADER = "Indelible-Ledger"
+"""Names the ledger that a question is meant for: a server that keeps another one must not answer it."""
+MOST_AT_ONCE = 256
+"""Is how many commands, places or numbers one question may name."""
+MOST_LISTED = 10_000
+
+_WHOEVER_WORKS: frozenset[Scope] = frozenset({"agent", "approver", "auditor", "admin"})
+_AGENTS: frozenset[Scope] = frozenset({"agent", "admin"})
+_AUDITORS: frozenset[Scope] = frozenset({"agent", "auditor", "admin", "approver"})
+_ADMINS: frozenset[Scope] = frozenset({"admin"})
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Is one thing to ask: the types of what is passed, the type of what comes back, and whose it is to ask."""
+
+    words: Mapping[str, Any]
+    answer: Any
+    scopes: frozenset[Scope] = _WHOEVER_WORKS
+
+
+APPLY = Question({"commands": tuple[Command, ...]}, list[Answer])
+Refs = tuple[Ref, ...]
+RunEnds = list[tuple[str, int, str]]
+
+QUESTIONS: dict[str, Question] = {
+    "look": Question({"refs": Refs}, Seen),
+    "watch": Question({"refs": Refs}, Seen),
+    "await": Question({"refs": Refs, "versions": tuple[int, ...], "seconds": int}, list[Ref]),
+    "heartbeat": Question({"claim": Claim, "lease": timedelta}, bool, _AGENTS),
+    "get_effect": Question({"effect_id": str}, Effect | None),
+    "find_by_key": Question({"key": str, "scope": str | None}, Effect | None),
+    "effects": Question({"selected": Filter}, list[Effect]),
+    "outlines": Question({"since": str, "before": str | None, "limit": int}, list[Outline]),
+    "abandoned": Question({"limit": int}, list[Effect]),
+    "events": Question({"run_id": str, "after": int, "limit": int}, list[Event]),
+    "payloads": Question({"run_id": str, "seqs": tuple[int, ...]}, list[Payload]),
+    "sheets": Question({"selected": SheetFilter}, list[Sheet]),
+    "journal.tree": Question({}, Tree, _AUDITORS),
+    "journal.tile": Question({"level": int, "number": int}, bytes, _AUDITORS),
+    "journal.entries": Question({"start": int, "count": int}, list[Entry], _AUDITORS),
+    "journal.index_of": Question({"run_id": str, "seq": int}, int | None, _AUDITORS),
+    "journal.heads": Question({"limit": int, "up_to": int | None}, list[str], _AUDITORS),
+    "journal.waiting": Question({}, int, _AUDITORS),
+    "journal.pending": Question({"limit": int}, RunEnds, _AUDITORS),
+    "journal.runs": Question({"after": str, "limit": int}, RunEnds, _AUDITORS),
+    "forgetting.of_subject": Question({"subject_json": bytes}, list[tuple[str, int]], _ADMINS),
+    "forgetting.prunable": Question({"before": datetime, "after": str, "limit": int}, list[Prunable], _ADMINS),
+    "forgetting.refusals": Question({"after": tuple[str, int], "limit": int}, list[Event], _ADMINS),
+    "forgetting.drop": Question({"sheets": tuple[Sheet, ...]}, int, _ADMINS),
+    "forgetting.holds": Question({}, list[Event], _ADMINS | {"auditor"}),
+    "forgetting.redaction_check": Question({}, str | None),
+    "forgetting.keep_redaction_check": Question({"check": str}, str, _ADMINS),
+    "forgetting.clear_away": Question({"rewrite": bool | None}, list[str], _ADMINS),
+}
+
+# What rules an agent is under is not the agent's to read: the server judges its calls.
+_NOT_FOR_AGENTS = frozenset({"policy", "grant", "budget", "delegation", "delivery"})
+# How the server knows whom is shown, and changed, by resources of its own: never as it is kept.
+FOR_NOBODY = frozenset({"credential", "person", "challenge", "seen"})
+
+
+def may_read_sheets(scopes: frozenset[Scope], kind: str) -> bool:
+    """May somebody with these scopes see what is on sheets of this kind?"""
+    if kind in FOR_NOBODY:
+        return False
+    return kind not in _NOT_FOR_AGENTS or bool(scopes & {"approver", "auditor", "admin"})

@@ -1,0 +1,291 @@
+"""The rules of runs: who may drive one, what may be told of it, and how it ends. Pure, like those of effects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, assert_never
+
+from indelible.core.changes import Fact, Step
+from indelible.core.effects.effect import hash_of
+from indelible.core.events import facts_json
+from indelible.core.runs.commands import (
+    EndRun,
+    NewCheckpoint,
+    RunCommand,
+    RunMoved,
+    RunNotMoved,
+    SealCheckpoint,
+    StartRun,
+    TakeRun,
+    Tell,
+    Told,
+)
+from indelible.core.runs.run import (
+    OVER,
+    Checkpoint,
+    Driver,
+    Happening,
+    Run,
+    RunStatus,
+    checkpoint_ref,
+    checkpoint_sheet,
+    driver_ref,
+    driver_sheet,
+    mark_ref,
+    read_checkpoint,
+    read_driver,
+    read_run,
+    run_ref,
+    run_sheet,
+)
+from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of
+
+_ENDINGS: dict[RunStatus, str] = {
+    "completed": "run_completed",
+    "failed": "run_failed",
+    "canceled": "run_canceled",
+    "blocked": "run_blocked",
+    "manual_review_required": "run_flagged",
+}
+
+
+def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
+    """Names the sheets that a command about a run is decided on."""
+    needed = [run_ref(command.run_id), driver_ref(command.run_id)]
+    if isinstance(command, Tell):
+        needed += [
+            mark_ref(command.run_id, happening.side_effect_key)
+            for happening in command.happenings
+            if happening.side_effect_key is not None
+        ]
+    elif isinstance(command, TakeRun) and command.checkpoint_id is not None:
+        needed.append(checkpoint_ref(command.checkpoint_id))
+    elif isinstance(command, SealCheckpoint | EndRun) and command.checkpoint is not None:
+        needed.append(checkpoint_ref(command.checkpoint.id))
+    return tuple(dict.fromkeys(needed))
+
+
+def why_no_call(run_id: str, token: str, sheets: Sheets) -> RunNotMoved | None:
+    """Says why whoever drove a run with this token may start no call in it any more; None when they still drive it."""
+    driver = _driver(sheets.get(driver_ref(run_id)))
+    if driver is not None and driver.token_hash == hash_of(token):
+        return RunNotMoved("over", "has ended, or was let go of; resume it to go on") if driver.is_released else None
+    return RunNotMoved("lost", "is driven by somebody else now; stop working on it")
+
+
+def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> Step:
+    """Decides a command about a run."""
+    sheet = sheets.get(run_ref(command.run_id))
+    if sheet is not None and sheet.body is None:
+        return Step(why_unread(sheet.status))
+    run = None if sheet is None else read_run(sheet)
+    driver = _driver(sheets.get(driver_ref(command.run_id)))
+    if isinstance(command, StartRun):
+        return _start(command, run, driver, now, seq)
+    if isinstance(command, TakeRun):
+        return _take(command, run, driver, now, seq, sheets)
+    refusal = _why_not(command, run, driver)
+    if refusal is not None:
+        return Step(refusal)
+    match command:
+        case Tell():
+            return _tell(command, run, driver, seq, sheets)
+        case SealCheckpoint():
+            return _seal(command, run, driver, seq, sheets)
+        case EndRun():
+            return _end(command, run, driver, seq, sheets)
+        case _:
+            assert_never(command)
+
+
+def why_unread(status: str) -> RunNotMoved:
+    """Says that nothing can be decided about a run, for what was recorded of it was erased or altered."""
+    if status in OVER:
+        return RunNotMoved(
+            "over", f"is {status}, and what was recorded of it is erased; there is nothing to go on with"
+        )
+    return RunNotMoved("review", "is not what was recorded of it; look at it: indelible runs verify")
+
+
+def _driver(sheet: Sheet | None) -> Driver | None:
+    return None if sheet is None or sheet.body is None else read_driver(sheet)
+
+
+def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datetime, seq: int) -> Step:
+    if run is not None:
+        if driver is not None and driver.is_held_by(hash_of(command.token)):
+            return Step(RunMoved(run, (), driver.fence))  # our own write, whose answer got lost on the way
+        advice = "begin one of another name" if run.status in OVER else "resume it instead"
+        return Step(RunNotMoved("exists", f"was started before and is {run.status}; {advice}", run))
+    begun = replace(command.run, created_at=command.stamp.at, updated_at=command.stamp.at, version=1, status="active")
+    seat = _seat(command, driver, now)
+    facts = {"fence": seat.fence, "parent": begun.parent, "parent_event": begun.parent_event}
+    sheets = [run_sheet(begun), driver_sheet(seat)]
+    if begun.allowed_tools is not None or begun.fork is not None:
+        sheets.append(Sheet(kind="limit", id=begun.id, status="active", body=b"{}"))
+    fact = Fact(begun.id, "run_started", facts_json(facts), {}, (), tuple(sheets))
+    return Step(RunMoved(replace(begun, seq=seq), (Told(seq, "run_started", "recorded"),), seat.fence), (fact,))
+
+
+def _seat(command: StartRun | TakeRun, before: Driver | None, now: datetime) -> Driver:
+    """Gives the right to drive to whoever asks; each holder has a higher number than the one before."""
+    assert command.token is not None, "who drives has a token"
+    return Driver(
+        run_id=command.run_id,
+        version=1 if before is None else before.version + 1,
+        fence=1 if before is None else before.fence + 1,
+        token_hash=hash_of(command.token),
+        holder=command.stamp.actor.id,
+        until=now + command.lease,
+    )
+
+
+def _take(command: TakeRun, run: Run | None, driver: Driver | None, now: datetime, seq: int, sheets: Sheets) -> Step:
+    refusal = _why_not_take(command, run, driver, now, sheets)
+    if refusal is not None:
+        return Step(refusal)
+    assert run is not None
+    assert command.token is not None
+    if driver is not None and driver.is_live(now) and driver.is_held_by(hash_of(command.token)):
+        return Step(RunMoved(run, (), driver.fence))  # our own write, whose answer got lost on the way
+    seat = _seat(command, driver, now)
+    told, facts = [], []
+    if driver is not None and not driver.is_released:
+        lost = facts_json({"fence": driver.fence})
+        facts.append(Fact(run.id, "interruption_detected", lost, {}))
+        told.append(Told(seq, "interruption_detected", "recorded"))
+    resumed = run.moved("active", command.stamp.at)
+    clear = facts_json({"checkpoint": command.checkpoint_id, "fence": seat.fence})
+    facts.append(Fact(run.id, "run_resumed", clear, {}, (), (run_sheet(resumed), driver_sheet(seat))))
+    told.append(Told(seq + len(told), "run_resumed", "recorded"))
+    return Step(RunMoved(replace(resumed, seq=told[-1].seq), tuple(told), seat.fence), tuple(facts))
+
+
+def _why_not_take(
+    command: TakeRun, run: Run | None, driver: Driver | None, now: datetime, sheets: Sheets
+) -> RunNotMoved | None:
+    if run is None:
+        return RunNotMoved("unknown", "was never started here; start it")
+    if run.status in OVER:
+        return RunNotMoved("over", f"is {run.status}; there is nothing to go on with", run)
+    if run.status == "manual_review_required" and not command.is_forced:
+        return RunNotMoved("review", "waits for somebody to look at it; then resume it with force", run)
+    if driver is not None and driver.is_live(now) and not driver.is_held_by(hash_of(command.token or "")):
+        return RunNotMoved(
+            "driven", f"is driven by {driver.holder} until {driver.until:%H:%M:%S} UTC; wait for it", run
+        )
+    if command.checkpoint_id is not None:
+        sheet = sheets.get(checkpoint_ref(command.checkpoint_id))
+        if sheet is None or sheet.body is None or read_checkpoint(sheet).run_id != run.id:
+            return RunNotMoved("checkpoint", f"has no checkpoint {command.checkpoint_id}; see its own", run)
+    return None
+
+
+def _why_not(command: Tell | SealCheckpoint | EndRun, run: Run | None, driver: Driver | None) -> RunNotMoved | None:
+    """Says why nothing may be told of this run now; one that was never started may be told of by anybody."""
+    if run is None:
+        return None if isinstance(command, Tell) else RunNotMoved("unknown", "was never started here; start it")
+    if run.status in OVER and not _is_said_twice(command, run):
+        return RunNotMoved("over", f"is {run.status}; nothing can be added to it", run)
+    if command.token is None:
+        return None
+    if driver is None or not driver.is_held_by(hash_of(command.token)):
+        return RunNotMoved("lost", "is driven by somebody else now; stop working on it", run)
+    return None
+
+
+def _is_said_twice(command: Tell | SealCheckpoint | EndRun, run: Run) -> bool:
+    return isinstance(command, EndRun) and command.status == run.status
+
+
+def _tell(command: Tell, run: Run | None, driver: Driver | None, seq: int, sheets: Sheets) -> Step:
+    facts: list[Fact] = []
+    told: list[Told] = []
+    seen: set[SheetRef] = set()
+    for number, happening in enumerate(command.happenings):
+        marks: tuple[Sheet, ...] = ()
+        status = "recorded"
+        if happening.side_effect_key is not None:
+            ref = mark_ref(command.run_id, happening.side_effect_key)
+            if sheets.get(ref) is not None or ref in seen:
+                status = "skipped"
+            else:
+                seen.add(ref)
+                body = body_of({"seq": seq + number})
+                marks = (Sheet(kind=ref.kind, id=ref.id, status="told", topic=command.run_id, body=body),)
+        facts.append(_fact(command.run_id, happening, status, marks))
+        told.append(Told(seq + number, happening.type, status))
+    return Step(RunMoved(run, tuple(told), 0 if driver is None else driver.fence), tuple(facts))
+
+
+def _fact(run_id: str, happening: Happening, status: str, marks: tuple[Sheet, ...]) -> Fact:
+    clear: dict[str, Any] = {"side_effect": happening.side_effect, "status": status, "step": happening.step}
+    if happening.said_by is not None:
+        clear["said_by"] = happening.said_by
+    committed = {}
+    if happening.payload_json is not None:
+        committed["payload"] = happening.payload_json
+    if happening.side_effect_key is not None:
+        committed["side_effect_key"] = happening.side_effect_key.encode()
+    return Fact(run_id, happening.type, facts_json(clear), committed, (), marks)
+
+
+def _seal(command: SealCheckpoint, run: Run | None, driver: Driver | None, seq: int, sheets: Sheets) -> Step:
+    taken = sheets.get(checkpoint_ref(command.checkpoint.id))
+    if taken is not None:
+        return _named_before(command.run_id, taken, run, may_be_ours=True)
+    if command.checkpoint.at is not None and not 0 <= command.checkpoint.at < seq:
+        return Step(RunNotMoved("event", f"has no event with seq {command.checkpoint.at}; its last has {seq - 1}", run))
+    checkpoint, fact = _sealed(command.run_id, command.checkpoint, command.stamp.at, seq)
+    told = (Told(seq, fact.event_type, "recorded"),)
+    return Step(RunMoved(run, told, 0 if driver is None else driver.fence, checkpoint), (fact,))
+
+
+def _named_before(run_id: str, taken: Sheet, run: Run | None, *, may_be_ours: bool) -> Step:
+    """Gives the checkpoint that has the name already: our own write, whose answer got lost, or else a refusal."""
+    known = None if taken.body is None else read_checkpoint(taken)
+    if known is None or known.run_id != run_id or not may_be_ours:
+        return Step(RunNotMoved("checkpoint", f"cannot be saved as {taken.id}: another one has that name", run))
+    return Step(RunMoved(run, (), 0, known))
+
+
+def _sealed(run_id: str, new: NewCheckpoint, at: datetime, seq: int) -> tuple[Checkpoint, Fact]:
+    """Gives the checkpoint and the event that seals it; its place in the chain binds it to all events before."""
+    checkpoint = Checkpoint(
+        id=new.id,
+        run_id=run_id,
+        at=seq - 1 if new.at is None else new.at,
+        reason=new.reason,
+        suggested=new.suggested,
+        has_state=new.state_json is not None,
+        created_at=at,
+        seq=seq,
+    )
+    committed = {} if new.state_json is None else {"state": new.state_json}
+    clear = facts_json({"at": checkpoint.at, "checkpoint": new.id, "reason": new.reason})
+    return checkpoint, Fact(run_id, "checkpoint_sealed", clear, committed, (), (checkpoint_sheet(checkpoint),))
+
+
+def _end(command: EndRun, run: Run | None, driver: Driver | None, seq: int, sheets: Sheets) -> Step:
+    assert run is not None, "a run that was never started was refused before"
+    if run.status == command.status and run.status in OVER:
+        return Step(RunMoved(run))  # said twice
+    facts: list[Fact] = []
+    told: list[Told] = []
+    checkpoint = None
+    if command.checkpoint is not None:
+        taken = sheets.get(checkpoint_ref(command.checkpoint.id))
+        if taken is not None:
+            return _named_before(run.id, taken, run, may_be_ours=run.status == command.status)
+        checkpoint, fact = _sealed(run.id, command.checkpoint, command.stamp.at, seq)
+        facts.append(fact)
+        told.append(Told(seq, fact.event_type, "recorded"))
+    ended = run.moved(command.status, command.stamp.at)
+    changed = [run_sheet(ended)]
+    if driver is not None and not driver.is_released:
+        changed.append(driver_sheet(driver.released()))
+    event_type = _ENDINGS[command.status]
+    facts.append(Fact(run.id, event_type, b"{}", {"reason": command.reason_json}, (), tuple(changed)))
+    told.append(Told(seq + len(told), event_type, "recorded"))
+    return Step(RunMoved(replace(ended, seq=told[-1].seq), tuple(told), 0, checkpoint), tuple(facts))

@@ -1,0 +1,455 @@
+"""What people do about approvals, for both ledgers: finds what a caller names, and carries out what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from indelible.core.approvals.approval import Approval, ApprovalStatus, same_person
+from indelible.core.approvals.asking import why_altered
+from indelible.core.approvals.edits import changes_in, holds_mark
+from indelible.core.approvals.grants import (
+    Delegation,
+    Grant,
+    GrantTerms,
+    delegation_for,
+    delegation_sheet,
+    grant_sheet,
+    pinned_digest,
+    read_delegation,
+    read_grant,
+)
+from indelible.core.approvals.sheets import read_approval
+from indelible.core.commands import (
+    AboutApproval,
+    Amend,
+    Answer,
+    Attend,
+    CastVote,
+    Decided,
+    Illegal,
+    NoSuchEffect,
+    NotCounted,
+    Outrun,
+    Record,
+    ShowTo,
+    TakeBack,
+)
+from indelible.core.effects.calls import check_name
+from indelible.core.effects.effect import SYSTEM, Actor, Effect
+from indelible.core.events import Payload, facts_json
+from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.privacy.redaction import Screen
+from indelible.core.sheets import Sheet, SheetFilter, body_of
+from indelible.core.values.canonical import decode, encode
+from indelible.core.values.differences import Difference, differences
+from indelible.engine.engine import Engine
+from indelible.errors import BadCall, IllegalMove, UnknownApproval, UnknownEffect, UnknownPermission, VoteRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from indelible.core.policy.verdicts import Verdict
+
+APPROVALS_RUN = "indelible:approvals"
+_PAGE = 200
+_MOST_COMPARED = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalView:
+    """Is everything somebody needs to see before they decide.
+
+    `changed` lists what is other than in the question this one replaces; `unusual` what is other than in the call of
+    this tool that was approved last; `since_previous` what is other than in the question before this one about this
+    tool in this run, which is `previous`. Each is None when there is nothing to compare with.
+    """
+
+    approval: Approval
+    effect: Effect
+    args: Mapping[str, Any]
+    changed: Sequence[Difference] | None
+    unusual: Sequence[Difference] | None
+    previous: Approval | None = None
+    since_previous: Sequence[Difference] | None = None
+
+
+class Approving:
+    """Finds approvals of one tenant, and lets people act on them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tenant: str,
+        screen_of: Callable[[str], Screen | None],
+        verdict_on: Callable[[Approval, Effect, bytes], Verdict],
+        opened: Callable[[Effect, Payload], Payload | None],
+    ) -> None:
+        self._engine = engine
+        self._tenant = tenant
+        self._screen_of = screen_of
+        self._verdict_on = verdict_on
+        self._opened = opened
+
+    # Finding
+
+    def get(self, approval_id: str) -> Approval | None:
+        """Gives the approval with this id."""
+        try:
+            check_name("approval id", approval_id)
+        except BadCall:
+            return None
+        found = self._sheets(SheetFilter(kind="approval", id=approval_id, limit=1))
+        return found[0] if found else None
+
+    def find(self, name: str | Approval) -> Approval:
+        """Finds an approval by its id, or by the id of its effect; raises when there is none."""
+        if isinstance(name, Approval):  # it says which one is meant; how that stands, only the store knows
+            name = name.id
+        if not isinstance(name, str):
+            raise BadCall(f"name an approval by its id or by its effect's id, not by {type(name).__name__}")
+        found = self._of_effect(name) if name.startswith("eff_") else self.get(name)
+        if found is None:
+            raise UnknownApproval(
+                f"no approval of tenant {self._tenant!r} has the id {name}; see: indelible approvals list"
+            )
+        return found
+
+    def _of_effect(self, effect_id: str) -> Approval | None:
+        effect = self._engine.store.get_effect(self._tenant, effect_id)
+        return None if effect is None or effect.approval_id is None else self.get(effect.approval_id)
+
+    def approvals(
+        self,
+        status: ApprovalStatus | None,
+        tool: str | None,
+        run_id: str | None,
+        before: str | None,
+        limit: int,
+    ) -> list[Approval]:
+        """Lists approvals, newest first."""
+        if status is not None and status not in get_args(ApprovalStatus):
+            raise BadCall(f"status={status!r}: choose one of {', '.join(get_args(ApprovalStatus))}")
+        found: list[Approval] = []
+        while len(found) < limit:
+            selected = SheetFilter(kind="approval", status=status, topic=run_id, before=before, limit=_PAGE)
+            sheets = self._engine.store.sheets(self._tenant, selected)
+            found += [one for one in map(approval_on, sheets) if one is not None and tool in (None, one.tool)]
+            if len(sheets) < _PAGE:
+                break
+            before = sheets[-1].id
+        return found[:limit]
+
+    def _sheets(self, selected: SheetFilter) -> list[Approval]:
+        found = map(approval_on, self._engine.store.sheets(self._tenant, selected))
+        return [approval for approval in found if approval is not None]
+
+    def view(self, name: str | Approval, by: Actor | None) -> ApprovalView:
+        """Gives everything there is to see about an approval; with `by`, that they saw it goes on the record."""
+        approval = self.find(name)
+        self._check_unaltered(approval)
+        effect = self._effect_of(approval)
+        if by is not None:
+            stamp = self._engine.mint.stamp(by)
+            approval, effect = self._done(
+                self._write(ShowTo(ref=approval.ref, stamp=stamp, approval_id=approval.id), effect)
+            )
+        args = self._args_of(approval)
+        replaced = None if approval.replaces is None else self.get(approval.replaces)
+        previous = self._asked_before(approval)
+        return ApprovalView(
+            approval=approval,
+            effect=effect,
+            args=effect.args if args is None else args,
+            changed=None if replaced is None else self._compared(replaced, approval, args),
+            unusual=self._compared(self._last_approved(approval), approval, args),
+            previous=previous,
+            since_previous=self._compared(previous, approval, args),
+        )
+
+    def _compared(self, other: Approval | None, approval: Approval, args: Any) -> list[Difference] | None:
+        """Lists what is other than in another approval, of all that an approval binds; None when nobody can tell."""
+        before = None if other is None else self._args_of(other)
+        if other is None or before is None or args is None:
+            return None
+        bound = [(name, getattr(other, name), getattr(approval, name)) for name in ("policy", "schema")]
+        changed = [Difference(name, one, another) for name, one, another in bound if one != another]
+        return [*differences(before, args), *changed]
+
+    def _asked_before(self, approval: Approval) -> Approval | None:
+        """Gives the question before this one about the same tool in the same run, however it ended."""
+        selected = SheetFilter(kind="approval", topic=approval.run_id, before=approval.id, limit=_PAGE)
+        return next((one for one in self._sheets(selected) if one.tool == approval.tool), None)
+
+    def _last_approved(self, approval: Approval) -> Approval | None:
+        """Gives the newest approval of the same tool that led to an execution before this one was asked.
+
+        It looks at so many of the newest only: where other tools are approved all the time, there may be none.
+        """
+        selected = SheetFilter(kind="approval", status="consumed", before=approval.id, limit=_MOST_COMPARED)
+        return next((one for one in self._sheets(selected) if one.tool == approval.tool), None)
+
+    def _args_of(self, approval: Approval) -> Any:
+        """Gives the arguments an approval is about; None when they were erased or cannot be opened."""
+        effect = self._engine.store.look([approval.ref]).effects[0]
+        if effect is not None and effect.opened_seq == approval.args_seq and effect.args_json is not None:
+            return effect.args
+        if effect is None:
+            return None
+        found = self._engine.store.payloads(self._tenant, approval.run_id, [approval.args_seq])
+        recorded = next((payload for payload in found if payload.field == "args"), None)
+        opened = None if recorded is None else self._opened(effect, recorded)
+        return None if opened is None else decode(opened.value)
+
+    def _effect_of(self, approval: Approval) -> Effect:
+        effect = self._engine.store.look([approval.ref]).effects[0]
+        if effect is None:
+            raise UnknownEffect(f"the effect of {approval.id} is not there; look at the record: indelible verify")
+        return effect
+
+    def _check_unaltered(self, approval: Approval) -> None:
+        """Shows no arguments but those the digest is of."""
+        effect = self._engine.recorded.look([approval.ref]).effects[0]
+        altered = None if effect is None else why_altered(approval, effect)
+        if effect is not None and altered is not None:
+            raise IllegalMove(f"{approval.id}: {effect.id} {altered}", effect=effect)
+
+    # Deciding
+
+    def vote(
+        self,
+        name: str | Approval,
+        *,
+        digest: str | None,
+        by: Actor,
+        reason: str,
+        is_approval: bool,
+        signature: bytes | None,
+        grant: GrantTerms | None = None,
+        version: int | None = None,
+    ) -> Approval:
+        """Counts somebody's answer, or raises why it does not count."""
+        if not reason:
+            raise BadCall("say why: a denial needs a reason, and it goes on the record")
+        approval = self.find(name)
+        mint = self._engine.mint
+        command = CastVote(
+            ref=approval.ref,
+            stamp=mint.stamp(by),
+            approval_id=approval.id,
+            digest=digest,
+            is_approval=is_approval,
+            detail_json=self._said(approval.tool, reason),
+            signature=signature,
+            delegation_id=self._delegation_of(approval, by),
+            grant=grant,
+            grant_id="" if grant is None else f"grt_{mint.effect_id().removeprefix('eff_')}",
+            pinned="" if grant is None else self._pinned(self._effect_of(approval), grant),
+            version=version,
+        )
+        return self._done(self._write(command, None))[0]
+
+    def _delegation_of(self, approval: Approval, by: Actor) -> str | None:
+        if approval.people is None:
+            return None
+        return delegation_for(approval, by.id, self.delegations(), self._engine.store.look([]).now)
+
+    def _pinned(self, effect: Effect, grant: GrantTerms) -> str:
+        args_json = encode(effect.args, root="args")
+        try:
+            return pinned_digest(self._tenant, effect.tool, grant.pin, args_json)
+        except BadCall:
+            raise BadCall(
+                f"pin={list(grant.pin or ())}: not all of these are arguments of {effect.tool}; pin what is there, or "
+                "leave pin away to pin everything"
+            ) from None
+
+    def take_back(self, name: str | Approval, *, by: Actor, reason: str, version: int | None = None) -> Approval:
+        """Takes somebody's approval back, as long as nothing runs on it, and with it what they granted besides."""
+        approval = self.find(name)
+        effect = self._effect_of(approval)
+        command = TakeBack(
+            ref=approval.ref,
+            stamp=self._engine.mint.stamp(by),
+            approval_id=approval.id,
+            detail_json=self._said(effect.tool, reason),
+            version=version,
+        )
+        reopened = self._done(self._write(command, effect))[0]
+        granted = [grant for grant in self.grants(approval.tool) if grant.approval_id == approval.id]
+        for grant in granted:
+            if same_person(grant.given_by, by.id):
+                self.end_grant(grant.id, by, reason)
+        return reopened
+
+    def edit(
+        self,
+        name: str | Approval,
+        args: Mapping[str, Any],
+        *,
+        digest: str,
+        by: Actor,
+        reason: str,
+        most: int | None,
+        version: int | None = None,
+    ) -> Approval:
+        """Changes what is asked about; the policy judges it anew, and everybody has to vote again."""
+        approval = self.find(name)
+        effect = self._effect_of(approval)
+        if effect.args_json is not None:
+            self._check_edit(effect, args)
+        args_json = encode(args, root="args", max_bytes=most)
+        command = Amend(
+            ref=approval.ref,
+            stamp=self._engine.mint.stamp(by),
+            approval_id=approval.id,
+            digest=digest,
+            args_json=args_json,
+            verdict=self._verdict_on(approval, effect, args_json),
+            detail_json=self._said(effect.tool, reason),
+            version=version,
+        )
+        return self._done(self._write(command, effect))[0]
+
+    def _check_edit(self, effect: Effect, args: Mapping[str, Any]) -> None:
+        """Refuses an edit of what is kept out of the record: nobody could run it, for only its caller has it."""
+        changed = changes_in(decode(encode(args, root="args")), effect.args)
+        screen = self._screen_of(effect.tool)
+        kept = encode(changed)
+        if holds_mark(changed) or (screen is not None and screen.redactor.screen(kept).recorded_args != kept):
+            raise BadCall(
+                f"{effect.tool}: what is redacted cannot be edited, for it is not on the record; leave each mark where "
+                "it is, or deny the call and let it be made anew"
+            )
+
+    def attend(self, approval: Approval) -> Approval:
+        """Sees to an approval that is due."""
+        command = Attend(ref=approval.ref, stamp=self._engine.mint.stamp(SYSTEM), approval_id=approval.id)
+        return self._done(self._write(command, self._effect_of(approval)))[0]
+
+    def _said(self, tool: str, reason: str) -> bytes:
+        screen = self._screen_of(tool)
+        return encode(reason if screen is None else screen.text(reason), root="reason")
+
+    def _write(self, command: AboutApproval, effect: Effect | None) -> Answer:
+        return self._engine.write_alone(command, effect)
+
+    def _done(self, answer: Answer) -> tuple[Approval, Effect]:
+        match answer:
+            case Decided(approval, effect):
+                return approval, effect
+            case NotCounted(refusal, approval, effect):
+                raise VoteRefused(f"{approval.id} {refusal.why}", code=refusal.code, approval=approval, effect=effect)
+            case Illegal(effect, why):
+                raise IllegalMove(f"{effect.tool}: {effect.id} {why}", effect=effect)
+            case NoSuchEffect(ref):
+                raise UnknownEffect(f"no effect has the key {ref.key} in scope {ref.scope!r}")
+            case _:
+                raise AssertionError(f"an approval is never answered by {type(answer).__name__}")
+
+    # Permissions given ahead
+
+    def delegate(self, to: str, until: datetime, by: Actor, reason: str) -> Delegation:
+        """Lets somebody else decide what this person may decide, until a moment."""
+        if by.kind != "person":
+            raise BadCall(f"only people delegate, and {by.id} is {by.kind}")
+        check_name("to", to)
+        delegation = Delegation(id=self._id("dlg"), giver=by.id, to=to, until=until)
+        self._tell("delegation_given", by, delegation_sheet(delegation), reason)
+        return delegation
+
+    def end_delegation(self, delegation_id: str, by: Actor, reason: str) -> Delegation:
+        """Ends a delegation before its time."""
+        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="delegation", id=delegation_id, limit=1))
+        if not found or found[0].body is None:
+            raise UnknownPermission(f"no delegation has the id {delegation_id}")
+        before = read_delegation(found[0])
+        if before.is_ended:
+            return before
+        over = replace(before, version=before.version + 1, is_ended=True)
+        self._tell("delegation_ended", by, delegation_sheet(over), reason)
+        return over
+
+    def delegations(self) -> list[Delegation]:
+        """Lists the delegations that have not been ended."""
+        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="delegation", status="active", limit=1000))
+        return [read_delegation(sheet) for sheet in found if sheet.body is not None]
+
+    def grants(self, tool: str | None) -> list[Grant]:
+        """Lists standing grants that have uses left."""
+        selected = SheetFilter(kind="grant", status="active", topic=tool, limit=1000)
+        return [read_grant(sheet) for sheet in self._engine.store.sheets(self._tenant, selected) if sheet.body]
+
+    def end_grant(self, grant_id: str, by: Actor, reason: str) -> Grant:
+        """Withdraws a standing grant."""
+        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="grant", id=grant_id, limit=1))
+        if not found or found[0].body is None:
+            raise UnknownPermission(f"no grant has the id {grant_id}")
+        grant = read_grant(found[0])
+        if grant.is_over:  # nothing is left to withdraw, and nothing follows the end of a grant
+            return grant
+        over = grant.withdrawn()
+        self._tell("grant_ended", by, grant_sheet(over), reason)
+        return over
+
+    # The policy of the ledger
+
+    def policy(self) -> tuple[Mapping[str, Any], str] | None:
+        """Gives the content and the version of the policy kept in the ledger; None when there is none."""
+        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="policy", id="current", limit=1))
+        if not found or found[0].body is None:
+            return None
+        kept = found[0].read()
+        return kept["content"], kept["version"]
+
+    def apply_policy(
+        self, named: Mapping[str, Any] | str | Path, by: Actor, reason: str, instead_of: str | None = None
+    ) -> str:
+        """Puts a policy in force for every process of this tenant, and gives its version.
+
+        With `instead_of`, only while the policy in force has this version; the empty one stands for none.
+        """
+        from indelible.core.policy.policy import policy_of
+        from indelible.policy_files import load_content
+
+        if by.kind == "agent":
+            raise BadCall(f"{by.id} is an agent; the rules it is under are not its to make, so let a person apply them")
+        content = named if isinstance(named, Mapping) else load_content(Path(named))
+        policy = policy_of(content)
+        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="policy", id="current", limit=1))
+        body = body_of({"content": dict(content), "version": policy.version})
+        first = Sheet(kind="policy", id="current", status="active", body=body)
+        sheet = found[0].after(status="active", body=body) if found else first
+        # One that cannot be read has no version, and is replaced by whoever does not ask for one.
+        in_force = str(found[0].read().get("version", "")) if found and found[0].body is not None else ""
+        if instead_of not in (None, in_force):  # and if that changes before this is written, it is not written
+            raise IllegalMove(f"the policy is at version {in_force} now, not {instead_of}; look at it again")
+        self._tell("policy_applied", by, sheet, reason, run_id=JOURNAL_RUN, version=policy.version)
+        self._engine.judging.forget()
+        return policy.version
+
+    def _tell(
+        self, event_type: str, by: Actor, sheet: Sheet, reason: str, run_id: str = APPROVALS_RUN, **facts: Any
+    ) -> None:
+        command = Record(
+            tenant=self._tenant,
+            run_id=run_id,
+            stamp=self._engine.mint.stamp(by),
+            event_type=event_type,
+            facts=facts_json({"id": sheet.id, **facts}),
+            committed={"reason": encode(reason, root="reason")},
+            sheet=sheet,
+        )
+        if isinstance(self._engine.write_alone(command), Outrun):
+            raise IllegalMove(f"{sheet.kind} {sheet.id} was changed by somebody else meanwhile; look at it again")
+
+    def _id(self, prefix: str) -> str:
+        return f"{prefix}_{self._engine.mint.effect_id().removeprefix('eff_')}"
+
+
+def approval_on(sheet: Sheet) -> Approval | None:
+    """Gives the approval on a sheet; None when it was erased."""
+    return None if sheet.body is None else read_approval(sheet)

@@ -1,0 +1,250 @@
+"""Asks the policies about each call: the one this process was opened with, and the one kept in the ledger.
+
+The ledger's own is looked up again at times, so that a stricter one takes hold in every process soon after it was
+applied. A policy that cannot be looked up or read lets nothing run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from indelible.core.approvals.approval import Question
+from indelible.core.approvals.grants import pinned_digest, read_grant
+from indelible.core.effects.requests import Judged, Prepared
+from indelible.core.policy.verdicts import (
+    ALLOWED,
+    Charge,
+    Verdict,
+    asked_besides,
+    asked_by_tool,
+    capped,
+    is_of_the_call,
+)
+from indelible.core.ports import Store
+from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.values.canonical import decode
+from indelible.engine.forks import after_fork
+from indelible.runs.limits import RunLimits
+
+if TYPE_CHECKING:
+    from indelible.core.policy.policy import Asked, Policy
+
+LOOK_EVERY = 0.5
+_PASSED = Judged(ALLOWED)
+_UNREADABLE = "the stored policy cannot be read"
+_VANISHED = "the stored policy is gone; nothing removes one but a hand in the database: indelible verify"
+_MOST_GRANTS = 200
+
+
+class _Unreadable(NamedTuple):
+    """Stands in the place of a stored policy that cannot be read."""
+
+    why: str
+
+
+class Judging:
+    """Gives the verdict on each call of a ledger."""
+
+    def __init__(
+        self,
+        store: Store,
+        tenant: str,
+        policy: Policy | None = None,
+        environment: str = "",
+        channels: tuple[str, ...] = (),
+    ) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._own = policy
+        self._environment = environment
+        self._channels = channels
+        # One name for both, so that no other thread sees a moment with neither.
+        self._stored: Policy | _Unreadable | None = None
+        self._stored_version = 0
+        self._limits = RunLimits(store, tenant)
+        self._start()
+        after_fork(self._start)
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._looked_at: float | None = None
+
+    def tell_by(self, channels: tuple[str, ...]) -> None:
+        """Lets questions that name no channel go to these, which somebody else sends by."""
+        self._channels = channels
+
+    @property
+    def is_due(self) -> bool:
+        """Is it time to look the stored policy up?"""
+        return self._looked_at is None or time.monotonic() - self._looked_at > LOOK_EVERY
+
+    def may_block(self, prepared: Prepared, *, waited: bool = False) -> bool:
+        """May judging this call have to wait for the store, or for somebody's rule?"""
+        has_rules = self._own is not None or self._stored is not None or self._limits.are_any
+        return self.is_due or has_rules or (prepared.handling.needs_approval and not waited)
+
+    def refresh(self) -> None:
+        """Looks the stored policy up; what cannot be looked up is raised, so that nothing runs meanwhile."""
+        with self._lock:
+            if not self.is_due:
+                return
+            found = self._store.sheets(self._tenant, SheetFilter(kind="policy", id="current", limit=1))
+            self._take(found[0] if found else None)
+            self._limits.refresh()
+            self._looked_at = time.monotonic()
+
+    def forget(self) -> None:
+        """Lets the next call look the stored policy up."""
+        self._looked_at = None
+
+    def _take(self, sheet: Sheet | None) -> None:
+        if sheet is None:
+            self._stored = _Unreadable(_VANISHED) if self._stored_version else None
+            return
+        if sheet.version == self._stored_version and not isinstance(self._stored, _Unreadable):
+            return
+        from indelible.core.policy.policy import policy_of  # only where there is a policy
+
+        try:
+            self._stored = policy_of(sheet.read()["content"])
+        except Exception as problem:  # whatever is wrong with it, it lets nothing run
+            self._stored = _Unreadable(f"{type(problem).__name__}: {problem}")
+        self._stored_version = sheet.version
+
+    def judge(self, prepared: Prepared, *, waited: bool = False) -> Judged:
+        """Gives the verdict on a call, and the standing grants that may cover one that has not `waited` for people."""
+        if self.is_due:
+            self.refresh()
+        if not self._limits.are_any:
+            return self._judged(prepared, waited)
+        refused = self._limits.verdict_on(prepared)
+        judged = self._judged(prepared, waited) if refused is None else Judged(refused)
+        knows = self._limits.are_known_of(prepared.call.run_id)
+        return replace(judged, origins=self._limits.origins_of(prepared), knows_limits=knows)
+
+    def judge_besides(self, prepared: Prepared, said: Verdict) -> Judged:
+        """Gives the verdict on a call that another process has judged by its own rules: nobody's condition is lost."""
+        judged = self.judge(prepared)
+        if said == ALLOWED:
+            return judged
+        from indelible.core.policy.policy import strictest
+
+        asked = asked_besides(judged.verdict, said.rule, judged.terms) if is_of_the_call(said) else said
+        verdict = capped(strictest([judged.verdict, asked]), judged.caps)
+        if verdict.question is not None:
+            verdict = replace(verdict, question=_told_besides(verdict.question, judged, said))
+        return replace(judged, verdict=verdict, grants=self._grants(prepared, verdict))
+
+    def _judged(self, prepared: Prepared, waited: bool) -> Judged:
+        verdict, terms = ALLOWED, None
+        if self._own is not None or self._stored is not None:
+            verdict, terms = self.verdict_on(prepared), self._terms()
+        caps = self._caps(prepared)
+        if prepared.handling.needs_approval:
+            verdict = capped(asked_by_tool(verdict, terms), caps)
+        if not self._channels:
+            if verdict is ALLOWED:
+                return _PASSED
+            return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms, caps=caps)
+        terms = self._told_to_all(terms or Question(rule=""))
+        if verdict.question is not None:
+            verdict = replace(verdict, question=self._told_to_all(verdict.question))
+        return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms, caps=caps)
+
+    def _terms(self) -> Question | None:
+        """Gives the terms on which the policies ask where no rule says more: all of them are met together."""
+        from indelible.core.policy.policy import Policy, strictest
+
+        policies = [policy for policy in (self._own, self._stored) if isinstance(policy, Policy)]
+        return strictest([Verdict(decision="ask", question=policy.parts.asks) for policy in policies]).question
+
+    def _told_to_all(self, question: Question) -> Question:
+        """Gives a question that every channel here tells of, unless it names those that do."""
+        return question if question.notify else replace(question, notify=self._channels)
+
+    def verdict_on(self, prepared: Prepared, args_json: bytes | None = None) -> Verdict:
+        """Gives what the policies say of a call; `args_json` stands in for other arguments than its own."""
+        from indelible.core.policy.policy import strictest
+
+        stored = self._stored
+        if isinstance(stored, _Unreadable):
+            return Verdict(decision="refuse", rule=_UNREADABLE, policy=_UNREADABLE, why=stored.why)
+        policies = [policy for policy in (self._own, stored) if policy is not None]
+        if not policies:
+            return ALLOWED
+        asked = self._asked(prepared, args_json)
+        return capped(strictest([policy.judge(asked) for policy in policies]), self._caps(prepared))
+
+    def _caps(self, prepared: Prepared) -> tuple[Charge, ...]:
+        """Gives what a question about this call takes of how many may be open."""
+        policies = [policy for policy in (self._own, self._stored) if policy is not None]
+        known = [policy for policy in policies if not isinstance(policy, _Unreadable) and policy.parts.caps]
+        if not known:
+            return ()
+        from indelible.core.policy.merging import charged_once
+
+        asked = self._asked(prepared)
+        return charged_once(cap for policy in known for cap in policy.caps_on(asked))
+
+    def _asked(self, prepared: Prepared, args_json: bytes | None = None) -> Asked:
+        from indelible.core.policy.policy import Asked
+
+        call = prepared.call
+        args: Any = decode(args_json or plain_args(prepared))
+        return Asked(
+            tenant=self._tenant,
+            tool=call.tool,
+            side_effect=prepared.handling.side_effect,
+            agent=prepared.actor.id,
+            principal=prepared.principal,
+            run_id=call.run_id,
+            environment=self._environment,
+            args=args,
+            schema=call.schema,
+        )
+
+    def _grants(self, prepared: Prepared, verdict: Verdict) -> dict[str, str]:
+        """Names the grants that may spare a question, with the digest of what each of them pins in the arguments."""
+        if verdict.question is None:
+            return {}
+        tool = prepared.call.tool
+        selected = SheetFilter(kind="grant", status="active", topic=tool, limit=_MOST_GRANTS)
+        grants = [read_grant(sheet) for sheet in self._store.sheets(self._tenant, selected) if sheet.body is not None]
+        digests: dict[str, str] = {}
+        for grant in grants:
+            try:
+                # As they are recorded: whoever gave the grant saw no more than that.
+                digests[grant.id] = pinned_digest(self._tenant, tool, grant.pin, prepared.identity.args_json)
+            except ValueError:  # the call lacks an argument that is pinned, so it is none of these
+                continue
+        return digests
+
+
+def plain_args(prepared: Prepared) -> bytes:
+    """Gives the arguments as the caller said them."""
+    return prepared.identity.args_json if prepared.plain_args_json is None else prepared.plain_args_json
+
+
+def policy_from(policy: Policy | Mapping[str, Any] | str | Path) -> Policy:
+    """Gives the policy that a caller names: itself, its content, or the file it is in."""
+    from indelible.core.policy.policy import Policy, policy_of
+
+    if isinstance(policy, Policy):
+        return policy
+    if isinstance(policy, Mapping):
+        return policy_of(policy)
+    from indelible.policy_files import load_policy  # reading YAML takes a library of its own
+
+    return load_policy(Path(policy))
+
+
+def _told_besides(question: Question, judged: Judged, said: Verdict) -> Question:
+    """Gives a question that is told by our channels, whatever another process says, and by those of that one too."""
+    ours = judged.verdict.question or judged.terms or Question(rule="")
+    theirs = said.question or ours
+    return replace(question, notify=tuple(dict.fromkeys((*ours.notify, *question.notify, *theirs.notify))))

@@ -1,0 +1,55 @@
+"""The only source of time and randomness."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import UTC, datetime
+
+from indelible.core.commands import Stamp
+from indelible.core.effects.effect import Actor
+from indelible.core.events import SALT_BYTES
+from indelible.engine.forks import after_fork
+
+MOST_VALUES = 7  # what one command about an effect leads to at most
+_AT_ONCE = 16384
+
+
+class SystemMint:
+    """Makes stamps, ids and tokens from the machine's clock and randomness."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._drawn = b""
+        self._used = 0
+        after_fork(self._forget)
+
+    def _forget(self) -> None:
+        """Drops what was drawn: a forked child must never use its parent's."""
+        self._lock = threading.Lock()
+        self._drawn = b""
+
+    def _random(self, count: int) -> bytes:
+        """Gives fresh random bytes; drawn many at once, for asking the kernel costs more than all the rest."""
+        with self._lock:
+            start = self._used
+            if start + count > len(self._drawn):
+                self._drawn = os.urandom(_AT_ONCE)
+                start = 0
+            self._used = start + count
+            return self._drawn[start : start + count]
+
+    def stamp(self, actor: Actor, values: int = MOST_VALUES) -> Stamp:
+        """Gives the time now, with a fresh salt for each value that may have to be hidden."""
+        count = values * SALT_BYTES
+        salts = self._random(count) if count <= _AT_ONCE else os.urandom(count)
+        return Stamp(at=datetime.now(UTC), actor=actor, salts=salts)
+
+    def effect_id(self) -> str:
+        """Gives an id whose order is that of time, so that new rows lie together."""
+        return f"eff_{time.time_ns() // 1_000_000:012x}{self._random(8).hex()}"
+
+    def token(self) -> str:
+        """Gives a secret that nobody can guess."""
+        return self._random(16).hex()

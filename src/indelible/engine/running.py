@@ -1,0 +1,303 @@
+"""What a handler holds while it runs: its effect, and a transaction on the ledger's own database if it wants one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, copy_context
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from indelible.core.approvals.edits import carried_over
+from indelible.core.commands import Answer, Command
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.ports import Store, Transaction
+from indelible.core.privacy.redaction import Screen
+from indelible.core.values.canonical import decode
+from indelible.errors import BadCall
+
+if TYPE_CHECKING:
+    import asyncio
+
+Result = TypeVar("Result")
+
+_current: ContextVar[RunningEffect | None] = ContextVar("indelible_effect", default=None)
+_current_run: ContextVar[str | None] = ContextVar("indelible_run", default=None)
+
+
+def current_effect() -> RunningEffect | None:
+    """Gives the effect whose handler is running here, or None outside a handler."""
+    return _current.get()
+
+
+def current_run() -> str | None:
+    """Gives the run that calls belong to here: the one around us, else that of the handler we are in."""
+    running = _current.get()
+    return _current_run.get() or (None if running is None else running.run_id)
+
+
+CompensationStatus = Literal["done", "failed", "in_doubt", "waiting", "nothing_to_do", "undeclared"]
+
+
+class Compensated(NamedTuple):
+    """Is an effect, and what came of making it good: `value` is what its compensation gave, `error` what stood against.
+
+    There was `nothing_to_do` if it had been made good before, and where nothing is declared for its tool, nothing could
+    be done. What failed or is in doubt stays so until somebody retries or settles the compensation.
+    """
+
+    effect: Effect
+    status: CompensationStatus
+    value: Any = None
+    error: Exception | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Is there something left to do, by another call or by a person first?"""
+        return self.status in ("failed", "in_doubt", "waiting")
+
+
+class RunningEffect:
+    """Is the effect as its handler sees it: the recorded arguments, the key to pass on, the fence."""
+
+    __slots__ = ("_args", "_effect", "_is_async", "_is_over", "_requests", "_store", "_transaction", "screen")
+
+    def __init__(self, claim: Claim, store: Store, *, is_async: bool, screen: Screen | None = None) -> None:
+        self._is_async = is_async
+        self._is_over = False
+        self._effect = claim.effect
+        self._store = store
+        self._args = _own_arguments(claim, screen)
+        self.screen = screen
+        self._transaction: HandlersTransaction | None = None
+        self._requests = 0
+
+    @property
+    def effect(self) -> Effect:
+        """Is the record itself."""
+        return self._effect
+
+    @property
+    def id(self) -> str:
+        """Is the effect's id."""
+        return self._effect.id
+
+    @property
+    def key(self) -> str:
+        """Identifies the call; pass it downstream as the idempotency key."""
+        return self._effect.key
+
+    @property
+    def digest(self) -> str:
+        """Is the digest of the exact call."""
+        return self._effect.digest
+
+    @property
+    def tool(self) -> str:
+        """Names the tool."""
+        return self._effect.tool
+
+    @property
+    def run_id(self) -> str:
+        """Names the run the effect belongs to."""
+        return self._effect.run_id
+
+    @property
+    def tenant(self) -> str:
+        """Names the tenant."""
+        return self._effect.tenant
+
+    @property
+    def attempt(self) -> int:
+        """Numbers this entry into the handler."""
+        return self._effect.attempt
+
+    @property
+    def fence(self) -> int:
+        """Numbers this attempt, for a downstream that can refuse an older one."""
+        return self._effect.fence
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Holds the arguments as they were recorded, with the caller's own values where the record has marks."""
+        if self._args is None:
+            self._args = self._effect.args
+        return self._args
+
+    def transaction(self) -> HandlersTransaction:
+        """Opens a transaction on the ledger's database, committed together with this effect: then exactly once.
+
+        Use `with` in a blocking handler and `async with` in an asynchronous one; it gives the driver's connection. The
+        handler returns after it; if the handler raises, all of it is rolled back.
+        """
+        if self._transaction is not None:
+            raise BadCall(f"{self.tool}: a handler has one transaction; do everything inside it")
+        if self._is_over:
+            raise BadCall(f"{self.tool}: this attempt is over; what its handler does now cannot be part of the effect")
+        self._transaction = HandlersTransaction(self._store, self.tenant, is_async=self._is_async)
+        return self._transaction
+
+    @property
+    def holds_transaction(self) -> bool:
+        """Is this handler's transaction open?"""
+        return self._transaction is not None and self._transaction.is_open
+
+    def settle_inside(self, command: Command) -> Answer | None:
+        """Settles in the handler's transaction; None when there is none, or the settlement did not hold."""
+        return None if self._transaction is None else self._transaction.settle(command)
+
+    def give_up(self) -> None:
+        """Ends the attempt: what the handler wrote in its transaction is undone, and it gets no other."""
+        self._is_over = True
+        if self._transaction is not None:
+            self._transaction.give_up()
+
+    def next_request_key(self) -> str:
+        """Gives the idempotency key of the next request this handler sends: its key, then its key with a number.
+
+        The requests of a handler are told apart by their order, so that a second attempt repeats the same keys.
+        """
+        self._requests += 1
+        return self.key if self._requests == 1 else f"{self.key}-{self._requests}"
+
+
+def _own_arguments(claim: Claim, screen: Screen | None) -> dict[str, Any] | None:
+    """Gives the arguments that this caller passed, where what is recorded was made of them; None when nothing was.
+
+    An approver may have changed some. A claim is never given to a caller whose call is another than the recorded one,
+    so what is left of the recorded arguments is this caller's.
+    """
+    if screen is None or claim.effect.args_json is None:
+        return None
+    value = decode(screen.args_json)
+    if screen.recorded_args != claim.effect.args_json:
+        value = carried_over(claim.effect.args, decode(screen.recorded_args), value)
+    assert isinstance(value, dict)
+    return value
+
+
+class HandlersTransaction:
+    """Stays open when its block ends well, until the effect is settled in it.
+
+    Beginning can take long, for others may hold the database. Whoever gives up meanwhile leaves a note, and the one who
+    waits undoes the transaction as soon as it has begun: nothing stays locked.
+    """
+
+    def __init__(self, store: Store, tenant: str, *, is_async: bool) -> None:
+        self._scope: AbstractContextManager[Transaction] = store.transaction(tenant)
+        self._inner: Transaction | None = None
+        self._is_async = is_async
+        self._is_given_up = False
+        self._lock = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Is it begun and not yet ended?"""
+        return self._inner is not None
+
+    def __enter__(self) -> Any:
+        if self._is_async and _is_in_loop():  # waiting here for the database would stop whoever holds it
+            raise BadCall("in an asynchronous handler write: async with effect.transaction() as connection")
+        return self._begin()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None:
+            self.give_up()
+
+    async def __aenter__(self) -> Any:
+        import asyncio
+
+        try:
+            return await in_own_thread(self._begin)
+        except asyncio.CancelledError:
+            self.give_up()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.give_up()
+
+    def _begin(self) -> Any:
+        inner = self._scope.__enter__()
+        with self._lock:
+            if not self._is_given_up:
+                self._inner = inner
+                return inner.connection
+        self._scope.__exit__(None, None, None)
+        raise BadCall("this attempt is over; what its handler does now cannot be part of the effect")
+
+    def settle(self, command: Command) -> Answer | None:
+        """Settles the effect and commits; None when this transaction was given up before."""
+        inner = self._taken()
+        if inner is None:
+            return None
+        try:
+            return inner.settle(command)
+        finally:
+            self._scope.__exit__(None, None, None)
+
+    def give_up(self) -> None:
+        """Undoes everything, now or as soon as it has begun."""
+        if self._taken() is not None:
+            self._scope.__exit__(None, None, None)
+
+    def _taken(self) -> Transaction | None:
+        with self._lock:
+            self._is_given_up = True
+            inner, self._inner = self._inner, None
+            return inner
+
+
+def _is_in_loop() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def in_own_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Runs a blocking function in a thread of its own: a shared pool may be full of threads that wait for this one."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Result] = loop.create_future()
+    context = copy_context()
+
+    def body() -> None:
+        try:
+            value = context.run(function, *arguments)
+        except BaseException as error:
+            tell_loop(loop, _fail_unless_done, done, error)
+        else:
+            tell_loop(loop, set_unless_done, done, value)
+
+    threading.Thread(target=body, name="indelible-handler", daemon=True).start()
+    return await done
+
+
+def tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
+    """Calls back in a loop's own thread, if the loop still runs."""
+    try:
+        loop.call_soon_threadsafe(callback, *arguments)
+    except RuntimeError:  # the loop was closed; nobody waits there any more
+        return
+
+
+def set_unless_done(future: asyncio.Future[Any], value: Any) -> None:
+    """Gives a future its value, if somebody still waits for it."""
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail_unless_done(future: asyncio.Future[Any], error: BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):  # a future cannot carry it
+        error = RuntimeError(f"raised StopIteration: {error}")
+    future.set_exception(error)

@@ -1,0 +1,342 @@
+"""Group commit: many callers, one transaction, one sync of the disk.
+
+A blocking caller who finds the writer idle writes at once, in its own thread. Whoever comes meanwhile queues up, and
+the next transaction takes all of them. Asynchronous callers always leave the work to the writer's thread, so that a
+disk never blocks their loop and cancelling a task cannot cut a write in half.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from indelible.core.commands import (
+    Answer,
+    ApprovalEnded,
+    AwaitingApproval,
+    Command,
+    Decided,
+    Finish,
+    InDoubt,
+    Moved,
+    Open,
+    Relinquish,
+    Replayed,
+    ReplayedFailure,
+)
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import Ref
+from indelible.core.ports import Store
+from indelible.core.steps import needed_sheets, next_step
+from indelible.engine.forks import after_fork
+from indelible.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    import asyncio
+
+MOST_AT_ONCE = 256
+_MOVING = (Moved, InDoubt, Decided, ApprovalEnded, AwaitingApproval)
+
+
+class Slot:
+    """Holds one caller's command until it is answered."""
+
+    __slots__ = ("_done", "answer", "command", "error", "future", "if_unwanted", "known", "loop")
+
+    def __init__(self, command: Command, known: Effect | None) -> None:
+        self.command = command
+        # A lease may have been renewed since it was seen, so only its holder may decide on a running effect as seen.
+        is_usable = known is None or known.status != "processing" or isinstance(command, Finish | Relinquish)
+        self.known = known if is_usable else None
+        self.answer: Answer | None = None
+        self.if_unwanted: Callable[[Answer], None] | None = None
+        self.error: BaseException | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[Answer] | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    @property
+    def is_done(self) -> bool:
+        return self.answer is not None or self.error is not None
+
+    def tell(self) -> None:
+        """Lets a blocking caller go on."""
+        if self.future is None:
+            self._done.release()
+
+    def wait(self) -> None:
+        self._done.acquire()
+
+    def result(self) -> Answer:
+        if self.error is not None:
+            raise self.error
+        assert self.answer is not None
+        return self.answer
+
+
+class Writer:
+    """Takes commands from any thread or task, writes them in batches, and answers after the commit."""
+
+    def __init__(
+        self,
+        store: Store,
+        publish: Callable[[Sequence[Effect]], None],
+        *,
+        before: Callable[[str], None],
+        after: Callable[[], None],
+    ) -> None:
+        """Publishes effects that ended; calls `before` with the tenant of a batch, and `after` one is durable."""
+        self._store = store
+        self._publish = publish
+        self._before = before
+        self._after = after
+        self.listeners: list[Callable[[Sequence[Answer]], None]] = []
+        """Hear what was just written, in the thread that wrote it; they must be quick."""
+        self.unwritten: list[Callable[[Sequence[Answer]], None]] = []
+        """Hear what was answered from what was known already."""
+        self.replayed: list[Callable[[Open, Effect], None]] = []
+        """Hear of each call that was given a recorded answer, and of which effect."""
+        self._start()
+        after_fork(self._start)
+
+    def _start(self) -> None:
+        self._queue: deque[Slot] = deque()
+        self._busy = threading.Lock()
+        self._work: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._is_closed = False
+
+    def do(
+        self,
+        command: Command,
+        known: Effect | None = None,
+        if_unwanted: Callable[[Answer], None] | None = None,
+    ) -> Answer:
+        """Carries out a command and gives its answer; blocks until it is durable.
+
+        A caller who is interrupted leaves its command behind, and the command is still carried out; then
+        `if_unwanted` gets the answer.
+        """
+        answer = self.try_without_writing(command, known)
+        if answer is not None:
+            return answer
+        slot = Slot(command, known)
+        self._append(slot)
+        try:
+            if self._busy.acquire(blocking=False):
+                self._lead(slot)
+            else:
+                slot.wait()
+        except BaseException:
+            if if_unwanted is not None:
+                self.leave(slot, if_unwanted)
+            raise
+        return slot.result()
+
+    def do_together(
+        self, commands: Sequence[Command], known: Mapping[Ref, Effect | None] = MappingProxyType({})
+    ) -> list[Answer]:
+        """Carries out commands of one tenant in one transaction, all of them or none; blocks until it is durable."""
+        slots = [Slot(command, known.get(command.ref)) for command in commands]
+        with self._busy:
+            if self._is_closed:
+                raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")
+            self._answer(slots, is_one=True)
+        if self._queue:
+            self._wake_thread()  # whoever came meanwhile left it to us
+        return [slot.result() for slot in slots]
+
+    def leave(self, slot: Slot, if_unwanted: Callable[[Answer], None]) -> None:
+        """Notes that nobody waits for a slot's answer any more; `if_unwanted` gets it, perhaps twice, in any thread."""
+        slot.if_unwanted = if_unwanted
+        if slot.answer is not None:
+            if_unwanted(slot.answer)
+
+    def hand_in(self, command: Command, known: Effect | None = None) -> None:
+        """Queues a command whose answer nobody waits for."""
+        self._append(Slot(command, known))
+        self._wake_thread()
+
+    def post(self, command: Command, known: Effect | None = None) -> Slot:
+        """Queues a command for the writer's thread; the slot's future gets the answer, in the running loop.
+
+        Whoever cancels that future leaves the command behind, and the command is still carried out.
+        """
+        import asyncio
+
+        slot = Slot(command, known)
+        slot.loop = asyncio.get_running_loop()
+        slot.future = slot.loop.create_future()
+        self._append(slot)
+        if not self._busy.locked():  # whoever writes now looks at the queue again before leaving
+            self._wake_thread()
+        return slot
+
+    def try_without_writing(self, command: Command, known: Effect | None) -> Answer | None:
+        """Answers an `Open` that needs no write: from what the caller saw last, or by a look where that is cheap."""
+        if not isinstance(command, Open):
+            return None
+        effect, now = known, command.stamp.at
+        if known is None or known.status == "processing":
+            if not self._store.is_cheap_to_read:
+                return None
+            seen = self._store.look([command.ref])
+            effect, now = seen.effects[0], seen.now
+        if effect is None or needed_sheets(command, effect):
+            return None
+        step = next_step(command, effect, now, 0)
+        if step.changes:
+            return None
+        for hear in self.unwritten:
+            hear((step.answer,))
+        if self.replayed:
+            self._tell_of_replays([command], [step.answer])
+        return step.answer
+
+    def _append(self, slot: Slot) -> None:
+        if self._is_closed:
+            raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")
+        self._queue.append(slot)
+
+    def _lead(self, own: Slot | None) -> None:
+        """Writes until one's own command is answered; what has come in meanwhile goes to the thread."""
+        while True:
+            try:
+                while self._queue and not (own is not None and own.is_done):
+                    self._write_batch()
+            finally:
+                self._busy.release()
+            if not self._queue:
+                return
+            if own is not None:
+                self._wake_thread()
+                return
+            if not self._busy.acquire(blocking=False):
+                return
+
+    def _write_batch(self) -> None:
+        slots = self._take()
+        try:
+            self._answer(slots)
+        except BaseException:
+            # An interrupt belongs to the thread it hit; the commands wait for the next batch. Whether they were
+            # written this time does not matter, for they carry their tokens.
+            self._queue.extendleft(slot for slot in reversed(slots) if not slot.is_done)
+            self._wake_thread()
+            raise
+        by_loop: dict[asyncio.AbstractEventLoop, list[Slot]] = {}
+        for slot in slots:
+            if slot.loop is None:
+                slot.tell()
+            else:
+                by_loop.setdefault(slot.loop, []).append(slot)
+        for loop, answered in by_loop.items():
+            _tell_loop(loop, answered)
+
+    def _take(self) -> list[Slot]:
+        """Takes the next commands of one tenant: no transaction crosses tenants."""
+        slots = [self._queue.popleft()]
+        tenant = slots[0].command.ref.tenant
+        while self._queue and len(slots) < MOST_AT_ONCE and self._queue[0].command.ref.tenant == tenant:
+            slots.append(self._queue.popleft())
+        return slots
+
+    def _answer(self, slots: list[Slot], *, is_one: bool = False) -> None:
+        commands = [slot.command for slot in slots]
+        tenant = commands[0].ref.tenant
+        try:
+            self._before(tenant)
+            answers = self._store.apply(tenant, commands, [slot.known for slot in slots])
+        except StoreError as error:
+            for slot in slots:
+                slot.error = error if len(slots) == 1 else _copy_of(error)
+            return
+        except Exception as error:
+            if len(slots) == 1 or is_one:
+                for slot in slots:
+                    slot.error = error
+                return
+            for slot in slots:  # one command that cannot be written must not take the others with it
+                self._answer([slot])
+            return
+        for slot, answer in zip(slots, answers, strict=True):
+            slot.answer = answer
+            if slot.if_unwanted is not None:
+                slot.if_unwanted(answer)
+        self._after()
+        for hear in self.listeners:
+            hear(answers)
+        if self.replayed:
+            self._tell_of_replays(commands, answers)
+        ended = [
+            answer.effect
+            for command, answer in zip(commands, answers, strict=True)
+            if isinstance(answer, _MOVING) and answer.effect.updated_at == command.stamp.at
+        ]
+        if ended:
+            self._publish(ended)
+
+    def _tell_of_replays(self, commands: Sequence[Command], answers: Sequence[Answer]) -> None:
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, Replayed | ReplayedFailure) and isinstance(command, Open):
+                for hear in self.replayed:
+                    hear(command, answer.effect)
+
+    def _wake_thread(self) -> None:
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="indelible-writer", daemon=True)
+                    self._thread.start()
+        self._work.put(None)
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()
+            if self._busy.acquire(blocking=False):
+                self._lead(None)
+            if self._is_closed and not self._queue:
+                return
+
+    def close(self) -> None:
+        """Finishes what is queued and stops the thread."""
+        self._is_closed = True
+        with self._starting:
+            thread = self._thread
+        if thread is not None:
+            self._work.put(None)
+            thread.join()
+        with self._busy:  # somebody may be writing in a thread of its own
+            while self._queue:
+                self._write_batch()
+
+
+def _copy_of(error: StoreError) -> StoreError:
+    """Gives every caller an exception of its own, since each raises it in another thread."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
+def _tell_loop(loop: asyncio.AbstractEventLoop, slots: list[Slot]) -> None:
+    try:
+        loop.call_soon_threadsafe(_resolve, slots)
+    except RuntimeError:  # the loop was closed; nobody waits there any more
+        return
+
+
+def _resolve(slots: list[Slot]) -> None:
+    for slot in slots:
+        future = slot.future
+        if future is None or future.done():
+            continue
+        if slot.error is not None:
+            future.set_exception(slot.error)
+        else:
+            future.set_result(slot.result())

@@ -1,0 +1,1 @@
+"""Forgetting: what may go, what is held, and what ended long ago."""

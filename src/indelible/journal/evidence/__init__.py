@@ -1,0 +1,1 @@
+"""What can be verified, wherever it lies, and its verification."""

@@ -1,0 +1,145 @@
+"""A live ledger as evidence: its journal, read through the store. Others may write meanwhile: sizes are fixed first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.merkle import HASH_BYTES, leaf_hash
+from indelible.core.journal.notes import log_name, parse_head, parse_note
+from indelible.core.journal.tiles import WIDTH, tile_path
+from indelible.core.ports import Store
+from indelible.core.verifying.bodies import EffectBody, quoted, read_effect_body
+from indelible.core.verifying.examination import Row
+from indelible.core.verifying.findings import CannotTell, Caught
+from indelible.core.verifying.payloads import Disclosed
+from indelible.errors import BadNote
+from indelible.journal.evidence.evidence import Evidence
+from indelible.journal.evidence.live_tables import Tables
+
+_PAGE = 512
+_TRIES = 5
+_LOWEST = -(2**62)
+
+
+class LiveEvidence(Evidence):
+    """Reads a tenant's journal out of its store."""
+
+    has_values = True
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self.source = f"tenant {tenant} of {store.address}"
+        self.given_tile = self._tile
+        self.tables = Tables(store, tenant)
+        self._store = store
+        self._tenant = tenant
+        self._heads: list[tuple[str, bytes]] = []
+        self._tree = Tree(0, b"")
+
+    def prepare(self) -> None:
+        """Fixes what is looked at: the heads and the tree as they are now."""
+        journal = self._store.journal
+        # The heads first: a tree that is read later covers them.
+        up_to: int | None = None
+        while page := journal.heads(self._tenant, _PAGE, up_to):
+            for note in page:
+                size = self._size_in(note)
+                if up_to is not None and size > up_to:
+                    raise Caught(
+                        "a signed head is kept under another size than its own", expected=str(up_to), found=str(size)
+                    )
+                self._heads.append((f"the kept head of size {size}", note.encode()))
+                up_to = size - 1
+        for name, content in self._heads:
+            self._check_place(name, content.decode())
+        self._tree = journal.tree(self._tenant)
+        if not self._heads:
+            raise CannotTell("no head was signed yet: run: indelible journal seal")
+
+    def _size_in(self, note: str) -> int:
+        try:
+            return parse_head(parse_note(note).text).size
+        except BadNote as problem:
+            raise Caught(f"a kept head cannot be read: {problem}") from problem
+
+    def _check_place(self, name: str, note: str) -> None:
+        """Raises unless the head is found under its own size; the column is no part of what was signed."""
+        size, heads = self._size_in(note), self._store.journal.heads
+        if heads(self._tenant, 1, size)[:1] != [note] or heads(self._tenant, 1, size - 1)[:1] == [note]:
+            raise Caught(f"{name} is kept under another size than its own")
+
+    def newest(self) -> tuple[str, bytes]:
+        """Is the largest head."""
+        name, note = self._heads[0]
+        origin, own = parse_head(parse_note(note).text).origin, log_name(self._store.ledger_name, self._tenant)
+        if origin != own:
+            raise Caught("the ledger has another name than its journal was signed with", expected=origin, found=own)
+        return name, note
+
+    def older(self) -> list[tuple[str, bytes]]:
+        """Is every other head."""
+        return self._heads[1:]
+
+    def size(self, signed: int) -> int:
+        """Is the whole tree, also what nobody signed yet."""
+        return self._tree.size
+
+    def unsealed(self, signed: int) -> int:
+        """Counts events that no signed head covers."""
+        return self._tree.size - signed + self._store.journal.waiting(self._tenant)
+
+    def _tile(self, level: int, number: int, width: int) -> bytes:
+        try:
+            tile = self._store.journal.tile(self._tenant, level, number)
+        except LookupError:
+            raise Caught(f"{tile_path(level, number, width)} is gone from the database") from None
+        has_grown = len(tile) > width * HASH_BYTES and self._store.journal.tree(self._tenant).size > self._tree.size
+        return tile[: width * HASH_BYTES] if has_grown else tile
+
+    def rows(self, size: int) -> Iterator[Row]:
+        """Reads entries, each with the values that are kept for it."""
+        for start in range(0, size, WIDTH):
+            width = min(WIDTH, size - start)
+            entries = self._store.journal.entries(self._tenant, start, width)
+            for index, entry in zip(range(start, start + width), [*entries, None], strict=False):
+                if entry is None or entry.index != index:
+                    raise Caught("it is gone from the database", index=index)
+                _check_place(entry)
+            signatures = {entry.index: entry.signature for entry in entries if entry.signature is not None}
+            yield Row([entry.body for entry in entries], self._values(entries), signatures)
+
+    def _values(self, entries: list[Entry]) -> dict[int, dict[str, Disclosed]]:
+        places: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for entry in entries:
+            places[entry.run_id][entry.seq] = entry.index
+        shown: dict[int, dict[str, Disclosed]] = defaultdict(dict)
+        for run_id, indexes in places.items():
+            for payload in self._store.payloads(self._tenant, run_id, list(indexes)):
+                index = indexes[payload.seq]
+                shown[index][payload.field] = Disclosed(index, payload.field, payload.salt, payload.value)
+        return shown
+
+    def check_tree(self, size: int, root: bytes) -> None:
+        """Raises `Caught` unless the tree's row is what the entries give, and no leaf lies outside of it."""
+        if root != self._tree.root:
+            what = "the root kept for the tree is not that of its entries"
+            raise Caught(what, expected=root.hex(), found=self._tree.root.hex())
+        journal, tenant = self._store.journal, self._tenant
+        outside = journal.entries(tenant, _LOWEST, -_LOWEST) or journal.entries(tenant, size, 1)
+        if outside and not 0 <= outside[0].index < journal.tree(tenant).size:
+            raise Caught("a leaf lies outside of the tree", index=outside[0].index)
+
+
+def _check_place(entry: Entry) -> None:
+    if leaf_hash(entry.body).hex() != entry.hash:
+        what = "its content is not what the leaf kept for it says"
+        raise Caught(what, index=entry.index, run=entry.run_id, seq=entry.seq)
+    values = read_effect_body(entry.body.decode("utf-8", "replace"))
+    if values is not None and (EffectBody(*values).run, EffectBody(*values).seq) != (
+        quoted(entry.run_id),
+        str(entry.seq),
+    ):
+        raise Caught(
+            "the leaf names another event than its content", index=entry.index, run=entry.run_id, seq=entry.seq
+        )

@@ -1,0 +1,1 @@
+"""The record for others: bundles, pages, tables, receipts."""

@@ -1,0 +1,58 @@
+"""Events as flat rows, for tables: CSV and Parquet."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any
+
+from indelible.journal.exports.excerpt import Shown
+from indelible.journal.exports.selecting import PAYLOAD_FIELDS
+
+NUMBERS = ("index", "seq", "attempt")
+COLUMNS = (
+    *("index", "run", "seq", "at", "type", "status", "tool", "side_effect", "attempt", "effect", "on_crash"),
+    *("actor_id", "actor_kind", "actor_via", "facts", "args", "result", "error", "reason", "evidence"),
+    *("late_result", "late_error", "policy", "approval", "grant", "charges", "delegation", "credential", "person"),
+    *("stop", "subject", "origin", "payload", "side_effect_key", "state", "run_state", "checkpoint"),
+    *("key", "not_shown", "hash", "prev", "writer", "signature"),
+)
+_RENAMED = {"run": "run_state"}  # a column named run says which run it is
+_PLAIN = ("at", "type", "status", "tool", "side_effect", "effect", "on_crash", "prev", "writer")
+Row = dict[str, int | str | None]
+
+
+def row_of(shown: Shown) -> Row:
+    """Gives an event as one row; a body that cannot be read leaves only what stands beside it."""
+    entry = shown.entry
+    body = _fields_of(entry.body)
+    row: Row = dict.fromkeys(COLUMNS)
+    row |= {"index": entry.index, "run": entry.run_id, "seq": entry.seq, "hash": entry.hash}
+    row |= {name: _text(body.get(name)) for name in _PLAIN}
+    row["attempt"] = body["attempt"] if type(body.get("attempt")) is int else None
+    row["facts"] = json.dumps(body["facts"], ensure_ascii=False, sort_keys=True) if "facts" in body else None
+    actor = body.get("actor")
+    if isinstance(actor, dict):
+        row |= {f"actor_{name}": _text(actor.get(name)) for name in ("id", "kind", "via")}
+    for payload in shown.payloads:
+        if payload.field in PAYLOAD_FIELDS:
+            is_key = payload.field == "key"
+            value = payload.value.hex() if is_key else payload.value.decode("utf-8", "backslashreplace")
+            row[_RENAMED.get(payload.field, payload.field)] = value
+    commits = body.get("commits")
+    if isinstance(commits, dict):
+        row["not_shown"] = " ".join(sorted(commits.keys() - {payload.field for payload in shown.payloads})) or None
+    row["signature"] = None if entry.signature is None else b64encode(entry.signature).decode()
+    return row
+
+
+def _fields_of(body: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        fields = None
+    return fields if isinstance(fields, dict) else {"type": "unreadable"}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

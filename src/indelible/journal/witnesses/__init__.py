@@ -1,0 +1,1 @@
+"""Witnesses: asked for cosignatures, and one of our own."""

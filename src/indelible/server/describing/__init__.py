@@ -1,0 +1,1 @@
+"""What the server says of itself: OpenAPI, the reference's pages, examples."""

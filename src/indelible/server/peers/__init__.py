@@ -1,0 +1,1 @@
+"""The HTTP of other ledgers, answered by the same verbs as ours."""

@@ -1,0 +1,68 @@
+"""Who asks, and which ledger answers: what every endpoint begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Depends, Request
+from fastapi.security import APIKeyCookie, HTTPBearer
+
+from indelible.aio import AsyncLedger
+from indelible.core.effects.effect import Actor
+from indelible.core.remote.admitting import Caller
+from indelible.core.remote.questions import Scope
+from indelible.errors import NotPermitted
+from indelible.server.ledgers import Ledgers
+from indelible.server.signin.sessions import COOKIE, SignedIn
+
+Authenticate = Callable[[Request], Awaitable[Caller]]
+"""Says who sent a request, by its credential; raises `NotAuthenticated`."""
+
+# For the description alone: whoever asks is found out by `Authenticate`, which can tell more than that one is missing.
+_DESCRIBED = Depends(HTTPBearer(auto_error=False, description="A token of `indelible apikeys create`."))
+_DESCRIBED_TOO = Depends(
+    APIKeyCookie(
+        name=COOKIE,
+        scheme_name="Session",
+        auto_error=False,
+        description="The session of a person who signed in at `/signin`. What changes something also needs the header "
+        "`X-CSRF-Token` with what `GET /v1/me` gives, and a page of this server to come from.",
+    )
+)
+NOBODY_SAID = Actor("http", "agent", "api_key")
+"""Acts where the other side is part of us and does not say who acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Is one request's caller, with the ledger of their tenant."""
+
+    caller: Caller
+    ledger: AsyncLedger
+    ledgers: Ledgers
+    signed_in: SignedIn | None = None
+    """Is the session by which a person asks; None for those who have a token."""
+
+    @property
+    def actor(self) -> Actor:
+        """Is who acts; never what a body says."""
+        return self.caller.actor or NOBODY_SAID
+
+
+def asking(*scopes: Scope) -> Any:
+    """Lets only callers in that have one of these scopes; administrators have all."""
+    allowed = frozenset(scopes) | {"admin"}
+
+    async def found(request: Request, _described: Any = _DESCRIBED, _too: Any = _DESCRIBED_TOO) -> Asking:
+        authenticate: Authenticate = request.app.state.authenticate
+        ledgers: Ledgers = request.app.state.ledgers
+        caller = await authenticate(request)
+        if not caller.scopes & allowed:
+            raise NotPermitted(f"this needs a credential with the scope {' or '.join(sorted(allowed))}")
+        signed_in: SignedIn | None = getattr(request.state, "signed_in", None)
+        return Asking(caller, ledgers.of(caller.tenant), ledgers, signed_in)
+
+    found.scopes = allowed  # type: ignore[attr-defined]  # for the description
+    return Depends(found)

@@ -1,0 +1,119 @@
+"""What every request passes: only known hosts, bodies no larger than allowed; and what every answer carries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, MutableMapping, Sequence
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from indelible.core.remote.problems import problem_of
+from indelible.errors import AskedTooOften
+from indelible.server.requests.bodies import MOST_BYTES
+from indelible.server.requests.limits import Gate, Limits, shown_by
+
+# Nothing of ours is to be framed, guessed at, kept by a cache, or told to other sites; pages bring their own policy.
+_HEADERS = {
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+}
+_ALWAYS_ANSWERED = "/livez"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Hardened:
+    """Stands in front of an application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str] = LOOPBACK,
+        most_bytes: int = MOST_BYTES,
+        limits: Limits | None = None,
+    ) -> None:
+        """Answers only requests for these hosts: so no page elsewhere can reach us under a name of its own."""
+        self._app = app
+        self._gate = None if limits is None else Gate(limits)
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, or refuses it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if not self._is_known(scope):
+            await _refuse(
+                send, 421, "about:blank", "Misdirected Request", "this host is not served here: --allowed-host"
+            )
+            return
+        ticket = None if self._gate is None else self._gate.ticket(scope)
+
+        async def adding(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(message, () if ticket is None else ticket.headers)
+            await send(message)
+
+        try:
+            if ticket is not None and scope["path"] != _ALWAYS_ANSWERED and not shown_by(scope):
+                ticket.count_as_stranger()
+            await self._app(scope, _limited(receive, self._most_bytes), adding)
+        except AskedTooOften as refused:
+            await _send_problem(adding, problem_of(refused))
+        finally:
+            if ticket is not None:
+                ticket.give_back()
+
+    def _is_known(self, scope: Scope) -> bool:
+        said = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        return "*" in self._hosts or _name_of(said.decode("latin-1").lower()) in self._hosts
+
+
+def _name_of(host: str) -> str:
+    """Gives a host's name without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _limited(receive: Receive, most: int) -> Receive:
+    size = 0
+
+    async def receiving() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise HTTPException(413, f"body: at most {most} bytes are allowed")
+        return message
+
+    return receiving
+
+
+def _add_headers(message: MutableMapping[str, Any], more: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    headers = [*message.get("headers", ()), *more]
+    if message["status"] == 413:
+        headers.append((b"connection", b"close"))  # else all the rest would be read, and thrown away
+    there = {name.lower() for name, _ in headers}
+    message["headers"] = headers + [(name, value) for name, value in _HEADERS.items() if name not in there]
+
+
+async def _refuse(send: Send, status: int, kind: str, title: str, detail: str) -> None:
+    await _send_problem(send, {"type": kind, "title": title, "status": status, "detail": detail})
+
+
+async def _send_problem(send: Send, problem: dict[str, Any]) -> None:
+    body = json.dumps(problem).encode()
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    start = {"type": "http.response.start", "status": problem["status"], "headers": headers}
+    _add_headers(start)
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,1 @@
+"""What is sent and answered over HTTP, as models: a module for each resource."""

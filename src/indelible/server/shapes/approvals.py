@@ -1,0 +1,330 @@
+"""What is sent and what is answered about approvals, grants and delegations."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from indelible.core.approvals.approval import Approval, ApprovalStatus, Question, Vote
+from indelible.core.approvals.grants import Delegation, Grant
+from indelible.core.events import instant
+from indelible.core.values.canonical import encode
+from indelible.core.values.differences import MISSING, Difference
+from indelible.engine.approving import ApprovalView
+from indelible.server.shapes.effects import (
+    EffectShown,
+    Moment,
+    Name,
+    Sent,
+    actor_shown,
+    effect_shown,
+    plainly,
+)
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="The digest that was shown.")]
+Why = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+# What is sent
+
+
+class GrantTold(Sent):
+    """Allows `count` more calls until `until` that agree in the arguments that `pin` names; null pins all of them."""
+
+    count: Annotated[int, Field(ge=1, le=1_000_000)]
+    until: Moment
+    pin: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
+
+
+class DecisionTold(Sent):
+    """Answers a question. An approval names the digest that was seen; a denial needs a reason."""
+
+    decision: Literal["approve", "deny"]
+    digest: Digest | None = None
+    reason: Why | None = None
+    grant: GrantTold | None = None
+    signature: Annotated[str, Field(max_length=200, description="Ed25519 over what was shown, in base64.")] | None = (
+        None
+    )
+
+
+class EditTold(Sent):
+    """Changes the arguments that are asked about: nobody has voted on these yet."""
+
+    args: dict[str, Any]
+    digest: Digest
+    reason: Why = "edited"
+
+
+class RevocationTold(Sent):
+    """Takes one's own approval back."""
+
+    reason: Why = "taken back"
+
+
+class DelegationTold(Sent):
+    """Lets somebody else decide what the caller may decide, until a moment."""
+
+    to: Name
+    until: Moment
+    reason: Why = "delegated"
+
+
+# What is answered
+
+
+class ActorShown(BaseModel):
+    """Says who did something, and how we know."""
+
+    id: str
+    kind: str
+    via: str
+
+
+class NeedShown(BaseModel):
+    """Says how many have to approve, and of which role."""
+
+    count: int
+    role: str | None
+
+
+class VoteShown(BaseModel):
+    """Is one person's answer."""
+
+    by: str
+    via: str
+    at: str
+    is_approval: bool
+    on_behalf_of: str | None
+    signature: str | None
+
+
+class ApprovalShown(BaseModel):
+    """Is a question about one exact call, and how it stands."""
+
+    id: str
+    status: ApprovalStatus
+    version: int
+    digest: str
+    effect_id: str
+    run_id: str
+    tool: str
+    side_effect: str
+    schema_hash: Annotated[str, Field(alias="schema")]
+    policy: str
+    rule: str
+    requester: ActorShown
+    principal: str | None
+    asked_at: str
+    expires_at: str
+    needs: list[NeedShown]
+    lacking: int
+    people: dict[str, list[str]] | None
+    needs_signature: bool
+    may_edit: bool
+    votes: list[VoteShown]
+    escalated: int
+    replaces: str | None
+    edited_by: str | None
+    grant: str | None
+    attempt: int | None
+
+
+class DifferenceShown(BaseModel):
+    """Is a field that differs; a side where it is not there has no member."""
+
+    path: str
+    before: Any = None
+    after: Any = None
+
+
+class ApprovalAnswer(BaseModel):
+    """Holds a question and the effect it is about."""
+
+    approval: ApprovalShown
+    effect: EffectShown
+
+
+class ApprovalViewShown(ApprovalAnswer):
+    """Is everything to see before deciding: the exact arguments, what changed, and what is unusual.
+
+    `args_json` is the text whose bytes the digest is of: whoever hashes it need not believe what else is said here.
+    """
+
+    args: Any
+    args_json: str
+    changed: list[DifferenceShown] | None
+    unusual: list[DifferenceShown] | None
+    previous: Annotated[str | None, Field(description="The question before, about this tool in this run.")]
+    since_previous: list[DifferenceShown] | None
+
+
+class ApprovalOnly(BaseModel):
+    """Holds a question."""
+
+    approval: ApprovalShown
+
+
+class ApprovalPage(BaseModel):
+    """Lists approvals, newest first; pass `next` as `before` for the next page."""
+
+    approvals: list[ApprovalShown]
+    next: str | None
+
+
+class GrantShown(BaseModel):
+    """Allows calls without asking, as long as uses are left."""
+
+    id: str
+    tool: str
+    pin: list[str] | None
+    uses_left: int
+    until: str
+    given_by: str
+    approval_id: str
+    policy: str
+    rule: str
+    schema_hash: Annotated[str, Field(alias="schema")]
+    is_ended: bool
+
+
+class GrantAnswer(BaseModel):
+    """Holds a grant."""
+
+    grant: GrantShown
+
+
+class GrantList(BaseModel):
+    """Lists grants that have uses left."""
+
+    grants: list[GrantShown]
+
+
+class DelegationShown(BaseModel):
+    """Lets somebody decide what somebody else may decide."""
+
+    id: str
+    giver: str
+    to: str
+    until: str
+    is_ended: bool
+
+
+class DelegationAnswer(BaseModel):
+    """Holds a delegation."""
+
+    delegation: DelegationShown
+
+
+class DelegationList(BaseModel):
+    """Lists delegations that have not been ended."""
+
+    delegations: list[DelegationShown]
+
+
+def approval_shown(approval: Approval) -> dict[str, Any]:
+    """Gives an approval for programs."""
+    question = approval.question
+    return {
+        "id": approval.id,
+        "status": approval.status,
+        "version": approval.version,
+        "digest": approval.digest,
+        "effect_id": approval.effect_id,
+        "run_id": approval.run_id,
+        "tool": approval.tool,
+        "side_effect": approval.side_effect,
+        "schema": approval.schema,
+        "policy": approval.policy,
+        "rule": question.rule,
+        "requester": actor_shown(approval.requester),
+        "principal": approval.principal,
+        "asked_at": instant(approval.asked_at),
+        "expires_at": instant(approval.expires_at),
+        "needs": needs_shown(question),
+        "lacking": approval.lacking,
+        "people": None if approval.people is None else {name: list(one.roles) for name, one in approval.people.items()},
+        "needs_signature": question.needs_signature,
+        "may_edit": question.may_edit,
+        "votes": [_vote(vote) for vote in approval.votes],
+        "escalated": approval.escalated,
+        "replaces": approval.replaces,
+        "edited_by": approval.edited_by,
+        "grant": approval.grant,
+        "attempt": approval.attempt,
+    }
+
+
+def needs_shown(question: Question) -> list[dict[str, Any]]:
+    """Gives how many have to approve, and of which roles."""
+    return [{"count": need.count, "role": need.role} for need in question.needs]
+
+
+def _vote(vote: Vote) -> dict[str, Any]:
+    return {
+        "by": vote.by,
+        "via": vote.via,
+        "at": instant(vote.at),
+        "is_approval": vote.is_approval,
+        "on_behalf_of": vote.on_behalf_of,
+        "signature": None if vote.signature is None else b64encode(vote.signature).decode(),
+    }
+
+
+def view_shown(view: ApprovalView) -> dict[str, Any]:
+    """Gives everything to see before deciding."""
+    return {
+        "approval": approval_shown(view.approval),
+        "effect": effect_shown(view.effect),
+        "args": plainly(view.args),
+        "args_json": encode(view.args).decode(),
+        "changed": _differences(view.changed),
+        "unusual": _differences(view.unusual),
+        "previous": None if view.previous is None else view.previous.id,
+        "since_previous": _differences(view.since_previous),
+    }
+
+
+def _differences(found: Iterable[Difference] | None) -> list[dict[str, Any]] | None:
+    return None if found is None else differences_shown(found)
+
+
+def differences_shown(found: Iterable[Difference]) -> list[dict[str, Any]]:
+    """Gives fields that differ, each side only where it is there."""
+    return [{"path": one.path, **_side("before", one.before), **_side("after", one.after)} for one in found]
+
+
+def _side(name: str, value: Any) -> dict[str, Any]:
+    # As it is recorded: a number too long for some readers is a text there, and nobody sees another one.
+    return {} if value is MISSING else {name: json.loads(encode(value))}
+
+
+def grant_shown(grant: Grant) -> dict[str, Any]:
+    """Gives a standing grant."""
+    return {
+        "id": grant.id,
+        "tool": grant.tool,
+        "pin": None if grant.pin is None else list(grant.pin),
+        "uses_left": grant.uses_left,
+        "until": instant(grant.until),
+        "given_by": grant.given_by,
+        "approval_id": grant.approval_id,
+        "policy": grant.policy,
+        "rule": grant.rule,
+        "schema": grant.schema,
+        "is_ended": grant.is_ended,
+    }
+
+
+def delegation_shown(delegation: Delegation) -> dict[str, Any]:
+    """Gives a delegation."""
+    return {
+        "id": delegation.id,
+        "giver": delegation.giver,
+        "to": delegation.to,
+        "until": instant(delegation.until),
+        "is_ended": delegation.is_ended,
+    }

@@ -1,0 +1,345 @@
+"""What is sent and what is answered about effects and events, as JSON: plain, in snake_case, times in RFC 3339."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from indelible.core.effects.calls import Dedupe, OnCrash, SideEffect
+from indelible.core.effects.effect import Actor, Effect, Status
+from indelible.core.events import Event, instant
+from indelible.core.journal.journal import Entry
+from indelible.core.values.canonical import decode
+from indelible.core.values.tags import TAG_OF_TYPE, WRITE
+from indelible.server.requests.strict import Body
+
+Text = Annotated[str, Field(max_length=10_000)]
+Name = Annotated[str, Field(min_length=1, max_length=500)]
+Attempt = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""Is the number of an attempt; they count from 1."""
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+
+def _moment(value: object) -> datetime:
+    """Reads an instant; one without a time zone, or outside of what UTC can say, is none."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+            if moment.tzinfo is not None:
+                return moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+    raise ValueError("an instant with its time zone is expected here, as in 2030-01-31T12:00:00Z")
+
+
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+
+
+class Sent(Body):
+    """Is what a client sends: exactly the members that are known, each of its own type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class ResourceNamed(Sent):
+    """Names one thing in the outside world; calls that name the same thing are the same call."""
+
+    namespace: Name
+    type: Name
+    id: Name
+
+
+class CallTold(Sent):
+    """Says which tool to run with which arguments, and what makes two such calls the same."""
+
+    tool: Name
+    args: Annotated[dict[str, Any], Field(default_factory=dict)]
+    run_id: Name = "default"
+    """The piece of work that this call belongs to."""
+    scope: Name | None = None
+    """The range in which the call's key is unique; by default the run."""
+    key: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
+    """The arguments that make two calls the same, by dotted paths; by default all of them."""
+    resource: ResourceNamed | None = None
+    """The thing that makes two calls the same, instead of arguments."""
+    call_id: Name | None = None
+    """The framework's own id of this tool call."""
+    dedupe: Dedupe = "args"
+    """Whether `call_id` tells an intended repeat from a retry: `call` it does, `ask` a person, `args` it does not."""
+    schema_hash: Annotated[str, Field(max_length=500, alias="schema")] = ""
+    """The hash of the tool's schema, where it has one; an approval holds for this schema only."""
+    side_effect: SideEffect | None = None
+    """What the tool does to the world; by default it is taken for a mutation outside."""
+    approval: Literal["required", "none"] | None = None
+    """`required` asks somebody whatever the policy says; `none` takes nothing away from the policy."""
+
+
+class Begin(CallTold):
+    """Asks to execute a call."""
+
+    on_crash: OnCrash | None = None
+    """`retry` if it is safe to do it again after a crash; else it is held until somebody has looked."""
+    lease_s: Seconds | None = None
+    """For how many seconds the attempt is the caller's without a heartbeat."""
+    token: Annotated[str, Field(min_length=16, max_length=200)] | None = None
+    """Is a secret of the caller's own: whoever lost the answer sends the same again and gets the same claim."""
+    driver_token: Name | None = None
+    """The right to drive the run, for who has it: then the call is refused when somebody else drives it by now."""
+
+
+class SucceededTold(Sent):
+    """Says that it was done, and what came of it."""
+
+    status: Literal["succeeded"]
+    value: Any = None
+
+
+class FailedTold(Sent):
+    """Says that it failed for good, and that nothing of it happened that a repeat would do twice."""
+
+    status: Literal["failed"]
+    error: Text
+    error_type: Name = "Error"
+
+
+OutcomeTold = Annotated[SucceededTold | FailedTold, Field(discriminator="status")]
+
+
+class Commit(Sent):
+    """Reports the outcome of an attempt."""
+
+    token: Name
+    attempt: Attempt
+    outcome: OutcomeTold
+
+
+class Release(Sent):
+    """Gives an attempt up: `ready` when nothing happened outside, `in_doubt` when something may have."""
+
+    token: Name
+    attempt: Attempt
+    status: Literal["ready", "in_doubt"]
+    reason: Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class Heartbeat(Sent):
+    """Keeps an attempt going."""
+
+    token: Name
+    attempt: Attempt
+    lease_s: Seconds | None = None
+
+
+class Settlement(Sent):
+    """Tells what became of an effect in doubt, and how that is known."""
+
+    outcome: OutcomeTold
+    evidence: Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class Reason(Sent):
+    """Says why."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+# What is answered.
+
+
+class OutcomeShown(BaseModel):
+    """Is what came of an effect."""
+
+    status: Literal["succeeded", "failed"]
+    value: Any = None
+    error: str | None = None
+    error_type: str | None = None
+
+
+class EffectShown(BaseModel):
+    """Is one tool call and its fate. `args` is null when they were erased; `erased` says what was."""
+
+    id: str
+    run_id: str
+    tool: str
+    side_effect: SideEffect
+    status: Status
+    args: Any
+    outcome: OutcomeShown | None
+    reason: Any
+    attempt: int
+    on_crash: OnCrash
+    scope: str
+    key: str
+    digest: str
+    call_id: str | None
+    approval_id: str | None
+    lease_until: str | None
+    version: int
+    created_at: str
+    updated_at: str
+    erased: list[Literal["args", "detail"]]
+
+
+class ClaimShown(BaseModel):
+    """Is the right to execute one attempt: whoever has the token may commit it until the lease ends."""
+
+    effect: EffectShown
+    token: str
+    fence: int
+    lease_until: str
+
+
+class EffectAnswer(BaseModel):
+    """Holds one effect."""
+
+    effect: EffectShown
+
+
+class AnsweredShown(BaseModel):
+    """Says who was given a recorded answer by a server, in which run, how often, and when last."""
+
+    actor: str
+    kind: Literal["agent", "person", "system"]
+    run_id: str
+    count: int
+    last_at: str
+
+
+class AnsweredPage(BaseModel):
+    """Lists who got an effect's recorded answer, the last one first, up to a hundred.
+
+    Servers note it behind their answers and keep it for 90 days; a program that opens the database itself is not noted.
+    """
+
+    callers: list[AnsweredShown]
+
+
+class EffectPage(BaseModel):
+    """Lists effects, newest first; pass `next` as `before` for the next page."""
+
+    effects: list[EffectShown]
+    next: str | None
+
+
+class Committed(BaseModel):
+    """Says what was recorded."""
+
+    id: str
+    status: Literal["succeeded", "failed"]
+    attempt: int
+
+
+class Kept(BaseModel):
+    """Says how long the lease holds from now on."""
+
+    id: str
+    attempt: int
+    lease_s: float
+
+
+class EventShown(BaseModel):
+    """Is one fact of a run; `body` is what the hash is of, in canonical form. `index` is its place in the journal."""
+
+    run_id: str
+    seq: int
+    index: int | None
+    type: str
+    effect_id: str | None
+    hash: str
+    body: dict[str, Any]
+
+
+class EventPage(BaseModel):
+    """Lists events in their order; pass `next` as `after` for the next page."""
+
+    events: list[EventShown]
+    next: int | None
+
+
+def plain(recorded: bytes) -> Any:
+    """Gives a recorded value as plain JSON; what JSON cannot say stays tagged, as `{"$decimal": "1.1"}`."""
+    if b'"$' not in recorded:
+        return json.loads(recorded)
+    return plainly(decode(recorded))
+
+
+def plainly(value: Any) -> Any:
+    """Gives a value as plain JSON."""
+    if isinstance(value, Mapping):
+        return {name: plainly(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plainly(each) for each in value]
+    tag = TAG_OF_TYPE.get(type(value))
+    return value if tag is None else {tag: WRITE[tag](value)}
+
+
+def effect_shown(effect: Effect) -> dict[str, Any]:
+    """Gives an effect for programs in any language."""
+    detail = None if effect.detail_json is None else plain(effect.detail_json)
+    erased = ["args"] if effect.args_json is None else []
+    if effect.is_detail_erased:
+        erased.append("detail")
+    return {
+        "id": effect.id,
+        "run_id": effect.run_id,
+        "tool": effect.tool,
+        "side_effect": effect.side_effect,
+        "status": effect.status,
+        "args": None if effect.args_json is None else plain(effect.args_json),
+        "outcome": _outcome_shown(effect, detail),
+        "reason": None if effect.is_settled else detail,
+        "attempt": effect.attempt,
+        "on_crash": effect.on_crash,
+        "scope": effect.scope,
+        "key": effect.key,
+        "digest": effect.digest,
+        "call_id": effect.call_id,
+        "approval_id": effect.approval_id,
+        "lease_until": None if effect.lease_until is None else instant(effect.lease_until),
+        "version": effect.version,
+        "created_at": instant(effect.created_at),
+        "updated_at": instant(effect.updated_at),
+        "erased": erased,
+    }
+
+
+def _outcome_shown(effect: Effect, detail: Any) -> dict[str, Any] | None:
+    if effect.status == "succeeded":
+        return {"status": "succeeded", "value": detail}
+    if effect.status == "failed":
+        told = detail if isinstance(detail, dict) else {}
+        error, kind = told.get("message"), told.get("type")
+        return {"status": "failed", "error": error, "error_type": kind}
+    return None
+
+
+def actor_shown(actor: Actor) -> dict[str, str]:
+    """Gives who did something, and how we know."""
+    return {"id": actor.id, "kind": actor.kind, "via": actor.via}
+
+
+def event_shown(event: Event) -> dict[str, Any]:
+    """Gives an event of a run."""
+    return _event(event.run_id, event.seq, None, event.hash, event.body)
+
+
+def entry_shown(entry: Entry) -> dict[str, Any]:
+    """Gives an event at its place in the journal."""
+    return _event(entry.run_id, entry.seq, entry.index, entry.hash, entry.body)
+
+
+def _event(run_id: str, seq: int, index: int | None, hash_: str, body: bytes) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(body)
+    return {
+        "run_id": run_id,
+        "seq": seq,
+        "index": index,
+        "type": told.get("type", ""),
+        "effect_id": told.get("effect"),
+        "hash": hash_,
+        "body": told,
+    }

@@ -1,0 +1,252 @@
+"""What is sent and what is answered about people, their sessions and passkeys, and about tokens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from indelible.core.events import instant
+from indelible.core.people.credentials import Credential
+from indelible.core.people.person import LONGEST_INVITATION, Passkey, Person, Session
+from indelible.core.remote.questions import Scope
+from indelible.server.shapes.effects import Moment, Name, Sent
+
+TicketText = Annotated[str, Field(min_length=1, max_length=4096)]
+Answer = Annotated[
+    dict[str, Any], Field(description="What `navigator.credentials` gave, as WebAuthn writes it in JSON.")
+]
+Label = Annotated[str, Field(min_length=1, max_length=100)]
+PersonScopes = Annotated[list[Literal["approver", "auditor", "admin"]], Field(min_length=1, max_length=3)]
+Scopes = Annotated[list[Literal["agent", "approver", "auditor", "admin"]], Field(min_length=1, max_length=4)]
+_LONGEST = LONGEST_INVITATION.total_seconds()
+
+
+# What is sent
+
+
+class LinkOpened(Sent):
+    """Is what stands behind the # of a link."""
+
+    ticket: TicketText
+
+
+class TenantNamed(Sent):
+    """Names the tenant to sign in to."""
+
+    tenant: Name = "default"
+
+
+class PasskeyAnswer(TenantNamed):
+    """Is what a passkey answered when somebody signs in."""
+
+    credential: Answer
+
+
+class PasskeyMade(Sent):
+    """Is what a new passkey answered, and what its owner calls it."""
+
+    name: Label = "passkey"
+    credential: Answer
+
+
+class PersonInvited(Sent):
+    """Says whom to let in by a link, and what they may."""
+
+    name: Name
+    scopes: PersonScopes
+    lasts_s: Annotated[float, Field(gt=0, le=_LONGEST, allow_inf_nan=False)] = 3600
+
+
+class TokenWanted(Sent):
+    """Says whom a token is for, and what it is good for; `principal` is whom an agent acts for."""
+
+    name: Name
+    scopes: Scopes
+    expires_at: Moment | None = None
+    principal: Name | None = None
+
+
+# What is answered
+
+
+class SessionShown(BaseModel):
+    """Is one browser in which somebody is signed in."""
+
+    id: str
+    via: str
+    created_at: str
+    expires_at: str
+    is_this: bool
+
+
+class SessionsShown(BaseModel):
+    """Lists the caller's sessions."""
+
+    sessions: list[SessionShown]
+
+
+class SignedInShown(BaseModel):
+    """Says who is signed in; `csrf_token` goes along with whatever changes something."""
+
+    tenant: str
+    name: str
+    scopes: list[Scope]
+    csrf_token: str
+    session: SessionShown
+    has_passkey: bool
+
+
+class PasskeyShown(BaseModel):
+    """Is a passkey, by what is known of it."""
+
+    id: str
+    name: str
+    sign_count: int
+    created_at: str
+    used_at: str | None
+
+
+class PasskeysShown(BaseModel):
+    """Lists the caller's passkeys."""
+
+    passkeys: list[PasskeyShown]
+
+
+class OnePasskey(BaseModel):
+    """Is the passkey that was added."""
+
+    passkey: PasskeyShown
+
+
+class CeremonyAsked(BaseModel):
+    """Is what to pass to `navigator.credentials` as `publicKey`."""
+
+    options: dict[str, Any]
+
+
+class PersonShown(BaseModel):
+    """Is somebody whom the server lets in."""
+
+    id: str
+    name: str
+    scopes: list[Scope]
+    issuer: str | None
+    created_at: str
+    is_revoked: bool
+    invited_until: str | None
+    passkeys: int
+    sessions: int
+
+
+class PeopleShown(BaseModel):
+    """Is a page of people."""
+
+    people: list[PersonShown]
+    next: str | None
+
+
+class OnePerson(BaseModel):
+    """Is one person."""
+
+    person: PersonShown
+
+
+class Invited(OnePerson):
+    """Holds the link, from the server's own address on: it is not shown again."""
+
+    link: str
+
+
+class TokenShown(BaseModel):
+    """Is what may be shown of a token; `last_used` is true to the minute."""
+
+    id: str
+    name: str
+    kind: str
+    scopes: list[Scope]
+    principal: str | None
+    given_by: str
+    created_at: str
+    expires_at: str | None
+    is_revoked: bool
+    last_used: str | None
+
+
+class TokensShown(BaseModel):
+    """Is a page of tokens."""
+
+    api_keys: list[TokenShown]
+    next: str | None
+
+
+class OneToken(BaseModel):
+    """Is one token, by what may be shown."""
+
+    api_key: TokenShown
+
+
+class TokenGiven(OneToken):
+    """Holds the token itself: it is not shown again."""
+
+    token: str
+
+
+def session_shown(session: Session, current: str | None) -> dict[str, Any]:
+    """Gives what may be shown of a session."""
+    return {
+        "id": session.id,
+        "via": session.via,
+        "created_at": instant(session.created_at),
+        "expires_at": instant(session.expires_at),
+        "is_this": session.id == current,
+    }
+
+
+def passkey_shown(passkey: Passkey) -> dict[str, Any]:
+    """Gives what is worth showing of a passkey."""
+    return {
+        "id": passkey.id,
+        "name": passkey.name,
+        "sign_count": passkey.sign_count,
+        "created_at": instant(passkey.created_at),
+        "used_at": _perhaps(passkey.used_at),
+    }
+
+
+def person_shown(person: Person, now: datetime) -> dict[str, Any]:
+    """Gives what may be shown of a person."""
+    invitation = person.invitation
+    is_open = invitation is not None and invitation.expires_at > now
+    return {
+        "id": person.id,
+        "name": person.name,
+        "scopes": list(person.scopes),
+        "issuer": person.issuer,
+        "created_at": instant(person.created_at),
+        "is_revoked": person.is_revoked,
+        "invited_until": instant(invitation.expires_at) if invitation is not None and is_open else None,
+        "passkeys": len(person.passkeys),
+        "sessions": sum(one.expires_at > now for one in person.sessions),
+    }
+
+
+def token_shown(credential: Credential, last_used: datetime | None) -> dict[str, Any]:
+    """Gives what may be shown of a token."""
+    return {
+        "id": credential.id,
+        "name": credential.name,
+        "kind": credential.kind,
+        "scopes": list(credential.scopes),
+        "principal": credential.principal,
+        "given_by": credential.given_by,
+        "created_at": instant(credential.created_at),
+        "expires_at": _perhaps(credential.expires_at),
+        "is_revoked": credential.is_revoked,
+        "last_used": _perhaps(last_used),
+    }
+
+
+def _perhaps(moment: datetime | None) -> str | None:
+    return None if moment is None else instant(moment)

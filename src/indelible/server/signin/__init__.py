@@ -1,0 +1,1 @@
+"""Who sends a request: tokens, sessions, passkeys, a provider's word."""

@@ -1,0 +1,205 @@
+"""The people of one tenant: invites them, signs them in and out, and revokes them, on the record."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from indelible.core.commands import Outrun, Record
+from indelible.core.effects.calls import check_name
+from indelible.core.effects.effect import SYSTEM, Actor
+from indelible.core.events import facts_json
+from indelible.core.people.credentials import SECRET_BYTES
+from indelible.core.people.person import (
+    LONGEST_INVITATION,
+    LONGEST_SESSION,
+    PEOPLE_RUN,
+    Invitation,
+    Passkey,
+    Person,
+    Session,
+    SignedInBy,
+    Ticket,
+    not_signed_in,
+    person_id,
+    scopes_among,
+)
+from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.ports import Store
+from indelible.core.remote.questions import Scope
+from indelible.core.sheets import SheetFilter
+from indelible.engine.mint import SystemMint
+from indelible.errors import BadCall, StoreUnavailable, UnknownCredential
+
+USUAL_INVITATION = timedelta(hours=1)
+_TRIES = 8
+"""Is how often a change is decided anew when somebody else was faster."""
+_PAGE = 1000
+
+
+class People:
+    """Knows the people of one tenant; each change is an event."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        check_name("tenant", tenant)
+        self._store = store
+        self._tenant = tenant
+        self._mint = SystemMint()
+
+    def invite(
+        self, name: str, scopes: tuple[Scope, ...], *, by: Actor, lasts: timedelta = USUAL_INVITATION
+    ) -> tuple[Person, Ticket]:
+        """Lets somebody come in once by a link, whose secret nobody will see again; a link they had counts no more."""
+        if not timedelta(0) < lasts <= LONGEST_INVITATION:
+            raise BadCall(f"a link lasts at most {LONGEST_INVITATION.days} days, and longer than nothing")
+        now = datetime.now(UTC)
+        ticket = self._ticket(person_id(name), "inv")
+        invitation = Invitation(id=ticket.name, hash=ticket.hash, by=by.id, expires_at=now + lasts)
+        chosen = scopes_among(scopes)
+
+        def step(before: Person | None) -> Person:
+            if before is not None:
+                return before.invited(chosen, invitation)
+            return Person(id=ticket.person_id, name=name, scopes=chosen, created_at=now, invitation=invitation)
+
+        return self._change(ticket.person_id, "person_invited", lambda person: by, step), ticket
+
+    def open_link(self, link: Ticket) -> tuple[Person, Ticket]:
+        """Signs in whoever has the link, and gives what their browser keeps; of all who come with it, one gets in."""
+        return self._sign_in(link.person_id, "link", lambda person, session, now: person.opened(link, session, now))
+
+    def sign_in(self, id_: str, credential_id: str, sign_count: int) -> tuple[Person, Ticket]:
+        """Signs in a person whose passkey answered."""
+        return self._sign_in(
+            id_, "passkey", lambda person, session, now: person.signed_in(credential_id, sign_count, session, now)
+        )
+
+    def vouch(self, name: str, issuer: str, scopes: tuple[Scope, ...]) -> tuple[Person, Ticket]:
+        """Signs in somebody on the word of a provider."""
+        now = datetime.now(UTC)
+        fresh = Person(id=person_id(name), version=0, name=name, scopes=scopes, issuer=issuer, created_at=now)
+        return self._sign_in(
+            fresh.id, "oidc", lambda person, session, now: person.vouched_for(issuer, scopes, session, now), fresh
+        )
+
+    def _sign_in(
+        self,
+        id_: str,
+        via: SignedInBy,
+        enter: Callable[[Person, Session, datetime], Person],
+        fresh: Person | None = None,
+    ) -> tuple[Person, Ticket]:
+        now = datetime.now(UTC)
+        ticket = self._ticket(id_, "ses")
+        session = Session(id=ticket.name, hash=ticket.hash, via=via, created_at=now, expires_at=now + LONGEST_SESSION)
+
+        def step(before: Person | None) -> Person:
+            person = before or fresh
+            if person is None:
+                raise not_signed_in()
+            return enter(person, session, now)
+
+        def who(person: Person) -> Actor:
+            return Actor(person.name, "person", via)
+
+        return self._change(id_, "person_signed_in", who, step), ticket
+
+    def sign_out(self, id_: str, session_id: str, *, by: Actor) -> Person:
+        """Ends one of somebody's sessions."""
+
+        def step(person: Person) -> Person:
+            if all(one.id != session_id for one in person.sessions):
+                raise UnknownCredential(f"no session of {person.name} has the id {session_id}")
+            return person.without_session(session_id)
+
+        return self._change(id_, "person_signed_out", lambda person: by, self._known(id_, step))
+
+    def add_passkey(self, id_: str, passkey: Passkey, *, by: Actor) -> Person:
+        """Lets somebody sign in by one more passkey."""
+        step = self._known(id_, lambda person: person.with_passkey(passkey))
+        return self._change(id_, "passkey_added", lambda person: by, step)
+
+    def remove_passkey(self, id_: str, passkey_id: str, *, by: Actor) -> Person:
+        """Lets nobody sign in by this passkey any more."""
+
+        def step(person: Person) -> Person:
+            if person.passkey(passkey_id) is None:
+                raise UnknownCredential(f"no passkey of {person.name} has the id {passkey_id}")
+            return person.without_passkey(passkey_id)
+
+        return self._change(id_, "passkey_removed", lambda person: by, self._known(id_, step))
+
+    def revoke(self, id_: str, *, by: Actor) -> Person:
+        """Lets a person in no more: their sessions end, on other servers within a second."""
+        found = self.find(id_)
+        if found is not None and found.is_revoked:
+            return found
+        step = self._known(id_, lambda person: person.revoked())
+        return self._change(id_, "person_revoked", lambda person: by, step)
+
+    def tell_refused(self, id_: str, why: str) -> None:
+        """Tells on the record that somebody could not come in as a person that there is."""
+        self._apply("sign_in_refused", {"id": id_, "why": why}, None, SYSTEM)
+
+    def find(self, id_: str) -> Person | None:
+        """Finds a person; one that was edited in the database is none."""
+        return find_person(self._store, self._tenant, id_)
+
+    def all(self) -> list[Person]:
+        """Lists people by their ids; one whose sheet is not what the record says is left out."""
+        found: list[Person] = []
+        before: str | None = None
+        while True:
+            page, before = self.page(before, _PAGE)
+            found += page
+            if before is None:
+                return found
+
+    def page(self, before: str | None, limit: int) -> tuple[list[Person], str | None]:
+        """Lists the last people whose ids come before this one, and says before which the next page is."""
+        sheets = self._store.sheets(self._tenant, SheetFilter(kind="person", before=before, limit=limit))
+        found = [read_person(sheet) for sheet in sheets if sheet.body is not None]
+        return found, sheets[-1].id if len(sheets) == limit else None
+
+    # Changing
+
+    def _ticket(self, id_: str, kind: str) -> Ticket:
+        name = f"{kind}_{self._mint.effect_id().removeprefix('eff_')}"
+        return Ticket(self._tenant, id_, name, secrets.token_urlsafe(SECRET_BYTES))
+
+    def _known(self, id_: str, step: Callable[[Person], Person]) -> Callable[[Person | None], Person]:
+        def changed(before: Person | None) -> Person:
+            if before is None:
+                raise UnknownCredential(f"no person of {self._tenant} has the id {id_}; see: indelible people list")
+            return step(before)
+
+        return changed
+
+    def _change(
+        self, id_: str, event_type: str, who: Callable[[Person], Actor], step: Callable[[Person | None], Person]
+    ) -> Person:
+        """Decides a change on how the person stands, and again when they were changed meanwhile."""
+        for _ in range(_TRIES):
+            changed = step(self.find(id_))
+            if self._apply(event_type, {"id": id_}, changed, who(changed)):
+                return changed
+        raise StoreUnavailable(f"{id_} is changed by too many at once; try again")
+
+    def _apply(self, event_type: str, facts: dict[str, str], changed: Person | None, by: Actor) -> bool:
+        command = Record(
+            tenant=self._tenant,
+            run_id=PEOPLE_RUN,
+            stamp=self._mint.stamp(by),
+            event_type=event_type,
+            facts=facts_json(facts),
+            sheet=None if changed is None else person_sheet(changed),
+        )
+        (answer,) = self._store.apply(self._tenant, [command], [None])
+        return not isinstance(answer, Outrun)
+
+
+def find_person(store: Store, tenant: str, id_: str) -> Person | None:
+    """Finds a person; one that was edited in the database is none."""
+    found = store.sheets(tenant, SheetFilter(kind="person", id=id_, limit=1))
+    return None if not found or found[0].body is None else read_person(found[0])
