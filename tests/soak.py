@@ -26,7 +26,7 @@ from typing import Any
 from uuid import uuid4
 
 from indelible import Actor, migrate
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
 from tests.postgres import PostgresServer
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from indelible import AwaitingApproval, Claimed, Effect, Ledger, RunningEffect, Succeeded, ToolCall
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.people import People
 from tests.server.places import ROOT
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Error, Page, Route, expect
 
 from indelible import Effect, ToolCall
 from indelible.errors import BadCall
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from tests.browser.corpus import ATTACKS, HIDDEN
 from tests.browser.hostile import ASKS, RUN, fill, tool_of, type_of
 from tests.browser.stories import Story

@@ -11,7 +11,7 @@ import pytest
 
 from indelible import Actor, Ledger, migrate
 from indelible.core.people.person import Passkey
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.people import People
 from tests.journal.tampering import Database, changes
 from tests.journal.test_verify_live import call, look, pinned_key

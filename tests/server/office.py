@@ -12,7 +12,8 @@ from indelible.core.ports import Store
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.hardening import Hardened
-from indelible.server.signin.identity import Credentials, Identity
+from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.identity import Identity
 from indelible.server.signin.people import People
 from indelible.stores import migrate, open_store
 from tests.server.authenticator import Authenticator

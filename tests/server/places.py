@@ -13,7 +13,8 @@ from indelible import Actor
 from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
-from indelible.server.signin.identity import Credentials, Identity
+from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.identity import Identity
 from indelible.stores import migrate, open_store
 from tests.server.serving import Served
 

@@ -14,7 +14,7 @@ import pytest
 
 from indelible.core.remote.questions import SCOPES
 from indelible.server.requests.routing import SCOPES_TOLD
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from tests.server.allowed import ALLOWED, OPEN, STRANGERS, UNTIL
 from tests.server.places import ROOT, Place
 

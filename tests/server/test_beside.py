@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from indelible import Actor, migrate
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
 from tests.chaos.procs import Child
 from tests.cli.test_serve import wait_until_it_answers

@@ -15,7 +15,7 @@ import pytest
 
 from indelible import Ledger, ToolCall
 from indelible.server import feeds
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from tests.server.places import ROOT, Place, sqlite_place
 
 PATIENCE = 20

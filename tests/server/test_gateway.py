@@ -19,7 +19,8 @@ from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import load_tools
 from indelible.server.ledgers import Ledgers
-from indelible.server.signin.identity import Credentials, Identity
+from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.identity import Identity
 from indelible.stores import open_store
 from tests.server.serving import Served
 

@@ -20,7 +20,8 @@ from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests import remembering
 from indelible.server.signin import identity
-from indelible.server.signin.identity import Credentials, Identity
+from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.identity import Identity
 from indelible.stores import migrate, open_store
 from tests.server.serving import Served
 

@@ -27,7 +27,8 @@ from indelible.server.requests.hardening import Hardened
 from indelible.server.requests.limits import Limits, counting
 from indelible.server.requests.logs import REQUESTS, JsonLines, LogFormat, TextLines, log_written
 from indelible.server.requests.observing import Observed, noting
-from indelible.server.signin.identity import Credentials, Identity
+from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.identity import Identity
 from indelible.stores import open_store
 from tests.notify.receivers import eventually
 from tests.server.serving import Served

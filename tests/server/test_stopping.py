@@ -18,7 +18,7 @@ import pytest
 
 from indelible import Actor, Ledger, ToolCall, migrate
 from indelible.errors import ApprovalPending, ResultNotRecorded, StoreError
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
 from indelible.stores.reach import Reach
 from tests.cli.test_serve import wait_until_it_answers

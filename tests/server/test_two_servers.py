@@ -17,7 +17,7 @@ import pytest
 
 from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.errors import IndelibleError
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
 from tests.cli.test_serve import wait_until_it_answers
 from tests.server.serving import free_port

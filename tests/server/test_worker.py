@@ -27,7 +27,8 @@ from indelible.engine.upkeep import Upkeep
 from indelible.errors import StoreUnavailable
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
-from indelible.server.signin.identity import Credentials, Identity
+from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.identity import Identity
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import open_store
 from tests.cli.test_serve import wait_until_it_answers

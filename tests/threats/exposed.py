@@ -18,7 +18,8 @@ from indelible.server.requests.lingering import Lingering
 from indelible.server.requests.observing import Observed, noting
 from indelible.server.requests.stopping import StoppingServer
 from indelible.server.running import bound
-from indelible.server.signin.identity import Credentials, Identity
+from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.identity import Identity
 from indelible.stores import migrate, open_store
 
 ROOT = Actor("root")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from indelible import Actor
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from tests.threats.exposed import Exposed
 
 

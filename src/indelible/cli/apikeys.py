@@ -15,7 +15,7 @@ from indelible.cli.show import say_json, table, timestamp, visible
 from indelible.core.effects.effect import Actor
 from indelible.core.people.credentials import Credential
 from indelible.core.remote.questions import SCOPES, Scope
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.sightings import last_seen
 
 

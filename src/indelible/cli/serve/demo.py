@@ -23,7 +23,7 @@ from indelible.cli.demo.proofs import INSIDE
 from indelible.cli.demo.story import Process
 from indelible.core.remote.questions import Scope
 from indelible.server.routes.operation import Demo
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.people import People
 
 DONE = "order-200"

@@ -23,7 +23,7 @@ from indelible.server.shapes.people import (
     person_shown,
     token_shown,
 )
-from indelible.server.signin.identity import Credentials
+from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.origins import own_origin
 from indelible.server.signin.people import People
 from indelible.server.signin.sightings import last_seen

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
 from datetime import UTC, datetime
 
 from fastapi import Request
 
-from indelible.core.commands import Outrun, Record
-from indelible.core.effects.calls import check_name
-from indelible.core.effects.effect import Actor
-from indelible.core.events import facts_json
-from indelible.core.people.credentials import (
-    CREDENTIALS_RUN,
-    SECRET_BYTES,
-    Credential,
-    Token,
-    credential_sheet,
-    kind_for,
-    read_credential,
-    read_token,
-    unknown_token,
-)
+from indelible.core.people.credentials import Credential, read_token, unknown_token
 from indelible.core.ports import Store
 from indelible.core.remote.admitting import Caller
-from indelible.core.remote.questions import Scope
-from indelible.core.sheets import SheetFilter
-from indelible.engine.mint import SystemMint
-from indelible.errors import IllegalMove, NotAuthenticated, UnknownCredential
+from indelible.errors import NotAuthenticated
 from indelible.server.requests.remembering import Remembering
+from indelible.server.signin.credentials import find_credential
 from indelible.server.signin.sessions import Sessions, cookie_name
 from indelible.server.signin.sightings import Sightings
-
-_PAGE = 1000
 
 
 class Identity:
@@ -71,87 +52,3 @@ class Identity:
 
     def _look(self, tenant: str, credential_id: str) -> Credential | None:
         return find_credential(self._store, tenant, credential_id)
-
-
-class Credentials:
-    """Gives and revokes credentials of one tenant, on the record."""
-
-    def __init__(self, store: Store, tenant: str) -> None:
-        check_name("tenant", tenant)
-        self._store = store
-        self._tenant = tenant
-        self._mint = SystemMint()
-
-    def give(
-        self,
-        name: str,
-        scopes: tuple[Scope, ...],
-        *,
-        by: Actor,
-        expires_at: datetime | None = None,
-        principal: str | None = None,
-    ) -> tuple[Credential, Token]:
-        """Makes a credential, and the token that nobody will see again."""
-        credential_id = f"key_{self._mint.effect_id().removeprefix('eff_')}"
-        token = Token(self._tenant, credential_id, secrets.token_urlsafe(SECRET_BYTES))
-        credential = Credential(
-            id=credential_id,
-            name=name,
-            kind=kind_for(scopes),
-            scopes=scopes,
-            principal=principal,
-            hash=token.hash,
-            given_by=by.id,
-            created_at=datetime.now(UTC),
-            expires_at=expires_at,
-        )
-        self._tell("credential_given", credential, by)
-        return credential, token
-
-    def revoke(self, credential_id: str, *, by: Actor) -> Credential:
-        """Ends a credential; servers that know it let it in for a second more at most."""
-        found = find_credential(self._store, self._tenant, credential_id)
-        if found is None:
-            raise UnknownCredential(
-                f"no credential of {self._tenant} has the id {credential_id}; see: indelible apikeys list"
-            )
-        if found.is_revoked:
-            return found
-        over = found.revoked()
-        self._tell("credential_revoked", over, by)
-        return over
-
-    def all(self) -> list[Credential]:
-        """Lists credentials, the newest first; one whose sheet is not what the record says is left out."""
-        found: list[Credential] = []
-        before: str | None = None
-        while True:
-            page, before = self.page(before, _PAGE)
-            found += page
-            if before is None:
-                return found
-
-    def page(self, before: str | None, limit: int) -> tuple[list[Credential], str | None]:
-        """Lists the newest credentials that are older than this one, and says before which the next page is."""
-        sheets = self._store.sheets(self._tenant, SheetFilter(kind="credential", before=before, limit=limit))
-        found = [read_credential(sheet) for sheet in sheets if sheet.body is not None]
-        return found, sheets[-1].id if len(sheets) == limit else None
-
-    def _tell(self, event_type: str, credential: Credential, by: Actor) -> None:
-        command = Record(
-            tenant=self._tenant,
-            run_id=CREDENTIALS_RUN,
-            stamp=self._mint.stamp(by),
-            event_type=event_type,
-            facts=facts_json({"id": credential.id}),
-            sheet=credential_sheet(credential),
-        )
-        (answer,) = self._store.apply(self._tenant, [command], [None])
-        if isinstance(answer, Outrun):
-            raise IllegalMove(f"{credential.id} was changed by somebody else meanwhile; look at it again")
-
-
-def find_credential(store: Store, tenant: str, credential_id: str) -> Credential | None:
-    """Finds a credential; one that was edited in the database is none."""
-    found = store.sheets(tenant, SheetFilter(kind="credential", id=credential_id, limit=1))
-    return None if not found or found[0].body is None else read_credential(found[0])

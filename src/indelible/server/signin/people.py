@@ -6,10 +6,7 @@ import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from indelible.core.commands import Outrun, Record
-from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import SYSTEM, Actor
-from indelible.core.events import facts_json
 from indelible.core.people.credentials import SECRET_BYTES
 from indelible.core.people.person import (
     LONGEST_INVITATION,
@@ -26,26 +23,22 @@ from indelible.core.people.person import (
     scopes_among,
 )
 from indelible.core.people.sheets import person_sheet, read_person
-from indelible.core.ports import Store
 from indelible.core.remote.questions import Scope
-from indelible.core.sheets import SheetFilter
-from indelible.engine.mint import SystemMint
 from indelible.errors import BadCall, StoreUnavailable, UnknownCredential
+from indelible.server.signin.register import Register
 
 USUAL_INVITATION = timedelta(hours=1)
 _TRIES = 8
 """Is how often a change is decided anew when somebody else was faster."""
-_PAGE = 1000
 
 
-class People:
+class People(Register[Person]):
     """Knows the people of one tenant; each change is an event."""
 
-    def __init__(self, store: Store, tenant: str) -> None:
-        check_name("tenant", tenant)
-        self._store = store
-        self._tenant = tenant
-        self._mint = SystemMint()
+    kind = "person"
+    run_id = PEOPLE_RUN
+    read = staticmethod(read_person)
+    sheet_of = staticmethod(person_sheet)
 
     def invite(
         self, name: str, scopes: tuple[Scope, ...], *, by: Actor, lasts: timedelta = USUAL_INVITATION
@@ -140,27 +133,7 @@ class People:
 
     def tell_refused(self, id_: str, why: str) -> None:
         """Tells on the record that somebody could not come in as a person that there is."""
-        self._apply("sign_in_refused", {"id": id_, "why": why}, None, SYSTEM)
-
-    def find(self, id_: str) -> Person | None:
-        """Finds a person; one that was edited in the database is none."""
-        return find_person(self._store, self._tenant, id_)
-
-    def all(self) -> list[Person]:
-        """Lists people by their ids; one whose sheet is not what the record says is left out."""
-        found: list[Person] = []
-        before: str | None = None
-        while True:
-            page, before = self.page(before, _PAGE)
-            found += page
-            if before is None:
-                return found
-
-    def page(self, before: str | None, limit: int) -> tuple[list[Person], str | None]:
-        """Lists the last people whose ids come before this one, and says before which the next page is."""
-        sheets = self._store.sheets(self._tenant, SheetFilter(kind="person", before=before, limit=limit))
-        found = [read_person(sheet) for sheet in sheets if sheet.body is not None]
-        return found, sheets[-1].id if len(sheets) == limit else None
+        self._tell("sign_in_refused", {"id": id_, "why": why}, None, SYSTEM)
 
     # Changing
 
@@ -182,24 +155,6 @@ class People:
         """Decides a change on how the person stands, and again when they were changed meanwhile."""
         for _ in range(_TRIES):
             changed = step(self.find(id_))
-            if self._apply(event_type, {"id": id_}, changed, who(changed)):
+            if self._tell(event_type, {"id": id_}, changed, who(changed)):
                 return changed
         raise StoreUnavailable(f"{id_} is changed by too many at once; try again")
-
-    def _apply(self, event_type: str, facts: dict[str, str], changed: Person | None, by: Actor) -> bool:
-        command = Record(
-            tenant=self._tenant,
-            run_id=PEOPLE_RUN,
-            stamp=self._mint.stamp(by),
-            event_type=event_type,
-            facts=facts_json(facts),
-            sheet=None if changed is None else person_sheet(changed),
-        )
-        (answer,) = self._store.apply(self._tenant, [command], [None])
-        return not isinstance(answer, Outrun)
-
-
-def find_person(store: Store, tenant: str, id_: str) -> Person | None:
-    """Finds a person; one that was edited in the database is none."""
-    found = store.sheets(tenant, SheetFilter(kind="person", id=id_, limit=1))
-    return None if not found or found[0].body is None else read_person(found[0])

@@ -12,7 +12,7 @@ from indelible.core.ports import Store
 from indelible.core.remote.admitting import Caller
 from indelible.server.requests.remembering import Remembering
 from indelible.server.signin.origins import check_session_request, is_private
-from indelible.server.signin.people import find_person
+from indelible.server.signin.people import People
 from indelible.server.signin.sightings import Sightings, last_seen
 
 COOKIE = "__Host-indelible"
@@ -60,7 +60,7 @@ class Sessions:
 
     def _look(self, tenant: str, place: str) -> _Found | None:
         id_, _, session_id = place.partition(_BETWEEN)
-        person = find_person(self._store, tenant, id_)
+        person = People(self._store, tenant).find(id_)
         if person is None or all(one.id != session_id for one in person.sessions):
             return None
         return _Found(person, last_seen(self._store, tenant, session_id))
