@@ -18,7 +18,7 @@ import pytest
 from indelible.cli.demo.proofs import CLAIMS, Seen, judge
 from indelible.cli.demo.story import one_byte_other
 from tests.cli.conftest import Cli
-from tests.core.test_chain import record
+from tests.core.journal.test_chain import record
 
 NAMES = {claim.__name__ for claim in CLAIMS}
 

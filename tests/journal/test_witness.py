@@ -42,7 +42,7 @@ from indelible.journal.witnesses.cosigner import (
     read_key,
 )
 from indelible.journal.witnesses.server import WitnessServer
-from tests.core.test_witnessing import MALFORMED
+from tests.core.journal.test_witnessing import MALFORMED
 from tests.journal.watched import LOG, ORIGIN, Log, Running, get, post, running, serving
 
 T = TypeVar("T")

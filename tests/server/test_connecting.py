@@ -181,7 +181,7 @@ def test_what_is_wrong_with_a_policy_is_told_before_anything_is_opened() -> None
 
 def test_an_error_raised_there_is_raised_here_with_all_it_carries(tmp_path: Path) -> None:
     """Whatever the class: the server raises it while it answers a question, and the client's caller gets it."""
-    from tests.core.test_problems import KINDS, made
+    from tests.core.remote.test_problems import KINDS, made
 
     migrate(url := f"sqlite:///{tmp_path / 'ledger.db'}")
     raised: list[Any] = []

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from indelible.core.approvals.approval import approval_digest, vote_message
 from indelible.core.approvals.grants import pinned_digest
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
-from tests.core.test_verifying_permissions import STORY
+from tests.core.verifying.test_permissions import STORY
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
 ARGS = b'{"amount":1000,"currency":"eur"}'
 UNTIL = datetime(2030, 1, 3, 12, tzinfo=UTC)
 

@@ -18,7 +18,7 @@ from indelible.core.journal.receipts import parse_receipt
 from indelible.core.journal.tiles import entries_path, pack_entries, tile_path, tiles_of
 from tests.core.journals import Holder, MemoryTree
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 VECTORS: dict[str, Any] = json.loads((HERE / "vectors" / "journal.json").read_text(encoding="utf-8"))
 EVENTS: dict[str, Any] = json.loads((HERE / "vectors" / "events.json").read_text(encoding="utf-8"))
 PAGE = (HERE.parents[1] / "docs" / "reference" / "journal.md").read_text(encoding="utf-8")

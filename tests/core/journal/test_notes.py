@@ -34,7 +34,7 @@ from indelible.core.journal.notes import (
 from indelible.errors import BadNote
 from tests.core.journals import ORIGIN, SEEN_AT, Holder
 
-C2SP: dict[str, Any] = json.loads((Path(__file__).parent / "vectors" / "c2sp.json").read_text(encoding="utf-8"))
+C2SP: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "c2sp.json").read_text(encoding="utf-8"))
 LOG = Holder(ORIGIN, 1)
 OTHER = Holder(ORIGIN, 2)
 WITNESS = Holder("witness.example/one", 3, COSIGNATURE)

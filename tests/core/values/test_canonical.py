@@ -33,7 +33,7 @@ from indelible.core.values.canonical import MAX_DEPTH, decode, encode, parse_str
 from indelible.core.values.tags import MAX_INT_DIGITS, Encrypted, Redacted
 from indelible.errors import BadCall, NotRecordable, TooLarge
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 REFERENCE_PAGE = HERE.parents[1] / "docs" / "reference" / "canonical.md"
 SAFE = 2**53 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ from indelible.errors import BadNote
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
-VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors" / "rfc8032.json").read_text("utf-8"))
+VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors" / "rfc8032.json").read_text("utf-8"))
 
 SMALL_ORDER = {
     "0100000000000000000000000000000000000000000000000000000000000000": 1,

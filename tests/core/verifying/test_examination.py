@@ -16,8 +16,8 @@ from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.payloads import Disclosed, PayloadTally
 from indelible.core.verifying.trees import TreeWalk
 from indelible.core.verifying.trust import SignedHead
-from tests.core.test_verifying_trust import KEYS, SECRETS
 from tests.core.told import LOG, WRITER, Teller
+from tests.core.verifying.test_trust import KEYS, SECRETS
 
 SALT = b"s" * 32
 REAL = {"commits": {"args": commitment(SALT, "args", b"{}"), "key": commitment(SALT, "key", b"k")}}

@@ -27,7 +27,7 @@ from indelible.core.effects.identity import (
 from indelible.errors import BadCall, NotRecordable, TooLarge
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
-    (Path(__file__).parent / "vectors" / "events.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[1] / "vectors" / "events.json").read_text(encoding="utf-8")
 )
 CHARGE = ToolCall(tool="charge", args={"amount": 5, "order": {"id": "7", "note": "x"}}, run_id="run-1")
 RESOURCE = Resource(namespace="shop", type="order", id="7")

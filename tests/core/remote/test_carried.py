@@ -11,7 +11,7 @@ from indelible import errors
 from indelible.core.remote.carried import CARRIED, carried_by, error_from
 from indelible.core.remote.problems import PROBLEMS, problem_of, status_of
 from indelible.errors import IndelibleError
-from tests.core.test_problems import EVERY, made, sent
+from tests.core.remote.test_problems import EVERY, made, sent
 
 
 def for_our_client(error: IndelibleError) -> Any:

@@ -106,7 +106,7 @@ def test_equal_secrets_have_equal_marks_and_different_ones_do_not() -> None:
 
 
 def test_the_published_vector_of_a_mark() -> None:
-    from tests.core.test_canonical import REFERENCE_PAGE
+    from tests.core.values.test_canonical import REFERENCE_PAGE
 
     assert f"`{redactor('*.x').mark('hunter2').mark}`" in REFERENCE_PAGE.read_text(encoding="utf-8")
 

@@ -77,7 +77,7 @@ from tests.core.making import (
 HOLDER = b"\x02" * 16
 KEY = DataKey(HOLDER, b"\x01" * 32)
 SECRET = b'{"note":"CANARY"}'
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "canonical.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "canonical.md"
 FIELDS = ("args", "result", "error", "reason", "evidence")
 
 

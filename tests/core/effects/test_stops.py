@@ -19,6 +19,7 @@ from indelible.core.policy.policy import Asked, policy_of
 from indelible.core.policy.verdicts import Charge, capped
 from indelible.core.steps import next_step
 from indelible.errors import Stopped, TooManyPending
+from tests.core.effects.test_walk import CountingMint, play
 from tests.core.making import (
     ADA,
     BY,
@@ -33,7 +34,6 @@ from tests.core.making import (
     open_command,
     prepared,
 )
-from tests.core.test_walk import CountingMint, play
 
 STOP = Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts")
 GOING = STOP.after(is_in_force=False, by="bo", at=NOON + HOUR, reason="mended")

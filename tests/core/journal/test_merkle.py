@@ -28,7 +28,9 @@ from indelible.core.journal.merkle import (
     tree_root,
 )
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors" / "rfc6962.json").read_text(encoding="utf-8"))
+VECTORS: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "rfc6962.json").read_text(encoding="utf-8")
+)
 ENTRIES = [bytes.fromhex(entry) for entry in VECTORS["entries"]]
 MANY = 300
 LEAVES = [leaf_hash(number.to_bytes(4, "big")) for number in range(MANY)]

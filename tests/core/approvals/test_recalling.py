@@ -12,8 +12,8 @@ from indelible.core.effects.effect import Claim
 from indelible.core.effects.requests import Judged, Origin, Recall, Submit
 from indelible.core.policy.verdicts import ALLOWED
 from indelible.errors import EffectErased
+from tests.core.effects.test_walk import Played, play
 from tests.core.making import REF, CountingMint, effect, prepared
-from tests.core.test_walk import Played, play
 
 ORIGINS = (Origin(REF, "run-1", 9), Origin(REF._replace(scope="older"), "run-0", 9))
 JUDGED = Judged(ALLOWED, origins=ORIGINS)

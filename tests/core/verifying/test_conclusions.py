@@ -19,8 +19,8 @@ from indelible.core.verifying.conclusions import (
 )
 from indelible.core.verifying.findings import ATTACKS, Caught, Counts, Flaw, Payloads, Report, ruled_out
 from indelible.core.verifying.trust import Continuation, KeyChain, SignedHead
-from tests.core.test_verifying_trust import KEYS, ROOT, signed
 from tests.core.told import LOG
+from tests.core.verifying.test_trust import KEYS, ROOT, signed
 
 NEWEST = signed(9, 0)
 ROOTS = {9: ROOT, 5: ROOT}

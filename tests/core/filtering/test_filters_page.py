@@ -9,7 +9,7 @@ from typing import get_args
 from indelible.core.filtering.filters import HAVE_ARGS, WORDS, Resource
 from indelible.core.filtering.reading import parse
 
-PAGE = (Path(__file__).parents[2] / "docs" / "filters.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "filters.md").read_text(encoding="utf-8")
 RESOURCES: tuple[Resource, ...] = get_args(Resource)
 
 

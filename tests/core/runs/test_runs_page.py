@@ -9,9 +9,9 @@ from pathlib import Path
 from indelible.core.runs.run import BY_THE_LEDGER, EVENT_TYPES, OVER, RUN_STATUSES
 from indelible.core.verifying.run_moves import FORMS
 from tests.core.run_world import World
-from tests.core.test_verifying_runs import whole_story
+from tests.core.verifying.test_runs import whole_story
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("### What is recorded of runs")[2].partition("\n### ")[0]
 
 
