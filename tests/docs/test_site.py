@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from benchmarks import published
+from benchmarks.scenarios import FULL
 from tests.docs import reference
 from tests.docs.pages import DOCS, ROOT
 
@@ -33,6 +37,15 @@ def test_every_page_is_on_the_map_once() -> None:
 
 def test_pages_made_from_code_say_what_the_code_says() -> None:
     assert reference.differing() == []
+
+
+def test_the_speeds_on_the_pages_are_those_that_were_measured(tmp_path: Path) -> None:
+    measured = json.loads(published.MEASURED.read_text(encoding="utf-8"))
+    for path in published.PAGES:
+        page = path.read_text(encoding="utf-8")
+        assert published.placed(page, measured) == page, "run: python -m benchmarks.published"
+    assert measured["pace"] == asdict(FULL), "the long measurement, not the quick one"
+    assert not measured["absent"], "everybody took part"
 
 
 def test_the_site_is_built_without_a_warning_and_asks_nothing_of_anybody(tmp_path: Path) -> None:
