@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -92,7 +93,7 @@ class Listener(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Logs what went wrong with a connection; one that was cut is no error."""
-        self.log.debug("a connection from %s ended early", client_address[0], exc_info=True)  # noqa: LOG014: inside one
+        self.log.debug("a connection from %s ended early", client_address[0], exc_info=sys.exc_info())
 
 
 class Unread(Exception):

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Ledger, verify
 from indelible.migrating import provedex
-from indelible.server.peers.provedex_events import RECORDED_AS
 from tests.cli.conftest import Cli, cli, ledger_url
 from tests.journal.exported import key_of
 
@@ -56,7 +55,7 @@ def test_a_ledger_of_theirs_is_verified_and_taken_over(ledger_url: str, cli: Cli
         told: list[Any] = []
         story = ledger.run_story(said["run_id"], each=told.append)
         assert [event.payload for event in told[1:]] == [json.loads(line) for line in LINES]
-        assert {event.type for event in told[1:]} == set(RECORDED_AS.values())
+        assert {event.type for event in told[1:]} == set(provedex.RECORDED_AS.values())
         assert story.head.length == 8
         run = ledger.get_run(said["run_id"])
         assert run is not None
@@ -64,10 +63,6 @@ def test_a_ledger_of_theirs_is_verified_and_taken_over(ledger_url: str, cli: Cli
         ledger.export(tmp_path / "bundle")
         assert verify(tmp_path / "bundle", key_of(ledger)).verdict == "verified"
     assert "events" in cli(*FROM, str(THEIRS)).out
-
-
-def test_events_are_called_as_a_server_calls_them() -> None:
-    assert provedex.RECORDED_AS == RECORDED_AS
 
 
 def test_without_the_operators_key_it_is_said_that_nobody_vouches_for_it(sqlite_url: str, cli: Cli) -> None:

@@ -22,9 +22,10 @@ from indelible.core.journal.notes import Note, PublicKey, parse_note, parse_vkey
 from indelible.core.remote.questions import Scope
 from indelible.errors import BadCall, NotSealed, RunRefused
 from indelible.journal.sealing import receipt_of
+from indelible.migrating.provedex import RECORDED_AS
 from indelible.runs.desk import RunsDesk
 from indelible.runs.keeping import RunReport
-from indelible.server.peers.provedex_events import RECORDED_AS, AgentEvent
+from indelible.server.peers.provedex_events import AgentEvent
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import ANYBODY, resources
 from indelible.server.requests.strict import RunName

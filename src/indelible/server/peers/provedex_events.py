@@ -1,4 +1,4 @@
-"""The seven events of provedex, as its schema of version 1 has them, and as which events of a run they are recorded."""
+"""The seven events of provedex, as its schema of version 1 has them."""
 
 from __future__ import annotations
 
@@ -109,14 +109,3 @@ class _Ended(Sent):
 AgentEvent = Annotated[
     _Started | _Captured | _Called | _Returned | _Invoked | _Spoken | _Ended, Field(discriminator="type")
 ]
-
-RECORDED_AS = {
-    "SessionStarted": "provedex.session_started",
-    "UtteranceCaptured": "provedex.utterance_captured",
-    "ToolCalled": "tool_call_started",
-    "ToolReturned": "tool_call_finished",
-    "ModelInvoked": "provedex.model_invoked",
-    "UtteranceSpoken": "provedex.utterance_spoken",
-    "SessionEnded": "provedex.session_ended",
-}
-"""Gives the type of event of a run; those that a run knows keep its name, so that they count as work done."""
