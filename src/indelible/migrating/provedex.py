@@ -30,7 +30,7 @@ RECORDED_AS = {
     "UtteranceSpoken": "provedex.utterance_spoken",
     "SessionEnded": "provedex.session_ended",
 }
-"""Gives the type of event of a run, for a server that is told of them live too; what a run knows counts as work done."""
+"""Gives the type of event of a run, live at a server too; what a run knows by name counts as work done."""
 SIGNED = frozenset({"seq", "timestamp_nanos", "event", "parent_hash"})
 """Are the members that the hash is of; the rest of a line can be changed without anybody seeing it."""
 KNOWN = SIGNED | {"self_hash", "signature", "signer_pubkey"}
