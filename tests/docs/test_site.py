@@ -39,12 +39,12 @@ def test_pages_made_from_code_say_what_the_code_says() -> None:
     assert reference.differing() == []
 
 
-def test_the_speeds_on_the_pages_are_those_that_were_measured(tmp_path: Path) -> None:
+def test_the_speeds_on_the_pages_are_those_that_were_measured() -> None:
     measured = json.loads(published.MEASURED.read_text(encoding="utf-8"))
     for path in published.PAGES:
         page = path.read_text(encoding="utf-8")
         assert published.placed(page, measured) == page, "run: python -m benchmarks.published"
-    assert measured["pace"] == asdict(FULL), "the long measurement, not the quick one"
+    assert measured["pace"] == json.loads(json.dumps(asdict(FULL))), "the long measurement, not the quick one"
     assert not measured["absent"], "everybody took part"
 
 
