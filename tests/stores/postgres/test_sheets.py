@@ -44,30 +44,8 @@ from indelible.stores.postgres.sheets import listing
 from indelible.stores.postgres.statements import SQL
 from indelible.stores.postgres.transitions import Locked, View
 from indelible.testing.commands import asking
-from tests.stores.test_postgres import (
-    TENANT,
-    Traffic,
-    admin,
-    approval,
-    ask,
-    check_chain,
-    claim,
-    cut_connection,
-    do,
-    finish,
-    opening,
-    other,
-    recording,
-    settle,
-    stamp,
-    store,
-    traffic,
-    url,
-    writer_pid,
-    writer_pid_when_waiting,
-)
-
-__all__ = ["admin", "other", "store", "traffic", "url"]
+from tests.stores.postgres.disturbing import Traffic, check_chain, cut_connection, writer_pid, writer_pid_when_waiting
+from tests.stores.postgres.making import TENANT, approval, ask, claim, do, finish, opening, recording, settle, stamp
 
 WRITTEN = "write_batch_with_sheets"
 MOVED = "move_one_with_sheets"

@@ -11,23 +11,8 @@ from indelible.core.commands import Claimed
 from indelible.core.runs.commands import EndRun, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
 from indelible.core.runs.run import Happening, Run
 from indelible.stores.postgres import PostgresStore
-from tests.stores.test_postgres import (
-    TENANT,
-    Traffic,
-    admin,
-    check_chain,
-    claim,
-    do,
-    finish,
-    opening,
-    other,
-    stamp,
-    store,
-    traffic,
-    url,
-)
-
-__all__ = ["admin", "other", "store", "traffic", "url"]
+from tests.stores.postgres.disturbing import Traffic, check_chain
+from tests.stores.postgres.making import TENANT, claim, do, finish, opening, stamp
 
 NOTED = Happening(type="acme.noted", payload_json=b"1")
 MAILED = Happening(type="execution_succeeded", side_effect="notification", side_effect_key="k1")
