@@ -12,7 +12,7 @@ from indelible.core.effects.effect import Claim
 from indelible.core.effects.requests import Judged, Origin, Recall, Submit
 from indelible.core.policy.verdicts import ALLOWED
 from indelible.errors import EffectErased
-from tests.core.effects.test_walk import Played, play
+from tests.core.effects.playing import Played, play
 from tests.core.making import REF, CountingMint, effect, prepared
 
 ORIGINS = (Origin(REF, "run-1", 9), Origin(REF._replace(scope="older"), "run-0", 9))

@@ -19,12 +19,13 @@ from indelible.core.policy.policy import Asked, policy_of
 from indelible.core.policy.verdicts import Charge, capped
 from indelible.core.steps import next_step
 from indelible.errors import Stopped, TooManyPending
-from tests.core.effects.test_walk import CountingMint, play
+from tests.core.effects.playing import play
 from tests.core.making import (
     ADA,
     BY,
     HOUR,
     NOON,
+    CountingMint,
     allows,
     asks,
     charge,

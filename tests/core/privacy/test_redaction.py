@@ -20,14 +20,7 @@ from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Invoke, Judge, Judged, Raised, Returned, Submit
 from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.privacy.detectors import DETECTORS, found_in, passes_luhn
-from indelible.core.privacy.redaction import (
-    Redactor,
-    Screen,
-    check_rules,
-    key_check,
-    subject_mark,
-    subject_of,
-)
+from indelible.core.privacy.redaction import Redactor, Screen, check_rules, key_check, subject_mark, subject_of
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall, MayHaveHappened, NothingHappened
@@ -106,7 +99,7 @@ def test_equal_secrets_have_equal_marks_and_different_ones_do_not() -> None:
 
 
 def test_the_published_vector_of_a_mark() -> None:
-    from tests.core.values.test_canonical import REFERENCE_PAGE
+    from tests.core.values.recorded import REFERENCE_PAGE
 
     assert f"`{redactor('*.x').mark('hunter2').mark}`" in REFERENCE_PAGE.read_text(encoding="utf-8")
 

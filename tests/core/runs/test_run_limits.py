@@ -18,8 +18,7 @@ from indelible.core.runs.run import Fork, Run, limit_ref
 from indelible.core.sheets import Sheet
 from indelible.core.steps import next_step
 from indelible.errors import PolicyRefused
-from tests.core.effects.test_walk import CountingMint
-from tests.core.making import BY, NOON, REF, allows, effect, open_command, prepared
+from tests.core.making import BY, NOON, REF, CountingMint, allows, effect, open_command, prepared
 
 
 def run(**words: Any) -> Run:

@@ -9,17 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from indelible.core.commands import (
-    Answer,
-    AwaitingApproval,
-    CastVote,
-    Claimed,
-    Finish,
-    Moved,
-    Open,
-    Record,
-    Stamp,
-)
+from indelible.core.commands import Answer, AwaitingApproval, CastVote, Claimed, Finish, Moved, Open, Record, Stamp
 from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.effect import Actor, Claim, Effect
 from indelible.core.effects.identity import identify

@@ -13,10 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from indelible.core.commands import (
-    Command,
-    Recorded,
-)
+from indelible.core.commands import Command, Recorded
 from indelible.core.journal.notes import log_name
 from indelible.stores.postgres import PostgresStore
 from tests.stores.postgres.disturbing import Traffic, check_chain, cut_connection, writer_pid, writer_pid_when_waiting

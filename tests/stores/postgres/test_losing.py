@@ -12,17 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from indelible.core.commands import (
-    Answer,
-    Cancel,
-    Claimed,
-    Decided,
-    Illegal,
-    InDoubt,
-    InFlight,
-    Moved,
-    Relinquish,
-)
+from indelible.core.commands import Answer, Cancel, Claimed, Decided, Illegal, InDoubt, InFlight, Moved, Relinquish
 from indelible.core.effects.effect import Effect
 from indelible.errors import OutcomeUnknown, StoreUnavailable
 from indelible.stores.postgres import PostgresStore, migrate

@@ -16,11 +16,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from indelible.core.commands import (
-    Claimed,
-    Moved,
-    Replayed,
-)
+from indelible.core.commands import Claimed, Moved, Replayed
 from indelible.stores.postgres import PostgresStore, migrate
 from indelible.testing.journal_conformance import check_journal
 from tests.postgres import PostgresServer, unprivileged

@@ -14,17 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from indelible.core.commands import (
-    Answer,
-    Claimed,
-    Command,
-    Expire,
-    InDoubt,
-    InFlight,
-    Late,
-    Moved,
-    Open,
-)
+from indelible.core.commands import Answer, Claimed, Command, Expire, InDoubt, InFlight, Late, Moved, Open
 from indelible.core.effects.effect import Claim
 from indelible.core.ports import Filter
 from indelible.stores.postgres import PostgresStore

@@ -10,15 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from indelible.core.commands import (
-    Answer,
-    Cancel,
-    Claimed,
-    Command,
-    Moved,
-    Relinquish,
-    Replayed,
-)
+from indelible.core.commands import Answer, Cancel, Claimed, Command, Moved, Relinquish, Replayed
 from indelible.core.effects.effect import Claim
 from indelible.stores.postgres import PostgresStore
 from indelible.stores.postgres.statements import SQL

@@ -12,10 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from indelible.core.commands import (
-    Late,
-    Moved,
-)
+from indelible.core.commands import Late, Moved
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.postgres import PostgresStore
 from tests.stores.postgres.disturbing import Traffic, check_chain, cut_connection, wait_until

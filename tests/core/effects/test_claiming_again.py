@@ -1,0 +1,174 @@
+"""Permissions after an attempt: handed back, covering the next one after a crash, or asked for anew."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from indelible.core.approvals.sheets import approval_sheet
+from indelible.core.commands import AwaitingApproval
+from tests.core.effects.claiming import PRICED, approved, claim_on, edited, opening
+from tests.core.making import (
+    ADA,
+    ARGS,
+    BO,
+    HOUR,
+    LEASE,
+    OTHER_ARGS,
+    REF,
+    Shelf,
+    allows,
+    amend,
+    asks,
+    attend,
+    cast,
+    charge,
+    charging,
+    finish,
+    relinquish,
+    reopen,
+    vote,
+)
+
+
+def test_an_attempt_in_which_nothing_happened_hands_its_approval_back() -> None:
+    shelf, approval = approved(PRICED)
+    shelf.do(relinquish(claim_on(shelf, opening(2, verdict=PRICED))))
+    free = shelf.approval()
+    assert (free.status, free.attempt, free.votes, free.version) == ("approved", None, approval.votes, 4)
+    assert shelf.budget().reserved == 2, "as while it waited"
+    claim = claim_on(shelf, opening(3, verdict=PRICED))
+    assert (claim.attempt, shelf.approval().status, shelf.approval().attempt) == (2, "consumed", 2)
+    assert shelf.budget().reserved == 2
+
+
+def test_an_approval_that_was_handed_back_can_still_lapse_or_be_taken_back() -> None:
+    shelf, approval = approved(asks(expires=HOUR, charges=(charge(2),)))
+    shelf.do(relinquish(claim_on(shelf, opening(2, verdict=PRICED))))
+    shelf.now += HOUR
+    shelf.do(attend(approval))
+    assert (shelf.approval().status, shelf.budget().reserved) == ("expired", 0)
+    assert isinstance(shelf.do(opening(3, verdict=PRICED)), AwaitingApproval)
+
+
+def test_an_attempt_that_needed_no_approval_hands_its_budget_back() -> None:
+    shelf = Shelf()
+    shelf.do(relinquish(claim_on(shelf, opening(verdict=charging(charge(2))))))
+    assert (shelf.budget().reserved, shelf.effects[REF].charges_json) == (0, None)
+    claim_on(shelf, opening(2, verdict=charging(charge(2))))
+    assert shelf.budget().reserved == 2
+    assert shelf.last_commits()["charges"] == shelf.effects[REF].charges_json
+
+
+def test_an_attempt_after_a_crash_is_covered_by_the_approval_that_was_used() -> None:
+    shelf, _ = approved(on_crash="retry")
+    claim_on(shelf, opening(2))
+    shelf.now += LEASE
+    second = claim_on(shelf, opening(3))
+    assert second.attempt == 2
+    shelf.do(relinquish(second, "in_doubt"))
+    third = claim_on(shelf, opening(4))
+    assert third.attempt == 3
+    used = shelf.approval()
+    assert (used.status, used.attempt, used.votes) == ("consumed", 3, (vote("ada"),)), "each takes it over"
+    assert shelf.last_commits()["approval"] == approval_sheet(used).body, "and says so on the record"
+    shelf.now += timedelta(days=9)
+    assert claim_on(shelf, opening(5)).attempt == 4, "also when its time is over: it was used in time"
+
+
+@pytest.mark.parametrize("drift", [{"verdict": asks(policy="policy-2")}, {"schema": "f00d"}])
+def test_after_a_crash_it_covers_nothing_else(drift: Any) -> None:
+    shelf, _ = approved(on_crash="retry")
+    claim_on(shelf, opening(2))
+    shelf.now += LEASE
+    answer = shelf.do(opening(3, **drift))
+    assert isinstance(answer, AwaitingApproval)
+    assert (answer.effect.attempt, answer.approval.replaces) == (1, "apr_1")
+    shelf.do(cast(answer.approval, BO))
+    assert claim_on(shelf, opening(4, **drift)).attempt == 2
+
+
+def test_after_a_crash_its_votes_are_counted_again() -> None:
+    shelf, _ = approved(on_crash="retry")
+    claim_on(shelf, opening(2))
+    edited(shelf, shelf.approval(), votes=())
+    shelf.now += LEASE
+    assert isinstance(shelf.do(opening(3)), AwaitingApproval)
+
+
+def test_after_a_crash_edited_arguments_run_again_as_they_were_approved() -> None:
+    shelf = Shelf()
+    verdict = asks(charges=(charge(2),))
+    first = shelf.do(opening(on_crash="retry", verdict=verdict)).approval
+    changed = shelf.do(amend(first, ADA, verdict=asks(charges=(charge(3),)))).approval
+    shelf.do(cast(changed, BO))
+    claim_on(shelf, opening(2, verdict=verdict))
+    shelf.now += LEASE
+    claim = claim_on(shelf, opening(3, verdict=verdict))
+    assert (claim.attempt, claim.effect.args_json, shelf.budget().reserved) == (2, OTHER_ARGS, 3)
+
+
+def test_a_tool_that_may_not_be_repeated_is_held_after_a_crash_though_it_was_approved() -> None:
+    shelf, _ = approved()
+    claim_on(shelf, opening(2))
+    shelf.now += LEASE
+    assert type(shelf.do(opening(3))).__name__ == "InDoubt"
+
+
+@pytest.mark.parametrize("status", ["failed", "in_doubt"])
+def test_a_persons_retry_is_not_covered_by_what_was_used(status: Any) -> None:
+    shelf, _ = approved(PRICED)
+    claim = claim_on(shelf, opening(2, verdict=PRICED))
+    shelf.do(finish(claim, "failed") if status == "failed" else relinquish(claim, "in_doubt"))
+    shelf.do(reopen())
+    asked = shelf.do(opening(3, verdict=PRICED))
+    assert isinstance(asked, AwaitingApproval)
+    assert (asked.approval.replaces, asked.effect.attempt) == ("apr_1", 1)
+    assert shelf.budget().reserved == 2
+    shelf.do(cast(asked.approval, ADA))
+    assert claim_on(shelf, opening(4, verdict=PRICED)).attempt == 2
+
+
+def test_an_attempt_that_ran_without_an_approval_hands_none_back() -> None:
+    """The first attempt used the approval up; a person allowed a second, which the policy let pass by then."""
+    shelf, _ = approved()
+    shelf.do(finish(claim_on(shelf, opening(2)), "failed"))
+    shelf.do(reopen())
+    second = claim_on(shelf, opening(3, verdict=allows()))
+    shelf.do(relinquish(second))
+    assert shelf.approval().status == "consumed"
+    assert isinstance(shelf.do(opening(4)), AwaitingApproval)
+
+
+def test_an_attempt_after_the_crash_of_one_that_ran_without_an_approval_is_not_covered_by_an_older_one() -> None:
+    """The approval was used up by the first attempt; the second ran on a person's word and the policy's leave."""
+    shelf, _ = approved(on_crash="retry")
+    shelf.do(finish(claim_on(shelf, opening(2)), "failed"))
+    shelf.do(reopen())
+    claim_on(shelf, opening(3, verdict=allows()))
+    shelf.now += LEASE
+    answer = shelf.do(opening(4))
+    assert isinstance(answer, AwaitingApproval)
+    assert answer.effect.attempt == 2
+
+
+def test_an_attempt_after_a_crash_in_which_nothing_happened_hands_the_approval_back() -> None:
+    shelf, _ = approved(on_crash="retry")
+    claim_on(shelf, opening(2))
+    shelf.now += LEASE
+    shelf.do(relinquish(claim_on(shelf, opening(3))))
+    assert (shelf.approval().status, shelf.approval().attempt) == ("approved", None)
+    assert claim_on(shelf, opening(4)).attempt == 3
+
+
+def test_a_retry_of_an_edited_call_that_failed_is_asked_about() -> None:
+    shelf = Shelf()
+    changed = shelf.do(amend(shelf.do(opening()).approval, ADA)).approval
+    shelf.do(cast(changed, BO))
+    shelf.do(finish(claim_on(shelf, opening(2)), "failed"))
+    shelf.do(reopen())
+    asked = shelf.do(opening(3, verdict=allows()))
+    assert isinstance(asked, AwaitingApproval)
+    assert asked.effect.args_json == ARGS, "as it was called, for that is what the policy has judged"

@@ -1,0 +1,197 @@
+"""What a handler did, on the way of one call: recorded, given back, tried again, or left in doubt."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from indelible.core.commands import Claimed, Finish, Late, Open, Relinquish
+from indelible.core.effects import outcomes
+from indelible.core.effects.calls import Retry
+from indelible.core.effects.requests import Invoke, Pause, Raised, Returned, Submit
+from indelible.core.values.canonical import decode
+from indelible.errors import (
+    BadCall,
+    LeaseLost,
+    MayHaveHappened,
+    NothingHappened,
+    NotRecordable,
+    ResultNotRecorded,
+    StoreUnavailable,
+)
+from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, reason_of, run
+from tests.core.making import claim_of, effect
+
+
+def test_an_exception_is_recorded_and_raised_as_itself() -> None:
+    error = ValueError("too little")
+    played = run(CLAIMED, Raised(error), MOVED)
+    finish = played.commands[-1]
+    assert isinstance(finish, Finish)
+    assert finish.status == "failed"
+    assert decode(finish.detail_json) == {"message": "too little", "type": "ValueError"}
+    assert played.error is error
+
+
+def test_the_record_of_an_exception_says_where_it_was_raised() -> None:
+    def charge() -> None:
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x") as raised:
+        charge()
+    recorded: Any = decode(outcomes.error_json(raised.value))
+    assert recorded["at"] == f"charge:{charge.__code__.co_firstlineno + 1}"
+
+
+def test_nothing_happened_gives_the_claim_back() -> None:
+    error = NothingHappened("card service is closed")
+    played = run(CLAIMED, Raised(error), MOVED)
+    (_, back) = played.commands
+    assert (type(back), back.status) == (Relinquish, "ready")
+    assert reason_of(back) == "NothingHappened: card service is closed"
+    assert played.error is error
+
+
+@pytest.mark.parametrize(
+    ("report", "options"),
+    [
+        (Raised(MayHaveHappened("line cut")), {}),
+        (Raised(MayHaveHappened("line cut")), {"on_crash": "retry"}),
+        (Raised(KeyboardInterrupt()), {}),
+        (Raised(SystemExit(1)), {}),
+        (Raised(TimeoutError("read")), {}),
+        (Raised(TimeoutError("limit"), is_interruption=True), {"on_crash": "retry"}),
+        (Raised(ValueError("cut off"), is_interruption=True), {}),
+    ],
+)
+def test_what_leaves_open_whether_it_happened_is_in_doubt(report: Raised, options: Any) -> None:
+    played = run(CLAIMED, report, MOVED, **options)
+    back = played.commands[-1]
+    assert (type(back), back.status) == (Relinquish, "in_doubt")
+    assert type(report.error).__name__ in reason_of(back)
+    assert played.error is report.error
+
+
+def test_a_time_out_of_a_tool_that_may_be_repeated_is_a_failure() -> None:
+    played = run(CLAIMED, Raised(TimeoutError("read")), MOVED, on_crash="retry")
+    assert played.commands[-1].status == "failed"
+
+
+def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
+    retry = Retry(on=(OSError,), attempts=3, backoff=timedelta(seconds=2))
+    second = Claimed(claim_of(effect("processing", attempt=2)))
+    played = run(
+        CLAIMED, Raised(OSError("reset")), MOVED, None, second, Raised(OSError("again")), MOVED, None,
+        Claimed(claim_of(effect("processing", attempt=3))), Returned("ok"), MOVED,
+        retry=retry,
+    )  # fmt: skip
+    assert [type(request) for request in played.asked] == [
+        Submit, Invoke, Submit, Pause, Submit, Invoke, Submit, Pause, Submit, Invoke, Submit,
+    ]  # fmt: skip
+    pauses = [request.duration for request in played.asked if isinstance(request, Pause)]
+    assert pauses == [timedelta(seconds=2), timedelta(seconds=4)]
+    assert [command.status for command in played.commands if isinstance(command, Relinquish)] == ["ready", "ready"]
+    assert len({command.token for command in played.commands if isinstance(command, Open)}) == 3
+    assert played.value == "ok"
+
+
+def test_the_last_attempt_is_the_last() -> None:
+    error = OSError("reset")
+    again = Claimed(claim_of(effect("processing", attempt=2)))
+    retry = Retry(on=(OSError,), attempts=2)
+    played = run(CLAIMED, Raised(OSError("first")), MOVED, None, again, Raised(error), MOVED, retry=retry)
+    assert played.commands[-1].status == "failed"
+    assert played.error is error
+
+
+def test_attempts_of_earlier_calls_do_not_use_up_those_of_this_one() -> None:
+    later = Claimed(claim_of(effect("processing", attempt=7)))
+    again = Claimed(claim_of(effect("processing", attempt=8)))
+    retry = Retry(on=(OSError,), attempts=2)
+    assert run(later, Raised(OSError("reset")), MOVED, None, again, Returned("ok"), MOVED, retry=retry).value == "ok"
+
+
+def test_an_exception_that_was_not_declared_is_not_tried_again() -> None:
+    played = run(CLAIMED, Raised(KeyError("k")), MOVED, retry=Retry(on=(OSError,)))
+    assert played.commands[-1].status == "failed"
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), "\ud800", {"a": [print]}])
+def test_a_result_that_cannot_be_recorded_leaves_doubt_and_hands_the_value_over(value: Any) -> None:
+    played = run(CLAIMED, Returned(value), MOVED)
+    back = played.commands[-1]
+    assert (type(back), back.status) == (Relinquish, "in_doubt")
+    assert isinstance(played.error, ResultNotRecorded)
+    assert played.error.value is value
+    assert isinstance(played.error.__cause__, NotRecordable)
+    assert "result" in str(played.error)
+
+
+def test_a_result_over_the_limit_leaves_doubt() -> None:
+    assert run(CLAIMED, Returned("x" * 8), MOVED, max_result_bytes=10).value == "x" * 8
+    assert isinstance(run(CLAIMED, Returned("x" * 9), MOVED, max_result_bytes=10).error, ResultNotRecorded)
+
+
+@pytest.mark.parametrize("report", [Returned({"id": 7}), Raised(ValueError("no"))])
+def test_a_store_that_is_gone_when_the_handler_returns_is_told_with_what_it_did(report: Any) -> None:
+    gone = StoreUnavailable("the disk is full")
+    error = run(CLAIMED, report, gone).error
+    assert isinstance(error, ResultNotRecorded)
+    assert error.value == ({"id": 7} if isinstance(report, Returned) else "no")
+    assert error.__cause__ is (gone if isinstance(report, Returned) else report.error)
+    assert "the disk is full" in str(error)
+
+
+@pytest.mark.parametrize("report", [Returned(1), Raised(ValueError("no"))])
+def test_a_lost_lease_is_told_with_the_state_now(report: Any) -> None:
+    error = run(CLAIMED, report, Late(DOUBTFUL)).error
+    assert isinstance(error, LeaseLost)
+    assert error.effect is DOUBTFUL
+    assert error.__cause__ is (None if isinstance(report, Returned) else report.error)
+
+
+@pytest.mark.parametrize("report", [Raised(NothingHappened("x")), Raised(KeyboardInterrupt())])
+def test_a_claim_that_cannot_be_given_back_now_does_not_hide_the_handlers_exception(report: Raised) -> None:
+    played = run(CLAIMED, report, StoreUnavailable("gone"))
+    assert played.error is report.error
+    assert any("could not be marked" in note for note in played.error.__notes__)
+
+
+@pytest.mark.parametrize("text", ["lone \ud800", "x" * 20_000, "nul \0", ""])
+def test_any_text_of_an_exception_can_be_recorded(text: str) -> None:
+    for report in (Raised(ValueError(text)), Raised(NothingHappened(text))):
+        detail = run(CLAIMED, report, MOVED).commands[-1].detail_json
+        assert len(detail) < 11_000
+
+
+@pytest.mark.parametrize("is_interruption", [False, True])
+def test_an_exception_that_cannot_even_be_shown_is_recorded(is_interruption: bool) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    error = Mute()
+    played = run(CLAIMED, Raised(error, is_interruption), MOVED)
+    assert played.error is error
+    assert b"Mute" in played.commands[-1].detail_json
+
+
+def test_even_a_stop_iteration_is_raised_as_itself() -> None:
+    error = StopIteration(3)
+    played = run(CLAIMED, Raised(error), MOVED)
+    assert played.commands[-1].status == "failed"
+    assert played.error is error
+
+
+def test_an_outcome_that_the_handlers_transaction_cannot_take_leaves_doubt() -> None:
+    ended = BadCall("the handler ended its transaction")
+    played = run(CLAIMED, Returned("booked"), ended, MOVED)
+    assert played.error is ended
+    assert played.commands[-1].status == "in_doubt"
+
+
+def test_a_store_that_fails_while_asking_is_told_as_it_is() -> None:
+    gone = StoreUnavailable("gone")
+    assert run(gone).error is gone
