@@ -13,10 +13,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from indelible import Actor, Ledger, ToolCall, migrate
+from indelible import Actor, Failed, Ledger, ToolCall, migrate
 from indelible.errors import Misconfigured, NotPermitted
 from indelible.server.app import create_app
-from indelible.server.gateway import Gateway
+from indelible.server.gateway import MOST_ANSWER_BYTES, Gateway
 from indelible.server.gateway_tools import load_tools
 from indelible.server.ledgers import Ledgers
 from indelible.server.signin.credentials import Credentials
@@ -175,32 +175,26 @@ def test_a_person_is_asked_and_then_exactly_that_runs(place: Place, bank: Any) -
     assert [sent["args"] for sent in bank.seen] == [{"to": "DE02"}]
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected", "again"),
-    [
-        ((402, b"no money"), (200, "failed"), "no money"),
-        ((500, b"?"), (500, None), "in doubt"),
-        ((0, b""), (500, None), "in doubt"),
-        ((429, b"later"), (500, None), "ch_1"),
-        ((200, b"plain words"), (200, "succeeded"), "plain words"),
-        ((200, b""), (200, "succeeded"), "null"),
-    ],
-)
-def test_an_answer_is_taken_for_what_it_says(answer: Any, expected: Any, again: str, bank: Any, tmp_path: Path) -> None:
-    tools = tmp_path / "tools.toml"
-    tools.write_text(TOOLS.format(url=bank.url))
-    place = Place(f"sqlite:///{tmp_path / 'ledger.db'}", tools)
-    try:
+# What the tool answers, what the agent is told then, and what it is told when it asks again.
+ANSWERS: list[tuple[tuple[int, bytes], str, str]] = [
+    ((402, b"no money"), "failed", "no money"),
+    ((500, b"?"), "in doubt", "in doubt"),
+    ((0, b""), "in doubt", "in doubt"),
+    ((303, b"see there"), "in doubt", "in doubt"),
+    ((200, b"x" * (MOST_ANSWER_BYTES + 1)), "in doubt", "in doubt"),
+    ((429, b"later"), "nothing happened", "ch_1"),
+    ((200, b"plain words"), "succeeded", "plain words"),
+    ((200, b""), "succeeded", "null"),
+    ((200, b"[" * 100_000), "succeeded", "[[["),  # deeper than anybody reads, and done
+]
+
+
+def test_an_answer_is_taken_for_what_it_says(place: Place, bank: Any) -> None:
+    for amount, (answer, first, again) in enumerate(ANSWERS):
         bank.answers.append(answer)
-        first = place.post("bank.charge", {"amount": 5})
-        if expected[1] is not None:
-            assert (first.status_code, first.json()["status"]) == expected
-        else:
-            assert first.status_code in (409, 503), first.text
-        assert again in place.post("bank.charge", {"amount": 5}).text.replace("may have happened", "in doubt")
-    finally:
-        place.served.stop()
-        place.store.close()
+        for expected in (first, again):
+            told = place.post("bank.charge", {"amount": amount}).text.replace("may have happened", "in doubt")
+            assert expected in told, (answer[:20], told[:500])
 
 
 def test_who_goes_away_does_not_stop_what_runs(place: Place, bank: Any) -> None:
@@ -236,6 +230,29 @@ def test_an_agent_cannot_claim_a_tool_that_the_server_runs(place: Place) -> None
         f"{place.served.url}/v1/effects", json={"tool": "bank.charge"}, headers=headers, trust_env=False
     )
     assert begun.status_code == 403
+
+
+def test_what_became_of_a_servers_tool_is_for_people_to_say(place: Place, bank: Any) -> None:
+    bank.answers.append((500, b"?"))
+    assert place.post("bank.charge", {"amount": 5}).status_code == 409
+    with (
+        Ledger.open(place.served.url, token=place.tokens["agent"]) as agent,
+        Ledger.open(place.served.url, token=place.tokens["approver"]) as person,
+        httpx2.Client(headers={"Authorization": f"Bearer {place.tokens['agent']}"}, trust_env=False) as client,
+    ):
+        (effect,) = agent.effects()
+        path = f"{place.served.url}/v1/effects/{effect.id}"
+        told = {"outcome": {"status": "failed", "error": "no"}, "evidence": "my word"}
+        assert client.post(f"{path}/settle", json=told).status_code == 403
+        assert client.post(f"{path}/retry", json={"reason": "again"}).status_code == 403
+        with pytest.raises(NotPermitted, match="for a person to say"):
+            agent.settle(effect, Failed("no"), by="agent", evidence="my word")
+        with pytest.raises(NotPermitted, match="for a person to say"):
+            agent.retry(effect, by="agent", reason="again")
+        assert place.post("bank.charge", {"amount": 5}).status_code == 409, "it is as much in doubt as before"
+        person.retry(effect, by="approver", reason="the bank has not heard of it")
+    assert place.post("bank.charge", {"amount": 5}).json()["status"] == "succeeded"
+    assert len(bank.seen) == 2
 
 
 def test_tools_are_listed_without_where_they_are(place: Place, bank: Any) -> None:

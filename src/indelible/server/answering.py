@@ -23,6 +23,8 @@ from indelible.core.commands import (
     Outrun,
     Record,
     Relinquish,
+    Reopen,
+    Settle,
 )
 from indelible.core.effects.calls import Options, ToolCall, handling_of
 from indelible.core.effects.effect import Effect
@@ -200,12 +202,19 @@ class Answering:
             return await in_own_thread(self._edited, ready)
         if isinstance(ready, CastVote) and ready.grant is not None:
             return await in_own_thread(self._pinned, ready)
+        if isinstance(ready, Settle | Reopen) and self._gateway.tools:
+            await in_own_thread(self._check_may_tell, ready.ref)
         if isinstance(ready, Record) and ready.erased and not self._caller.is_trusted:
             erasable = Erasable(self._engine.recorded, self._caller.tenant)
             await in_own_thread(erasable.check_may_go, ready.run_id, ready.erased)
         if keeps_driving(ready) and not self._caller.is_trusted:
             await in_own_thread(self._check_driver, ready.sheet)
         return ready
+
+    def _check_may_tell(self, ref: Ref) -> None:
+        effect = self._engine.store.look([ref]).effects[0]
+        if effect is not None:
+            self._gateway.check_may_tell(effect.tool, self._caller)
 
     def _check_driver(self, sheet: Sheet) -> None:
         """Lets nobody take a run over by a heartbeat: the right to drive only lasts longer by it, or is given back."""

@@ -77,6 +77,11 @@ class Gateway:
         if name in self.tools:
             raise NotPermitted(f"{name} runs at the server; ask for it with: POST /v1/tools/{name}/calls")
 
+    def check_may_tell(self, name: str, caller: Caller) -> None:
+        """Refuses an agent's word about what a tool of the server's did: it saw nothing, and may want it again."""
+        if name in self.tools and not caller.scopes & {"approver", "admin"}:
+            raise NotPermitted(f"{name} runs at the server; what became of it is for a person to say: scope approver")
+
     async def run(self, ledger: AsyncLedger, caller: Caller, actor: Actor, tool: GatewayTool, asked: CallAsked) -> Any:
         """Runs a call at most once and gives its recorded value; who no longer waits does not stop it."""
         call = tool.call(asked.args, asked.run_id, asked.call_id)
@@ -106,7 +111,6 @@ class Gateway:
 
     async def _posted(self, tool: GatewayTool, effect: RunningEffect) -> Any:
         """Sends the recorded arguments to the tool, with the key and the fence by which it can tell repeats."""
-        assert tool.url is not None
         if self._client is None:
             self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=False)
         headers = {
@@ -119,14 +123,26 @@ class Gateway:
         }
         assert effect.effect.args_json is not None, "what is entered has its arguments"
         body = json.dumps(plain(effect.effect.args_json)).encode()
-        seconds = tool.timeout.total_seconds()
         try:
-            response = await self._client.post(tool.url, content=body, headers=headers, timeout=seconds)
+            async with asyncio.timeout(tool.timeout.total_seconds()):  # all of it, however slowly the tool speaks
+                status, content = await self._asked(tool, headers, body)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as problem:
             raise NothingHappened(f"{tool.name} cannot be reached: {type(problem).__name__}") from problem
-        except httpx2.TransportError as problem:
+        except (httpx2.RequestError, TimeoutError) as problem:
             raise MayHaveHappened(f"{tool.name} did not answer: {type(problem).__name__}") from problem
-        return _outcome(tool.name, response)
+        return _outcome(tool.name, status, content)
+
+    async def _asked(self, tool: GatewayTool, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        """Gives the tool's answer, no more of it than is allowed and one byte, by which too much is seen."""
+        assert tool.url is not None
+        assert self._client is not None
+        seconds, content = tool.timeout.total_seconds(), b""
+        async with self._client.stream("POST", tool.url, content=body, headers=headers, timeout=seconds) as response:
+            async for part in response.aiter_bytes():
+                content += part[: MOST_ANSWER_BYTES + 1 - len(content)]
+                if len(content) > MOST_ANSWER_BYTES:
+                    break
+        return response.status_code, content
 
     async def close(self) -> None:
         """Lets what runs come to its end, then closes the connections."""
@@ -156,19 +172,17 @@ async def _called(function: Any, args: Mapping[str, Any]) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _outcome(name: str, response: httpx2.Response) -> Any:
-    """Takes an answer for what it says: done, refused, or not known."""
-    status = response.status_code
+def _outcome(name: str, status: int, content: bytes) -> Any:
+    """Takes an answer for what it says: done, refused, or not known. One that sends us elsewhere says neither."""
     if status == _COME_LATER:
         raise NothingHappened(f"{name} asks to come later")
-    if status >= 500 or status in _NOBODY_KNOWS:
+    if status >= 500 or 300 <= status < 400 or status in _NOBODY_KNOWS:
         raise MayHaveHappened(f"{name} answered with status {status}")
-    content = response.content[:MOST_ANSWER_BYTES]
-    if status >= 300:
+    if status >= 400:
         raise ToolRefused(f"status {status}: {content.decode('utf-8', 'replace')[:2000]}")
-    if len(response.content) > MOST_ANSWER_BYTES:
+    if len(content) > MOST_ANSWER_BYTES:
         raise MayHaveHappened(f"{name} did it, and its answer has more than {MOST_ANSWER_BYTES} bytes")
     try:
         return json.loads(content) if content else None
-    except ValueError:
+    except (ValueError, RecursionError):  # what it did is done, however it says so
         return content.decode("utf-8", "replace")

@@ -167,7 +167,7 @@ async def release(effect_id: Id, body: Release, asked: Asking = asking("agent"))
 @effects.post("/v1/effects/{effect_id}/settle", response_model=EffectAnswer)
 async def settle(effect_id: Id, body: Settlement, asked: Asking = asking("agent", "approver")) -> Response:
     """Tell what became of an effect in doubt, after having looked."""
-    effect = await _find(asked, effect_id)
+    effect = await _find_to_tell(asked, effect_id)
     moved = await asked.ledger.settle(effect, _outcome(body.outcome), by=asked.actor, evidence=body.evidence)
     return _moved_shown(moved)
 
@@ -182,7 +182,7 @@ async def cancel(effect_id: Id, body: Reason, asked: Asking = asking("agent", "a
 @effects.post("/v1/effects/{effect_id}/retry", response_model=EffectAnswer)
 async def retry(effect_id: Id, body: Reason, asked: Asking = asking("agent", "approver")) -> Response:
     """Allow another attempt of an effect that failed or is in doubt; the next call makes it."""
-    moved = await asked.ledger.retry(await _find(asked, effect_id), by=asked.actor, reason=body.reason)
+    moved = await asked.ledger.retry(await _find_to_tell(asked, effect_id), by=asked.actor, reason=body.reason)
     return _moved_shown(moved)
 
 
@@ -253,6 +253,13 @@ async def _find(asked: Asking, effect_id: str) -> Effect:
         effect = None
     if effect is None or effect.id != effect_id:  # the beginning of an id is enough for people, not for programs
         raise UnknownEffect(f"no effect of this tenant has the id {effect_id}; see: GET /v1/effects")
+    return effect
+
+
+async def _find_to_tell(asked: Asking, effect_id: str) -> Effect:
+    """Finds an effect of which the caller may say what became of it."""
+    effect = await _find(asked, effect_id)
+    asked.ledgers.gateway.check_may_tell(effect.tool, asked.caller)
     return effect
 
 
