@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from indelible.cli.migrating import come_from
+from indelible.cli.migrating import come_from, move_to
 from indelible.cli.opening import about_ledger, where
 
 
@@ -46,7 +46,8 @@ def version() -> int:
 def migrate(is_secured: bool) -> int:
     """Bring the ledger's schema up to date.
 
-    A ledger that is not there yet is made. `migrate from` takes over what another ledger recorded.
+    A ledger that is not there yet is made. `migrate from` takes over what another ledger recorded, `migrate to` moves
+    this one to another database.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return 0
@@ -79,3 +80,4 @@ def migrate(is_secured: bool) -> int:
 
 
 migrate.add_command(come_from)
+migrate.add_command(move_to)

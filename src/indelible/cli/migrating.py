@@ -1,7 +1,8 @@
-"""`indelible migrate from`: takes over what another ledger recorded, and says what could be verified of it."""
+"""`indelible migrate from` takes over what another ledger recorded; `migrate to` moves a ledger to another database."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from indelible.cli.opening import Where, about_ledger, where
+from indelible.cli.options import by_option
+from indelible.cli.opening import Where, about_ledger, check_is_ledger, where, without_password
 from indelible.cli.show import count, say_json, visible
+from indelible.stores import is_postgres, is_remote
 
 if TYPE_CHECKING:
     from indelible.ledger import Ledger
@@ -81,6 +84,39 @@ def from_zehrava(path: Path) -> int:
     return _say(taking, place)
 
 
+@click.command("to")
+@click.argument("target", metavar="URL")
+@by_option
+@about_ledger
+def move_to(target: str, by: str) -> int:
+    """Move this ledger to another database, with everything in it.
+
+    Effects are stopped here, on the record, then every row is carried over in one transaction and compared; name, keys
+    and journals stay the same. The new place goes on, the old one stays stopped and says where the ledger is. Stop your
+    programs first, and start them with the new address.
+
+    \b
+    indelible migrate to postgresql://ledger@db.example/agents
+    """
+    from indelible.migrating.moving import move
+
+    place = where()
+    if not is_postgres(place.address) and not is_remote(place.address):
+        check_is_ledger(place.address)
+    with _progress("moving") as progress:
+        moved = move(place.address, target, by=by, progress=progress)
+    if place.is_json:
+        trees = [{"tenant": name, "size": tree.size, "root": tree.root.hex()} for name, tree in moved.journals.items()]
+        say_json({"from": moved.source, "to": moved.target, "rows": dict(moved.rows), "journals": trees})
+        return 0
+    print(f"{moved.source} is now {moved.target}: {count(sum(moved.rows.values()), 'row')}, each compared")
+    for tenant, tree in moved.journals.items():
+        print(f"  journal of {visible(tenant)}: size {tree.size}, root {tree.root.hex()[:16]}")
+    print(f"Use it: export INDELIBLE_URL={shlex.quote(without_password(target))}")
+    print(f"Verify: indelible verify --url {shlex.quote(without_password(target))}")
+    return 0
+
+
 def _opened(place: Where) -> Ledger:
     """Opens the ledger that takes it over; a SQLite file that is not there is made."""
     from indelible.cli.opening import open_here
@@ -95,7 +131,7 @@ def _opened(place: Where) -> Ledger:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
+def _progress(doing: str = "taking over") -> Iterator[Progress]:
     """Shows how far it is, to somebody who sits at a terminal."""
     from indelible.migrating.taking import untold
 
@@ -106,7 +142,7 @@ def _progress() -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("taking over", total=None)
+        task = bar.add_task(doing, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from indelible.core.ports import Clock, Store
 from indelible.errors import Misconfigured
+from indelible.stores.carrying import Empty, Progress, Rows, carry
 from indelible.stores.reach import PATIENCE as PATIENCE
 from indelible.stores.reach import Reach as Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 DEFAULT_PATH = ".indelible/ledger.db"
 
@@ -57,6 +59,39 @@ def migrate(url: str | None = None) -> list[str]:
     store = SqliteStore(sqlite_path(address))  # it migrates itself when it is opened
     store.close()
     return store.applied_migrations
+
+
+def carry_over(source: str, target: str, progress: Progress) -> dict[str, int]:
+    """Writes a whole ledger, as it is at one moment, into an empty one; gives the number of each table's rows.
+
+    All of it is one transaction there, and is read again before that is committed.
+    """
+    if is_postgres(source):
+        from indelible.stores.postgres.carrying import carrying_out as from_postgres
+
+        reading: AbstractContextManager[Rows] = from_postgres(source)
+    else:
+        from indelible.stores.sqlite.carrying import carrying_out as from_sqlite
+
+        reading = from_sqlite(sqlite_path(source))
+    if is_postgres(target):
+        from indelible.stores.postgres.carrying import carrying_in as into_postgres
+
+        filling: AbstractContextManager[Empty] = into_postgres(target)
+    else:
+        from indelible.stores.sqlite.carrying import carrying_in as into_sqlite
+
+        filling = into_sqlite(sqlite_path(target))
+    with reading as rows, filling as empty:
+        return carry(rows, empty, progress)
+
+
+def check_shown(address: str) -> None:
+    """Raises `Misconfigured` when a PostgreSQL server hides rows of other tenants from whoever asks."""
+    if is_postgres(address):
+        from indelible.stores.postgres import carrying
+
+        carrying.check_shown(address)
 
 
 def secure_rows(url: str) -> None:

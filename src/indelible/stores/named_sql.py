@@ -17,9 +17,9 @@ class Migration(NamedTuple):
     sql: str
 
 
-def load_queries(package: str) -> dict[str, str]:
-    """Gives the statements of a package's `queries.sql` by the names in their `-- name:` headings."""
-    parts = _HEADING.split((files(package) / "queries.sql").read_text(encoding="utf-8"))
+def load_queries(package: str, file: str = "queries.sql") -> dict[str, str]:
+    """Gives the statements of a file of a package by the names in their `-- name:` headings."""
+    parts = _HEADING.split((files(package) / file).read_text(encoding="utf-8"))
     return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 

@@ -1,0 +1,148 @@
+"""What is carried when a ledger moves to another store: every row of its tables, in an order that both stores keep."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, Protocol
+
+from indelible.errors import StoreError
+
+Kind = Literal["text", "number", "bytes", "time"]
+Row = tuple[Any, ...]
+Progress = Callable[[int, int | None], None]
+"""Is told how many rows are done, and of how many."""
+
+# A time is carried as microseconds since 1970. `only_row`, which keeps a table at one row, and `awaited`, which tells a
+# writer whom to wake, belong to the store itself.
+TABLES: Mapping[str, Mapping[str, Kind]] = {
+    "ledger": {"name": "text", "created_at": "time"},
+    "redaction": {"key_check": "text"},
+    "runs": {"tenant": "text", "run_id": "text", "count": "number", "head": "bytes"},
+    "effects": {
+        "tenant": "text",
+        "scope": "text",
+        "key": "bytes",
+        "id": "text",
+        "run_id": "text",
+        "tool": "text",
+        "side_effect": "text",
+        "on_crash": "text",
+        "call_id": "text",
+        "digest": "bytes",
+        "status": "text",
+        "attempt": "number",
+        "version": "number",
+        "token_hash": "bytes",
+        "lease_until": "time",
+        "opened_seq": "number",
+        "detail_seq": "number",
+        "created_at": "time",
+        "updated_at": "time",
+        "approval_id": "text",
+        "charges": "bytes",
+    },
+    "events": {
+        "tenant": "text",
+        "run_id": "text",
+        "seq": "number",
+        "effect_id": "text",
+        "type": "text",
+        "hash": "bytes",
+        "body": "bytes",
+        "signature": "bytes",
+    },
+    "payloads": {
+        "tenant": "text",
+        "run_id": "text",
+        "seq": "number",
+        "field": "text",
+        "salt": "bytes",
+        "value": "bytes",
+    },
+    "pending": {"tenant": "text", "run_id": "text", "seq": "number", "hash": "bytes"},
+    "trees": {"tenant": "text", "size": "number", "root": "bytes"},
+    "leaves": {"tenant": "text", "leaf": "number", "run_id": "text", "seq": "number", "hash": "bytes"},
+    "tiles": {"tenant": "text", "level": "number", "number": "number", "hashes": "bytes"},
+    "heads": {"tenant": "text", "size": "number", "note": "text", "at": "time"},
+    "sheets": {
+        "tenant": "text",
+        "kind": "text",
+        "id": "text",
+        "version": "number",
+        "status": "text",
+        "topic": "text",
+        "due_at": "time",
+        "run_id": "text",
+        "seq": "number",
+        "body": "bytes",
+        "created_at": "time",
+    },
+}
+
+
+class Rows(Protocol):
+    """Gives a ledger's rows as they were at one moment, however many write meanwhile."""
+
+    def count(self) -> int:
+        """Counts all rows."""
+
+    def read(self, table: str) -> Iterator[Row]:
+        """Gives the rows of a table, ordered by what identifies them."""
+
+
+class Empty(Rows, Protocol):
+    """Is a ledger without a row, in a transaction that nobody sees before it is committed."""
+
+    def write(self, table: str, rows: Iterable[Row]) -> None:
+        """Writes the rows of a table."""
+
+
+def carry(source: Rows, target: Empty, progress: Progress) -> dict[str, int]:
+    """Writes every row of one ledger into another, reads all of it again, and gives the number of each table's rows."""
+    total = source.count() * 2
+    told = _Told(progress, total)
+    sent = {table: _Digest(told) for table in TABLES}
+    for table, digest in sent.items():
+        target.write(table, digest.over(source.read(table)))
+    for table, digest in sent.items():
+        arrived = _Digest(told)
+        for _ in arrived.over(target.read(table)):
+            pass
+        if arrived.value != digest.value:
+            raise StoreError(f"indelible_{table} did not arrive as it was sent; nothing was written")
+    return {table: digest.rows for table, digest in sent.items()}
+
+
+class _Told:
+    """Tells how far it is, not more often than somebody can see."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def one_more(self) -> None:
+        self._done += 1
+        if self._done % 1000 == 0 or self._done == self._total:
+            self._progress(self._done, self._total)
+
+
+class _Digest:
+    """Reads rows as they pass by."""
+
+    def __init__(self, told: _Told) -> None:
+        self.rows = 0
+        self._told = told
+        self._hash = hashlib.sha256()
+
+    def over(self, rows: Iterator[Row]) -> Iterator[Row]:
+        for row in rows:
+            self.rows += 1
+            self._hash.update(repr(row).encode("utf-8", "surrogatepass"))
+            self._told.one_more()
+            yield row
+
+    @property
+    def value(self) -> bytes:
+        return self._hash.digest()

@@ -1,0 +1,153 @@
+-- Carries a whole ledger to another store: every column of every table, in an order that both stores keep.
+
+-- name: is_empty
+-- Was nothing ever written here?
+SELECT NOT EXISTS (SELECT 1 FROM indelible_runs) AND NOT EXISTS (SELECT 1 FROM indelible_effects)
+AND NOT EXISTS (SELECT 1 FROM indelible_sheets) AND NOT EXISTS (SELECT 1 FROM indelible_heads)
+AND NOT EXISTS (SELECT 1 FROM indelible_redaction)
+
+-- name: count_rows
+-- How many rows there are in all.
+SELECT
+    (SELECT count(*) FROM indelible_ledger) +
+    (SELECT count(*) FROM indelible_redaction) +
+    (SELECT count(*) FROM indelible_runs) +
+    (SELECT count(*) FROM indelible_effects) +
+    (SELECT count(*) FROM indelible_events) +
+    (SELECT count(*) FROM indelible_payloads) +
+    (SELECT count(*) FROM indelible_pending) +
+    (SELECT count(*) FROM indelible_trees) +
+    (SELECT count(*) FROM indelible_leaves) +
+    (SELECT count(*) FROM indelible_tiles) +
+    (SELECT count(*) FROM indelible_heads) +
+    (SELECT count(*) FROM indelible_sheets)
+
+-- name: keep_others_out
+-- Lets nobody write into the ledger that is being filled.
+LOCK TABLE indelible_ledger, indelible_runs IN EXCLUSIVE MODE
+
+-- name: is_hidden
+-- Does the server show this connection the rows of one tenant only?
+SELECT row_security_active('indelible_runs')
+
+-- name: read_ledger
+-- The ledger's own name.
+SELECT name, created_at
+FROM indelible_ledger
+
+-- name: write_ledger
+-- The ledger's own name.
+UPDATE indelible_ledger SET name = %s, created_at = %s
+
+-- name: read_redaction
+-- Which redaction key it is.
+SELECT key_check
+FROM indelible_redaction
+
+-- name: write_redaction
+-- Which redaction key it is.
+INSERT INTO indelible_redaction (only_row, key_check) VALUES (1, %s)
+
+-- name: read_runs
+-- Ends of runs' chains.
+SELECT tenant, run_id, count, head
+FROM indelible_runs ORDER BY tenant, run_id
+
+-- name: write_runs
+-- Ends of runs' chains.
+COPY indelible_runs (tenant, run_id, count, head)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_effects
+-- Effects.
+SELECT tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
+    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
+    charges
+FROM indelible_effects ORDER BY tenant, scope, key
+
+-- name: write_effects
+-- Effects.
+COPY indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
+    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
+    charges)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_events
+-- Events.
+SELECT tenant, run_id, seq, effect_id, type, hash, body, signature
+FROM indelible_events ORDER BY tenant, run_id, seq
+
+-- name: write_events
+-- Events.
+COPY indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_payloads
+-- What events commit to.
+SELECT tenant, run_id, seq, field, salt, value
+FROM indelible_payloads ORDER BY tenant, run_id, seq, field
+
+-- name: write_payloads
+-- What events commit to.
+COPY indelible_payloads (tenant, run_id, seq, field, salt, value)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_pending
+-- Events that the journal has not taken in.
+SELECT tenant, run_id, seq, hash
+FROM indelible_pending ORDER BY tenant, run_id, seq
+
+-- name: write_pending
+-- Events that the journal has not taken in.
+COPY indelible_pending (tenant, run_id, seq, hash)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_trees
+-- Journals.
+SELECT tenant, size, root
+FROM indelible_trees ORDER BY tenant
+
+-- name: write_trees
+-- Journals.
+COPY indelible_trees (tenant, size, root)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_leaves
+-- Places of events in journals.
+SELECT tenant, leaf, run_id, seq, hash
+FROM indelible_leaves ORDER BY tenant, leaf
+
+-- name: write_leaves
+-- Places of events in journals.
+COPY indelible_leaves (tenant, leaf, run_id, seq, hash)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_tiles
+-- Tiles of journals.
+SELECT tenant, level, number, hashes
+FROM indelible_tiles ORDER BY tenant, level, number
+
+-- name: write_tiles
+-- Tiles of journals.
+COPY indelible_tiles (tenant, level, number, hashes)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_heads
+-- Signed heads.
+SELECT tenant, size, note, at
+FROM indelible_heads ORDER BY tenant, size
+
+-- name: write_heads
+-- Signed heads.
+COPY indelible_heads (tenant, size, note, at)
+FROM STDIN (FORMAT BINARY)
+
+-- name: read_sheets
+-- Sheets.
+SELECT tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at
+FROM indelible_sheets ORDER BY tenant, kind, id
+
+-- name: write_sheets
+-- Sheets.
+COPY indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at)
+FROM STDIN (FORMAT BINARY)
