@@ -49,7 +49,7 @@ FOLLOWED_BY = {
     "docs/testing.md": "tests/testing/test_plugin.py",
     "docs/tutorial.md": "tests/docs/test_tutorial.py",
     "docs/zehrava.md": "tests/compat/test_zehrava_page.py",
-    "docs/witness.md": "tests/journal/test_witness.py",  # a log and its witnesses, which that test has
+    "docs/witness.md": "tests/journal/test_asking_witnesses.py",  # a log and its witnesses, which that test has
 }
 
 

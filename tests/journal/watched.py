@@ -16,11 +16,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from indelible.core.journal.merkle import consistency_proof, leaf_hash, perfect_root, root_of
 from indelible.core.journal.notes import Note, PublicKey, TreeHead, sign_note
 from indelible.core.journal.witnessing import Request
+from indelible.journal.witnesses.asking import Witness
 from indelible.journal.witnesses.cosigner import Cosigner, HeadFolder, WitnessKey, open_key
 from indelible.journal.witnesses.server import WitnessServer
 
 ORIGIN = "ledger-0123456789ab/default"
 SECRET = Ed25519PrivateKey.from_private_bytes(b"\7" * 32)
+STRANGER = Ed25519PrivateKey.from_private_bytes(b"\x08" * 32)
 LOG = PublicKey(ORIGIN, SECRET.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
 
 
@@ -76,6 +78,10 @@ class Running:
         return post(self.url, body)
 
 
+def client(one: Running, **options: object) -> Witness:
+    return Witness(one.url, one.key.public, **options)  # type: ignore[arg-type]
+
+
 @contextmanager
 def running(
     folder: Path, *logs: PublicKey, patience: float = 60.0, name: str | None = None, **options: Any
@@ -108,6 +114,14 @@ def post(url: str, body: Any, timeout: float = 60.0) -> tuple[int, bytes]:
         connection.request("POST", "/add-checkpoint", bytes(body))
         with connection.getresponse() as response:
             return response.status, response.read()
+
+
+def send(log: Log, old: int, url: str) -> tuple[int, bytes]:
+    """Sends a head; status 0 when the witness died on it."""
+    try:
+        return post(url, log.request(old))
+    except (OSError, http.client.HTTPException):
+        return 0, b""
 
 
 def get(url: str, path: str) -> tuple[int, bytes]:

@@ -1,0 +1,32 @@
+"""Calls that must not run, and votes that another process casts when it is told."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+
+from indelible import Ledger
+from indelible.errors import ApprovalPending, BudgetExceeded, EffectDenied, KeyReused, PolicyRefused
+from tests.scenarios.shells import Count, Driver
+
+SMALL, LARGE = {"order": 7, "amount": 5}, {"order": 7, "amount": 5000}
+
+
+def never_runs(ledger: Driver, call: Any, **words: Any) -> BaseException:
+    """Makes a call that must not run, and gives what it was told; the handler is not entered."""
+    handler = Count()
+    with pytest.raises((ApprovalPending, PolicyRefused, KeyReused, EffectDenied, BudgetExceeded)) as told:
+        ledger.run(call, handler, wait=False, **words)
+    assert handler.entries == 0
+    return told.value
+
+
+def vote_on_word(line: Connection, url: str, tenant: str, by: str) -> None:
+    """Is a process in which one person votes on what they are told."""
+    with Ledger.open(url, tenant=tenant) as ledger:
+        line.send("ready")
+        while (told := line.recv()) is not None:
+            approval_id, digest = told
+            line.send(ledger.approve(approval_id, digest=digest, by=by).status)
