@@ -166,9 +166,9 @@ def _mapped(title: str, page: str) -> str:
     aside = r"<!--.*?-->|^```.*?^```"
     text = re.sub(aside, "", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     heading = re.findall(r"^# (.+)$", text, re.MULTILINE)[0]
-    prose = re.search(r"^(?![#`|<!\s-])(.+?)(?:\n\n|\n```|\n\||\Z)", text, re.MULTILINE | re.DOTALL)
+    prose = re.search(r"^(?![#|<!\s-])(.+?)(?:\n\n|\n\||\Z)", text, re.MULTILINE | re.DOTALL)
     first = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(prose[1].split())) if prose else title
-    return f"- [{heading}]({page}): {re.split(r'(?<=[.:?]) ', first)[0]}"
+    return f"- [{heading}]({page}): {re.split(r'(?<=[.?]) ', first)[0]}"
 
 
 PAGES: dict[Path, Callable[[], str]] = {
