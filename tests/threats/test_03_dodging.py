@@ -19,10 +19,12 @@ POLICY = {
         "bank.refund": {"side_effect": "payment", "fields": ["order", "amount"]},
         "bank.close": {},
         "bank.pay": {"side_effect": "payment"},
+        "mail.send": {"side_effect": "notification"},
     },
     "defaults": {"none": "allow", "read": "allow", "write": "allow"},
     "rules": [
         {"name": "never", "match": {"tool": "bank.close"}, "then": "refuse"},
+        {"name": "no mails", "match": {"side_effect": "notification"}, "then": "refuse"},
         {"name": "small ones pass", "match": {"tool": "bank.refund", "args": {"amount": {"lte": 5}}}, "then": "allow"},
         {"name": "refunds", "match": {"tool": "bank.refund"}, "then": "ask"},
     ],
@@ -68,8 +70,9 @@ def test_nothing_an_agent_says_of_its_call_lowers_the_policy(exposed: Exposed) -
         assert asked.status_code in (202, 400, 403, 409), (options, asked.text)
         declared = exposed.begin(tool="bank.pay", args={"order": "1"}, **{**words, "run_id": f"run-{next(numbers)}"})
         assert declared.status_code in (202, 400, 403, 409), (options, declared.text)
-        refused = exposed.begin(tool="bank.close", args={}, **{**words, "key": None, "run_id": f"run-{next(numbers)}"})
-        assert refused.status_code in (400, 403, 409, 422), (options, refused.text)
+        for tool in ("bank.close", "mail.send"):
+            refused = exposed.begin(tool=tool, args={}, **{**words, "key": None, "run_id": f"run-{next(numbers)}"})
+            assert refused.status_code in (400, 403, 409, 422), (tool, options, refused.text)
     assert exposed.ask("GET", "/v1/effects", params={"status": "processing"}).json()["effects"] == []
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from indelible.core.approvals.approval import Question
+from indelible.core.approvals.approval import Need, Question
 from indelible.core.effects.calls import SIDE_EFFECTS
 from indelible.core.policy.charging import BudgetRule, is_budget
 from indelible.core.policy.conditions import CannotTell, Case
@@ -77,19 +77,35 @@ def test_where_no_rule_applies_the_class_decides_and_money_is_asked_about(side_e
 
 
 @pytest.mark.parametrize(
-    ("declared", "said", "holds"),
+    ("declared", "said", "hold"),
     [
-        ("payment", "read", "payment"),
-        ("read", "payment", "payment"),
-        ("read", "none", "read"),
-        ("notification", "external_mutation", "notification"),
-        ("write", "external_mutation", "external_mutation"),
-        ("external_mutation", "write", "external_mutation"),
+        ("payment", "read", ["payment"]),
+        ("read", "payment", ["read", "payment"]),
+        ("read", "none", ["read"]),
+        ("notification", "external_mutation", ["notification"]),
+        ("write", "external_mutation", ["write", "external_mutation"]),
+        ("external_mutation", "write", ["external_mutation"]),
     ],
 )
-def test_a_declared_class_holds_unless_the_callers_is_stricter(declared: str, said: Any, holds: str) -> None:
+def test_a_declared_class_holds_and_the_callers_besides_if_it_is_worse(declared: str, said: Any, hold: Any) -> None:
     made = policy_of({"tools": {"stripe.refund": {"side_effect": declared}}})
-    assert made.case_of(asked(side_effect=said)).asked.side_effect == holds
+    assert [case.asked.side_effect for case in made.cases_of(asked(side_effect=said))] == hold
+
+
+def test_nobody_gets_round_a_rule_about_a_class_by_calling_the_call_worse() -> None:
+    budget = {"name": "mails", "match": {"side_effect": "notification"}, "limit": 1, "window": "1h"}
+    two = {"match": {"side_effect": "notification"}, "then": "ask", "approvals": {"quorum": 2}}
+    for content, said in [
+        (rules({"name": "no mails", "match": {"side_effect": "notification"}, "then": "refuse"}), "refuse"),
+        (rules({"name": "two look", **two}), "ask"),
+        ({"budgets": [budget], "defaults": "allow"}, "allow"),
+    ]:
+        tools = {"tools": {"stripe.refund": {"side_effect": "notification"}}, "defaults": {"payment": "ask"}}
+        honest = judged({**tools, **content}, side_effect="notification")
+        worse = judged({**tools, **content}, side_effect="payment")
+        assert (worse.decision, worse.charges) == (said, honest.charges)
+        if worse.question is not None:
+            assert worse.question.needs == (Need(2),)
 
 
 # ── what no rule can lift ────────────────────────────────────────────────────────────────────────────────────────────
@@ -151,7 +167,7 @@ def test_only_a_rule_that_speaks_of_unknown_tools_takes_the_place_of_their_defau
 )
 def test_a_field_that_is_not_declared_is_unknown(args: Any, unknown: list[str]) -> None:
     made = policy_of({"tools": {"stripe.refund": {"fields": ["charge", "order.id"]}}})
-    assert list(made.case_of(asked(args=args)).unknown_fields) == unknown
+    assert list(made.cases_of(asked(args=args))[0].unknown_fields) == unknown
     verdict = made.judge(asked(args=args, side_effect="read"))
     assert verdict.decision == ("refuse" if unknown else "allow")
     assert verdict.rule == ("unknown fields" if unknown else "default for read")

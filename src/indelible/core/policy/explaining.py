@@ -36,12 +36,12 @@ class Explanation:
 
 def explain(policy: Policy, asked: Asked) -> Explanation:
     """Judges a call and tells how each rule, default, safeguard and budget of the policy took part."""
-    verdict = policy.judge(asked)
-    case = policy.case_of(asked)
-    return Explanation(verdict, case, tuple(_looks(policy, case, verdict)))
+    cases = policy.cases_of(asked)
+    looks = tuple(look for case in cases for look in _looks(policy, case))
+    return Explanation(policy.judge(asked), cases[-1], looks)
 
 
-def _looks(policy: Policy, case: Case, verdict: Verdict) -> Iterator[Look]:
+def _looks(policy: Policy, case: Case) -> Iterator[Look]:
     barred = policy.barrier(case)
     if barred is not None:
         yield Look("safeguard", barred.rule, "refuses", barred.why)

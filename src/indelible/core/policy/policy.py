@@ -36,7 +36,7 @@ POLICY_TAG = b"indelible/policy/v1\0"
 _PLAIN = DeclaredTool()
 _MOST_DIGITS = 100
 _EXACT = Context(prec=_MOST_DIGITS)
-# How much harm a class can do; a declared class holds against what the caller says unless that is stricter.
+# How much harm a class can do; a declared class always holds, and what the caller says holds besides if it is worse.
 _TIERS: Mapping[SideEffect, int] = {
     "none": 0,
     "read": 0,
@@ -81,14 +81,14 @@ class Policy:
     def judge(self, asked: Asked) -> Verdict:
         """Gives the verdict on a call; a rule that raises refuses, and so does anything else that goes wrong."""
         try:
-            verdict = self._judged(asked)
+            first, *others = map(self._judged, self.cases_of(asked))
+            verdict = strictest([first, *(other for other in others if other != first)])
         except Exception as error:
             verdict = _refused("policy", f"judging raised {type(error).__name__}")
         charges = () if verdict.decision == "refuse" else verdict.charges
         return replace(verdict, policy=self.version, charges=charges)
 
-    def _judged(self, asked: Asked) -> Verdict:
-        case = self.case_of(asked)
+    def _judged(self, case: Case) -> Verdict:
         barred = self.barrier(case)
         if barred is not None:
             return barred
@@ -102,14 +102,23 @@ class Policy:
         """Gives what a question about a call takes of how many may be open."""
         return tuple(cap.charge_on(asked, Decimal(1)) for cap in self.parts.caps)
 
-    def case_of(self, asked: Asked) -> Case:
-        """Puts a call beside what is declared; a declared class holds unless the caller's is stricter."""
+    def cases_of(self, asked: Asked) -> tuple[Case, ...]:
+        """Puts a call beside what is declared: in the declared class, and in the caller's where that does more harm.
+
+        Both are judged. A rule about the declared class holds, however harmful the caller says that the call is.
+        """
         tools = self.parts.tools
         declared = _PLAIN if tools is None else tools.get(asked.tool, _PLAIN)
-        if declared.side_effect is not None and _TIERS[declared.side_effect] >= _TIERS[asked.side_effect]:
-            asked = replace(asked, side_effect=declared.side_effect)
+        classes = [asked.side_effect]
+        if declared.side_effect is not None:
+            is_worse = _TIERS[asked.side_effect] > _TIERS[declared.side_effect]
+            classes = [declared.side_effect, *(classes if is_worse else ())]
         fields = () if declared.fields is None else tuple(_unknown_fields(asked.args, declared.fields))
-        return Case(asked, is_unknown_tool=tools is None or asked.tool not in tools, unknown_fields=fields)
+        is_unknown = tools is None or asked.tool not in tools
+        return tuple(
+            Case(replace(asked, side_effect=each), is_unknown_tool=is_unknown, unknown_fields=fields)
+            for each in classes
+        )
 
     def barrier(self, case: Case) -> Verdict | None:
         """Gives the refusal that no rule can lift, if there is one."""
