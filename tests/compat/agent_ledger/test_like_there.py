@@ -17,6 +17,7 @@ from indelible.compat.agent_ledger import (
     EffectStatus,
     EffectTimeoutError,
     LedgerHooks,
+    MemoryStore,
     RunOptions,
     ToolCall,
 )
@@ -40,11 +41,17 @@ async def test_who_began_a_call_can_have_it_asked_about_instead(ledger: EffectLe
     assert len(bank.seen) == 1
 
 
-async def test_an_effect_that_was_denied_says_why(quick: EffectLedger[Any]) -> None:
+@pytest.mark.parametrize("is_canceled", [False, True], ids=["denied", "canceled"])
+async def test_an_effect_that_never_runs_says_why(
+    quick: EffectLedger[Any], memory: MemoryStore, is_canceled: bool
+) -> None:
     begun = (await quick.begin(DEPLOY)).effect
     await quick.request_approval(begun.idem_key)
 
-    assert await quick.deny(begun.idem_key, "not on a Friday")
+    if is_canceled:
+        await (await memory.ledger()).cancel(begun.id, by="ana", reason="not on a Friday")
+    else:
+        assert await quick.deny(begun.idem_key, "not on a Friday")
 
     found = await quick.find_by_idem_key(begun.idem_key)
     assert found is not None

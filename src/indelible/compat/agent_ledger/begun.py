@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from indelible.compat.agent_ledger.types import CommitFailed, CommitOutcome, Effect
+from indelible import NothingHappened
+from indelible.compat.agent_ledger.types import CommitFailed, CommitOutcome, Effect, ToolCall
 
 Walk = Callable[[Callable[[Effect], Awaitable[Any]]], Awaitable[Any]]
 
@@ -19,15 +20,18 @@ class Begun:
     before it commits leaves the effect in doubt.
     """
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, call: ToolCall, walk: Walk) -> None:
         loop = asyncio.get_running_loop()
+        self.call = call
         self._entered: asyncio.Future[Effect] = loop.create_future()
-        self._outcome: asyncio.Future[CommitOutcome] = loop.create_future()
+        self._outcome: asyncio.Future[CommitOutcome | None] = loop.create_future()
         self._walking = asyncio.ensure_future(walk(self._handler))
 
     async def _handler(self, effect: Effect) -> Any:
         self._entered.set_result(effect)
         outcome = await self._outcome
+        if outcome is None:
+            raise _PutBack("it was put back before anything was done")
         if isinstance(outcome, CommitFailed):
             raise _told(outcome)
         return outcome.result
@@ -58,6 +62,16 @@ class Begun:
         self._outcome.set_result(outcome)
         with contextlib.suppress(_Told):  # it is on the record as failed, which is what was asked for
             await asyncio.shield(self._walking)
+
+    async def put_back(self) -> None:
+        """Gives up the claim of a caller that has done nothing yet; returns when that is recorded."""
+        self._outcome.set_result(None)
+        with contextlib.suppress(_PutBack):
+            await asyncio.shield(self._walking)
+
+
+class _PutBack(NothingHappened):
+    """Says that the caller has done nothing."""
 
 
 class _Told(Exception):

@@ -2,7 +2,7 @@
 
     EffectLedgerError
     ├── EffectLedgerValidationError   a call, an option or arguments are wrong; also a ValueError
-    ├── EffectDeniedError             a person, or the policy, said no
+    ├── EffectDeniedError             a person, or the policy, said no; or it was canceled
     ├── EffectFailedError             the recorded outcome is a failure (raised on replay)
     ├── EffectTimeoutError            nobody finished or decided in time: call again
     ├── EffectInDoubtError            it may have happened: somebody has to find out (not there in agent-ledger)
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from indelible import IndelibleError, errors
+from indelible import Effect, IndelibleError, errors
 
 
 class EffectLedgerError(Exception):
@@ -104,12 +104,26 @@ def told_as_there(problem: IndelibleError, idem_key: str) -> EffectLedgerError:
 
 
 def _denied(problem: Any, idem_key: str) -> EffectLedgerError:
-    return EffectDeniedError(idem_key, str(problem.effect.detail or "") or None)
+    return EffectDeniedError(idem_key, reason_of(problem.effect))
 
 
 def _failed(problem: Any, idem_key: str) -> EffectLedgerError:
     outcome = problem.effect.outcome
     return EffectFailedError(idem_key, {"message": outcome.error, "code": code_of(outcome.error_type)})
+
+
+def reason_of(effect: Effect) -> str | None:
+    """Gives why a call was denied or canceled; None where nobody said so, or where that was erased."""
+    try:
+        return str(effect.detail or "") or None
+    except errors.EffectErased:
+        return None
+
+
+def _field_of(problem: Any) -> str | None:
+    """Gives the field that something wrong is in; the message says where in it."""
+    path: str | None = getattr(problem, "path", None)
+    return None if path is None else path.replace("[", ".").partition(".")[0]
 
 
 def code_of(error_type: str) -> str | None:
@@ -120,6 +134,7 @@ def code_of(error_type: str) -> str | None:
 # In the order in which they are looked through: what is more special comes first.
 _AS_THERE: dict[type[IndelibleError], Callable[[Any, str], EffectLedgerError]] = {
     errors.EffectDenied: _denied,
+    errors.EffectCanceled: _denied,
     errors.PolicyRefused: lambda problem, key: EffectDeniedError(key, str(problem)),
     errors.EffectFailed: _failed,
     errors.StillRunning: lambda problem, key: EffectTimeoutError(key),
@@ -127,6 +142,6 @@ _AS_THERE: dict[type[IndelibleError], Callable[[Any, str], EffectLedgerError]] =
     errors.EffectInDoubt: lambda problem, key: EffectInDoubtError(key, str(problem)),
     errors.ResultNotRecorded: lambda problem, key: EffectInDoubtError(key, str(problem)),
     errors.LeaseLost: lambda problem, key: EffectInDoubtError(key, str(problem)),
-    errors.BadCall: lambda problem, key: EffectLedgerValidationError(str(problem), getattr(problem, "path", None)),
+    errors.BadCall: lambda problem, key: EffectLedgerValidationError(str(problem), _field_of(problem)),
     errors.StoreError: lambda problem, key: EffectStoreError(str(problem), idem_key=key),
 }

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, get_args
 
-from indelible import AsyncLedger, IndelibleError, NothingHappened, Resource
+from indelible import AsyncLedger, AwaitingApproval, IndelibleError, NothingHappened, Resource
 from indelible import ToolCall as OurCall
 from indelible.compat.agent_ledger.begun import Begun
 from indelible.compat.agent_ledger.errors import (
@@ -46,6 +46,8 @@ KeyScheme = Literal["indelible", "agent-ledger"]
 Handler = Callable[[Effect], Awaitable[Any] | Any]
 NOTIFY = "agent_ledger.on_approval_required"
 """Names the tool by which a hook is told of a question: an effect like any other, so it is told once."""
+_REPLAYED = frozenset({"succeeded", "denied", "canceled"})
+"""Are those that never run again, so no hook is asked about them. What failed can be opened again, by a person."""
 _DECIDED = frozenset({"not_pending", "expired", "replaced"})
 
 
@@ -107,7 +109,7 @@ class EffectLedger(Generic[TxT]):
         Whoever is second waits for the first. A failure, a denial and an effect in doubt are raised.
         """
         _refuse_transaction(tx)
-        begun = Begun(lambda handler: self._walk(call, handler, self._defaults, None))
+        begun = Begun(call, lambda handler: self._walk(call, handler, self._defaults, None))
         if await begun.is_ours():
             self._begun[begun.effect.id] = begun
             return BeginResult(begun.effect, cached=False, idempotency_status="fresh")
@@ -132,10 +134,10 @@ class EffectLedger(Generic[TxT]):
     async def _walk(self, call: ToolCall, handler: Handler, options: RunOptions, hooks: LedgerHooks | None) -> Any:
         """Walks a call to its value: everything that this face runs goes this way, and then the ledger's own."""
         hooks = hooks or LedgerHooks()
-        ours, words = self._ours(call), await _words(call, options, hooks)
-        ledger = await self._store.ledger()
+        ours, ledger = self._ours(call), await self._store.ledger()
         key = _key(ledger, ours)
         self._store.remember(key, call.workflow_id)
+        words = await self._words(call, key, options, hooks)
         body = _Body(handler, _resource_of(call))
         patience = Patience(options.concurrency or ConcurrencyOptions())
         asked: str | None = None
@@ -155,6 +157,16 @@ class EffectLedger(Generic[TxT]):
                 if problem is body.raised:
                     raise
                 raise told_as_there(problem, key) from problem
+
+    async def _words(self, call: ToolCall, key: str, options: RunOptions, hooks: LedgerHooks) -> Any:
+        """Gives the options of our ledger; a hook that raises keeps the call from running."""
+        is_asked = bool(options.requires_approval)
+        if hooks.requires_approval is not None and not is_asked:
+            found = await self._store.find_ours(key)
+            if found is None or found.status not in _REPLAYED:
+                is_asked = bool(await _finished(hooks.requires_approval(call)))
+        words: dict[str, Any] = {"approval": "required"} if is_asked else {}
+        return words | Patience.lease_words(options.stale)
 
     async def _tell(
         self, ledger: AsyncLedger, hooks: LedgerHooks, pending: ApprovalPending, resource: str | None
@@ -198,17 +210,30 @@ class EffectLedger(Generic[TxT]):
     # Deciding
 
     async def request_approval(self, idem_key: str, tx: TxT | None = None) -> bool:
-        """Says whether somebody is asked about this call; it cannot be asked about once it may be running.
+        """Says whether somebody is asked about this call, and asks about one that was begun here and is not done yet.
 
-        A call says by itself that it needs approval: `RunOptions(requires_approval=True)`, a hook, or the policy.
+        Whoever began it says by this that nothing was done, and can no longer commit. Any other call cannot be asked
+        about once it may be running: it says itself that it needs approval, by its options, a hook, or the policy.
         """
         _refuse_transaction(tx)
+        begun = next((one for one in self._begun.values() if one.effect.idem_key == idem_key), None)
+        if begun is not None:
+            del self._begun[begun.effect.id]
+            await begun.put_back()
+            return await self._asked(begun.call, idem_key)
         found = await self._store.find_ours(idem_key)
         if found is not None and found.status == "processing":
             raise EffectLedgerInvariantError(
                 f"effect {found.id} may be running, so it is too late to ask; say requires_approval when calling"
             )
         return found is not None and found.status == "requires_approval"
+
+    async def _asked(self, call: ToolCall, idem_key: str) -> bool:
+        try:
+            answer = await (await self._store.ledger()).ask(self._ours(call), approval="required")
+        except IndelibleError as problem:
+            raise told_as_there(problem, idem_key) from problem
+        return isinstance(answer, AwaitingApproval)
 
     async def approve(
         self, idem_key: str, tx: TxT | None = None, *, by: str | None = None, digest: str | None = None
@@ -307,15 +332,6 @@ class _Body:
         except BaseException as error:
             self.raised = error
             raise
-
-
-async def _words(call: ToolCall, options: RunOptions, hooks: LedgerHooks) -> Any:
-    """Gives the options of our ledger; a hook that raises keeps the call from running."""
-    is_asked = bool(options.requires_approval)
-    if hooks.requires_approval is not None:
-        is_asked |= bool(await _finished(hooks.requires_approval(call)))
-    words: dict[str, Any] = {"approval": "required"} if is_asked else {}
-    return words | Patience.lease_words(options.stale)
 
 
 async def _finished(value: Any) -> Any:

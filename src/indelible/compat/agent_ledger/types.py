@@ -12,6 +12,8 @@ from indelible.compat.agent_ledger.errors import EffectLedgerValidationError
 
 JsonValue = str | int | float | bool | None | list[Any] | dict[str, Any]
 IdempotencyStatus = Literal["fresh", "replayed"]
+_UNSAID: Any = object()
+"""Is an option that nobody gave, where None is one."""
 
 
 class EffectStatus(str, Enum):  # noqa: UP042  # agent-ledger's is one too, and prints differently from a StrEnum
@@ -212,7 +214,7 @@ class ConcurrencyOptions:
     """
 
     effect_timeout_s: float | None = None
-    approval_timeout_s: float | None = None
+    approval_timeout_s: float | None = _UNSAID
     initial_interval_s: float | None = None
     max_interval_s: float | None = None
     wait_timeout_ms: int | None = None
@@ -220,14 +222,20 @@ class ConcurrencyOptions:
     max_interval_ms: int | None = None
     backoff_multiplier: float = 1.5
     jitter_factor: float = 0.3
+    said: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Names which of the two waits it says something of; no end is something as well."""
 
     def __post_init__(self) -> None:
-        twice = self.wait_timeout_ms is not None and (self.effect_timeout_s, self.approval_timeout_s) != (None, None)
-        if twice:
-            raise EffectLedgerValidationError("wait_timeout_ms: or effect_timeout_s and approval_timeout_s, not both")
         effect, approval = self.effect_timeout_s, self.approval_timeout_s
         if self.wait_timeout_ms is not None:
+            if effect is not None or approval not in (None, _UNSAID):
+                raise EffectLedgerValidationError(
+                    "wait_timeout_ms: or effect_timeout_s and approval_timeout_s, not both"
+                )
             effect = approval = self.wait_timeout_ms / 1000
+        waits = {"effect_timeout_s": effect is not None, "approval_timeout_s": approval is not _UNSAID}
+        object.__setattr__(self, "said", frozenset(name for name, is_said in waits.items() if is_said))
+        approval = None if approval is _UNSAID else approval
         first = _seconds("initial_interval", self.initial_interval_s, self.initial_interval_ms, 0.05)
         most = _seconds("max_interval", self.max_interval_s, self.max_interval_ms, 1.0)
         given = {"effect_timeout_s": 30.0 if effect is None else effect, "approval_timeout_s": approval}
@@ -237,6 +245,11 @@ class ConcurrencyOptions:
             object.__setattr__(self, name, seconds)
         if first > most:
             raise EffectLedgerValidationError("initial_interval: must not be longer than max_interval")
+
+    def over(self, lower: ConcurrencyOptions) -> ConcurrencyOptions:
+        """Gives these waits, with those that it says nothing of taken from others."""
+        said = {name: getattr(lower, name) for name in lower.said} | {name: getattr(self, name) for name in self.said}
+        return ConcurrencyOptions(**said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,8 +276,9 @@ class RunOptions:
 
     def over(self, lower: RunOptions) -> RunOptions:
         """Gives these options with the gaps filled from others."""
+        none_said = ConcurrencyOptions()
         return RunOptions(
-            concurrency=self.concurrency or lower.concurrency,
+            concurrency=(self.concurrency or none_said).over(lower.concurrency or none_said),
             stale=self.stale or lower.stale,
             requires_approval=lower.requires_approval if self.requires_approval is None else self.requires_approval,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from indelible import Effect as OurEffect
 from indelible import Failed, Succeeded
-from indelible.compat.agent_ledger.errors import EffectLedgerValidationError, code_of
+from indelible.compat.agent_ledger.errors import EffectLedgerValidationError, code_of, reason_of
 from indelible.compat.agent_ledger.keys import canonicalize
 from indelible.compat.agent_ledger.types import TERMINAL_STATUSES, Effect, EffectError, EffectStatus
 from indelible.errors import EffectErased
@@ -27,9 +27,17 @@ def effect_as_there(effect: OurEffect, resource: str | None = None) -> Effect:
         created_at=effect.created_at,
         updated_at=effect.updated_at,
         result=outcome.value if isinstance(outcome, Succeeded) else None,
-        error=EffectError(outcome.error, code_of(outcome.error_type)) if isinstance(outcome, Failed) else None,
+        error=_error_of(effect, outcome),
         completed_at=effect.updated_at if status in TERMINAL_STATUSES else None,
     )
+
+
+def _error_of(effect: OurEffect, outcome: Succeeded | Failed | None) -> EffectError | None:
+    """Gives why it failed; or why it was denied or canceled, if somebody gave a reason."""
+    if isinstance(outcome, Failed):
+        return EffectError(outcome.error, code_of(outcome.error_type))
+    reason = reason_of(effect) if effect.status in ("denied", "canceled") else None
+    return None if reason is None else EffectError(reason)
 
 
 def _outcome_of(effect: OurEffect) -> Succeeded | Failed | None:
