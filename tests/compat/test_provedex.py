@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import subprocess
 import sys
@@ -91,19 +92,17 @@ def test_sessions_are_begun_and_ended_in_every_documented_way(url: str, chain: A
         add.invoke({"a": 1, "b": 2}, config={"callbacks": [handler]})
 
     async def awaited() -> None:
+        await handler.start()
         async with handler.session("user-12345-async"):
             await chain.ainvoke({"q": "hi"}, config={"callbacks": [handler]})
-
-    import asyncio
-
-    asyncio.run(awaited())
+        await handler.stop()
 
     def fail(q: Any) -> Any:
         raise LookupError("no")
 
     with pytest.raises(LookupError), handler.session("failing"):
         RunnableLambda(fail).invoke({"q": "hi"}, config={"callbacks": [handler]})
-    handler.stop()
+    asyncio.run(awaited())
     with Ledger.open(url) as ledger:
         around = ("session_started", "session_ended")
         assert types_in(ledger, "explicit") == [around[0], "model_invoked", around[1]]

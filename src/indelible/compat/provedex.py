@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from indelible import AsyncLedger, Ledger, connect
@@ -62,6 +63,24 @@ class ProvedexCallbackHandler(LedgerCallbackHandler):
         super().__init__(ledger or own, config=config)
         if own is not None:
             self._owned = own
+
+    def start(self) -> Awaitable[None]:
+        """Does nothing, awaited or not: recording began with the handler."""
+        return _Done()
+
+    def stop(self) -> Awaitable[None]:  # type: ignore[override]  # there it is awaited, and nothing happens before
+        """Delivers what can be delivered in time, and is done when this returns; it may be awaited."""
+        super().stop()
+        return _Done()
+
+
+class _Done:
+    """Can be awaited, and can be left: what was asked for is done."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
 
 
 def _server(config: ProvedexConfig) -> Ledger | None:
