@@ -22,6 +22,7 @@ from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
     Finish,
+    Keep,
     Kept,
     Open,
     Outrun,
@@ -31,6 +32,7 @@ from indelible.core.commands import (
 from indelible.core.effects.effect import Claim, Effect, hash_of
 from indelible.core.effects.identity import digest_of
 from indelible.core.policy.budgets import read_budget
+from indelible.core.policy.policy import policy_of
 from indelible.core.policy.verdicts import Charge, Verdict
 from indelible.core.ports import Filter
 from indelible.core.remote.questions import MOST_AT_ONCE, MOST_LISTED, PROTOCOL, QUESTIONS, SCOPES
@@ -38,6 +40,7 @@ from indelible.core.remote.wire import from_wire, to_wire
 from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, StartRun, Tell
 from indelible.core.runs.run import Happening, Run, driver_sheet, hidden_driver, read_driver
 from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.values.canonical import encode
 from indelible.server.requests.bodies import MOST_BYTES
 from indelible.stores.remote import RemoteStore
 from indelible.testing.commands import LEASE, Commands, asking
@@ -248,14 +251,36 @@ def test_another_tenants_effects_are_not_there(url: str, agent: Anything, make: 
     stranger.close()
 
 
-def test_agents_see_no_rules(agent: Anything, admin: Anything, make: Commands) -> None:
-    sheet = Sheet(kind="policy", id="current", status="active", body=b'{"content":{}}')
-    record = Record(
-        tenant=make.tenant, run_id="indelible:x", stamp=make.stamp(), event_type="t", facts=b"{}", sheet=sheet
+def applied(make: Commands) -> Record:
+    """Puts a policy in force that says nothing."""
+    body = encode({"content": {}, "version": policy_of({}).version})
+    sheet = Sheet(kind="policy", id="current", status="active", body=body)
+    run_id = "indelible:journal"
+    return Record(
+        tenant=make.tenant, run_id=run_id, stamp=make.stamp(), event_type="policy_applied", facts=b"{}", sheet=sheet
     )
-    answered(admin.apply(record))
+
+
+def test_agents_see_no_rules(agent: Anything, admin: Anything, make: Commands) -> None:
+    answered(admin.apply(applied(make)))
     assert len(admin.ask("sheets", selected=SheetFilter(kind="policy"))[1]["answer"]) == 1
     assert agent.ask("sheets", selected=SheetFilter(kind="policy")) == (200, {"answer": []})
+
+
+def test_an_administrator_writes_and_drops_nothing_past_the_verbs(admin: Anything, make: Commands) -> None:
+    """A vote in other people's names, a budget that is full again, a key of the journal: none has a verb of its own."""
+    answered(admin.apply(applied(make)))
+    forged = replace(applied(make), run_id="run-1", event_type="approval_received")
+    for kind in ("approval", "grant", "budget", "limit"):
+        sheet = Sheet(kind=kind, id="x", status="active", body=b"{}")
+        told, kept = replace(forged, sheet=sheet), Keep(tenant=make.tenant, stamp=make.stamp(), sheet=sheet)
+        for command in (told, kept):
+            refused(admin.apply(command), 403, "not-permitted")
+        refused(admin.ask("forgetting.drop", sheets=[sheet]), 403, "not-permitted")
+    key = replace(applied(make), event_type="key_registered", sheet=None)
+    refused(admin.apply(key), 403, "not-permitted")
+    policy = admin.ask("sheets", selected=SheetFilter(kind="policy"))[1]["answer"]
+    refused(admin.ask("forgetting.drop", sheets=policy), 403, "not-permitted")
 
 
 # What cannot be, in questions and in commands

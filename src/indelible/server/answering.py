@@ -41,6 +41,7 @@ from indelible.core.remote.admissible import (
     keeps_driving,
 )
 from indelible.core.remote.admitting import Caller, admitted
+from indelible.core.remote.by_hand import check_dropped
 from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
 from indelible.core.remote.wire import from_wire
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
@@ -122,6 +123,8 @@ class Answering:
             return await self._await(**words)
         if name == "sheets" and not may_read_sheets(self._caller.scopes, words["selected"].kind):
             return []
+        if name == "forgetting.drop" and not self._caller.is_trusted:
+            check_dropped(words["sheets"])
         if name == "heartbeat":
             self._check_places([words["claim"].effect.ref])
             check_lease(words["lease"])

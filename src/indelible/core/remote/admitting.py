@@ -28,7 +28,8 @@ from indelible.core.commands import (
 from indelible.core.effects.effect import Actor
 from indelible.core.policy.said_verdicts import charging_themselves
 from indelible.core.remote.admissible import check_command, check_digest, check_telling, keeps_driving, tells_of_export
-from indelible.core.remote.questions import FOR_NOBODY, Scope
+from indelible.core.remote.by_hand import by_hand
+from indelible.core.remote.questions import Scope
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.stamps import Stamp
 from indelible.errors import NotPermitted
@@ -79,8 +80,8 @@ def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | N
         needed = " or ".join(sorted(scopes_for(command)))
         raise NotPermitted(f"{type(command).__name__} needs a credential with the scope {needed}")
     check_command(command, stamp.at, most_bytes)
-    if isinstance(command, Record | Keep) and not caller.is_trusted:
-        _check_is_theirs(command)
+    if isinstance(command, Record | Keep) and caller.actor is not None:
+        command = by_hand(command, caller.actor, stamp.at)
     if isinstance(command, Open) and not caller.is_trusted:
         check_digest(command)
     if isinstance(command, Record) and command.erased and not caller.is_trusted:
@@ -91,12 +92,6 @@ def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | N
     if isinstance(admitted_one, Open):
         return replace(admitted_one, principal=caller.principal or admitted_one.principal, grants={})
     return admitted_one
-
-
-def _check_is_theirs(command: Record | Keep) -> None:
-    """Raises `NotPermitted` for what tells the server whom to believe: nobody writes that past its rules."""
-    if command.sheet is not None and command.sheet.kind in FOR_NOBODY:
-        raise NotPermitted("whom the server knows is changed at /v1/people and /v1/api-keys, or with indelible people")
 
 
 def _stamped(said: Stamp, caller: Caller, own: Stamp) -> Stamp:
