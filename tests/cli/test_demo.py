@@ -19,6 +19,8 @@ from indelible.cli.demo.proofs import CLAIMS, Seen, judge
 from indelible.cli.demo.story import one_byte_other
 from tests.cli.conftest import Cli
 from tests.core.journal.test_chain import record
+from tests.docs.following import answers
+from tests.docs.pages import ROOT, blocks, typed
 
 NAMES = {claim.__name__ for claim in CLAIMS}
 
@@ -33,9 +35,11 @@ def demo(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_claim_holds_and_is_printed() -> None:
+def test_every_claim_holds_and_is_printed_as_the_readme_shows_it() -> None:
     said = demo()
     assert (said.returncode, said.stderr) == (0, "")
+    (shown,) = (one for block in blocks(ROOT / "README.md") for one in typed(block) if one.answer)
+    assert answers(said.stdout, shown.answer), said.stdout
     assert said.stdout.count("✓") == len(CLAIMS)
     for words in (
         "refund handler ran 1x",

@@ -17,6 +17,7 @@ from indelible.testing.crashing import crash_at
 from indelible.testing.once import Outside, effect_once
 from tests.docs.following import Reader
 from tests.docs.pages import DOCS
+from tests.docs.terminal import Terminal
 
 
 @pytest.fixture
@@ -266,4 +267,4 @@ def test_without_a_ledger_it_is_the_usual_one(sqlite_url: str, monkeypatch: pyte
 def test_the_page(tmp_path: Path) -> None:
     """migrate/locus.md, from top to bottom, by somebody who types what stands there."""
     (tmp_path / "reader").mkdir()
-    Reader(folder=tmp_path / "reader", keys=tmp_path / "keys").follow(DOCS / "migrate" / "locus.md")
+    Reader(terminal=Terminal(folder=tmp_path / "reader")).follow(DOCS / "migrate" / "locus.md")

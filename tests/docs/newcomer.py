@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.docs.following import Reader
 from tests.docs.pages import DOCS, ROOT, blocks
+from tests.docs.terminal import Terminal
 
 _WORDS_A_MINUTE = 230
 _CHARACTERS_A_MINUTE = 200
@@ -29,7 +30,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "new"
         folder.mkdir()
-        reader = Reader(folder=folder, keys=Path(place) / "keys")
+        reader = Reader(terminal=Terminal(folder=folder, is_hurried=False))
         began = time.monotonic()
         for block in steps:
             reader.do(block, where="docs/tutorial.md")

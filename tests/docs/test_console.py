@@ -1,0 +1,87 @@
+"""Every command on every page runs, in its order, and answers what the page says."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.docs.following import EXCUSED, Reader, excused
+from tests.docs.pages import ROOT, Typed, blocks, named, pages, typed
+from tests.docs.stages import STAGES, Stage
+from tests.docs.terminal import Terminal
+
+# Where a page's own test follows it, together with the programs on it.
+FOLLOWED_BY = {
+    "docs/approvals.md": "tests/cli/test_approvals_page.py",
+    "docs/migrate/locus.md": "tests/compat/test_locus.py",
+    "docs/tutorial.md": "tests/docs/test_tutorial.py",
+}
+
+
+def commands(page: Path) -> list[str]:
+    return [one.command for block in blocks(page) if block.kind == "console" for one in typed(block)]
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_the_commands_of_a_page_run(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    page = ROOT / name
+    with ExitStack() as closing:
+        stage = Stage(
+            page=page,
+            terminal=Terminal(folder=tmp_path),
+            closing=closing,
+            postgres=lambda: str(request.getfixturevalue("postgres_url")),
+        )
+        STAGES[name](stage)
+        Reader(
+            terminal=stage.terminal, meant=stage.meant, codes=stage.codes, says=stage.says, printed=stage.told
+        ).follow(page)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "fault"),
+    [
+        ("indelible version", (), None),
+        ("indelible version", ("indelible …",), None),
+        ("indelible version", ("indelible ninety",), "it answers something else"),
+        ("indelible version --colour", (), "it ends with 2"),
+        ("indelible effects list", (), "Shown: 0 effects"),
+        ("indelible effects list > listed.txt", (), None),
+        ("cat listed.txt | grep -c Tenant", ("1",), None),
+        ("cat not-there.txt", (), "it ends with 1"),
+        ("indelible journal status", (), "it does not say"),
+        ("indelible effects show eff_01a1…", (), "nothing printed so far can be copied"),
+    ],
+)
+def test_what_is_not_as_the_page_says_is_noticed(
+    reader: Reader, command: str, answer: tuple[str, ...], fault: str | None
+) -> None:
+    one = Typed(line=7, command=command, answer=answer)
+    if fault is None:
+        reader.type(one, where="page")
+    else:
+        with pytest.raises(AssertionError, match=fault):
+            reader.type(one, where="page")
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Sits before an empty ledger."""
+    terminal = Terminal(folder=tmp_path_factory.mktemp("empty"))
+    terminal.run("indelible migrate")
+    return Reader(terminal=terminal, says={"journal status": "a million events"})
+
+
+def test_no_page_with_commands_is_left_out() -> None:
+    told = {named(page) for page in pages() if commands(page)}
+    assert told == set(STAGES) | set(FOLLOWED_BY)
+    for page, test in FOLLOWED_BY.items():
+        assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), (page, test)
+
+
+def test_nothing_is_excused_that_is_on_no_page() -> None:
+    told = [command for page in pages() for command in commands(page)]
+    assert [beginning for beginning in EXCUSED if not any(one.startswith(beginning) for one in told)] == []
+    assert sum(excused(command) is None for command in told) > 100
