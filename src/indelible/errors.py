@@ -349,7 +349,14 @@ class Misconfigured(StoreError):
 
 
 class NothingHappened(Exception):
-    """Raise in a handler when the outside world was not touched; the effect may be tried again."""
+    """Raise in a handler when the outside world was not touched; the effect may be tried again.
+
+    It is about this one effect, so raise a new one each time. When it goes on through the handler of another, that one
+    has failed as by any other exception: what it did before is done.
+    """
+
+    effect_id: str | None = None
+    """Is the effect that it was told of first."""
 
 
 class MayHaveHappened(Exception):

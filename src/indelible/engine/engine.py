@@ -265,7 +265,7 @@ class Engine:
             if isinstance(command, Open):
                 # The claim may still be granted to a task that is gone: give it back, nothing was entered.
                 self.writer.leave(slot, self._return_claim)
-            elif slot.future.cancelled():
+            elif slot.future.cancelled() and not slot.is_done:
                 # A report of what already happened must not get lost: wait for it, then go on being cancelled.
                 slot.future = asyncio.get_running_loop().create_future()
                 await asyncio.wait([slot.future])
@@ -338,7 +338,7 @@ class Engine:
             raise
         if isinstance(report, Raised):
             raise report.error
-        return await report.value if inspect.isawaitable(report.value) else report.value
+        return await report.value if _is(inspect.isawaitable, report.value) else report.value
 
     # Both
 
@@ -500,9 +500,17 @@ def _is_coroutine_function(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
+def _is(kind: Callable[[Any], bool], value: Any) -> bool:
+    """Looks at what a handler gave; what cannot even be looked at was given all the same, and is no failure of it."""
+    try:
+        return kind(value)
+    except Exception:
+        return False
+
+
 def _finish_coroutine(value: Any) -> Any:
     """Runs a coroutine that a blocking caller got from its handler; anything else is given back as it is."""
-    if not inspect.iscoroutine(value):
+    if not _is(inspect.iscoroutine, value):
         return value
     import asyncio
     from concurrent.futures import Future

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Generic, Protocol, TypeVar
 
 from indelible.engine.forks import after_fork
 from indelible.errors import StoreError
+
+log = logging.getLogger("indelible.engine")
 
 # A lease outlives two lost heartbeats.
 BEATS_PER_LEASE = 3
@@ -44,10 +47,11 @@ class Heartbeats(Generic[Held]):
         """Begins to keep a lease alive."""
         due = time.monotonic() + lease.total_seconds() / BEATS_PER_LEASE
         with self._changed:
-            self._kept[held.token] = (due, held, lease)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="indelible-heartbeats", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="indelible-heartbeats", daemon=True)
+                thread.start()  # which the system may refuse; then the next one tries again
+                self._thread = thread
+            self._kept[held.token] = (due, held, lease)
             if due < self._wakes_at:
                 self._changed.notify()
 
@@ -73,8 +77,10 @@ class Heartbeats(Generic[Held]):
     def _beat_once(self, held: Held, lease: timedelta) -> None:
         try:
             is_ours = self._beat(held, lease)
-        except StoreError:
+        except Exception as problem:
             is_ours = True  # the store is away: try again soon, the lease may outlive that
+            if not isinstance(problem, StoreError):  # whatever it is, the other leases must not die of it
+                log.exception("a lease could not be renewed")
         with self._changed:
             if held.token not in self._kept:
                 return

@@ -53,15 +53,20 @@ class Waiting:
     def add(self, effect: Effect, waker: Waker) -> None:
         """Calls `waker` once with the effect's newest known state, when that has moved on or most likely has."""
         with self._lock:
+            if self._thread is None:
+                self._begin_to_watch()
             self._wakers.setdefault(effect.ref, {})[waker] = effect
             # It may have moved before we came; somebody has to look once.
             self._unseen.add(effect.ref)
-            if self._thread is None:
-                self._bell = os.pipe()
-                os.set_blocking(self._bell[0], False)
-                self._thread = threading.Thread(target=self._watch, name="indelible-waiting", daemon=True)
-                self._thread.start()
             self._ring_bell()
+
+    def _begin_to_watch(self) -> None:
+        if self._bell is None:
+            self._bell = os.pipe()
+            os.set_blocking(self._bell[0], False)
+        thread = threading.Thread(target=self._watch, name="indelible-waiting", daemon=True)
+        thread.start()  # which the system may refuse; then the next one who waits tries again
+        self._thread = thread
 
     def discard(self, effect: Effect, waker: Waker) -> None:
         """Forgets a caller that no longer waits."""
@@ -216,9 +221,10 @@ class Waiting:
         with self._lock:
             self._is_closed = True
             thread, bell = self._thread, self._bell
-        if thread is not None and bell is not None:
+        if thread is not None:
             self._ring_bell()
             thread.join()
+        if bell is not None:
             self._bell = None
             os.close(bell[0])
             os.close(bell[1])

@@ -7,6 +7,7 @@ disk never blocks their loop and cancelling a task cannot cut a write in half.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,8 @@ from indelible.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     import asyncio
+
+log = logging.getLogger("indelible.engine")
 
 MOST_AT_ONCE = 256
 _MOVING = (Moved, InDoubt, Decided, ApprovalEnded, AwaitingApproval)
@@ -148,8 +151,7 @@ class Writer:
             if self._is_closed:
                 raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")
             self._answer(slots, is_one=True)
-        if self._queue:
-            self._wake_thread()  # whoever came meanwhile left it to us
+        self._pass_on()  # whoever came meanwhile left it to us
         return [slot.result() for slot in slots]
 
     def leave(self, slot: Slot, if_unwanted: Callable[[Answer], None]) -> None:
@@ -161,7 +163,7 @@ class Writer:
     def hand_in(self, command: Command, known: Effect | None = None) -> None:
         """Queues a command whose answer nobody waits for."""
         self._append(Slot(command, known))
-        self._wake_thread()
+        self._pass_on()
 
     def post(self, command: Command, known: Effect | None = None) -> Slot:
         """Queues a command for the writer's thread; the slot's future gets the answer, in the running loop.
@@ -175,7 +177,7 @@ class Writer:
         slot.future = slot.loop.create_future()
         self._append(slot)
         if not self._busy.locked():  # whoever writes now looks at the queue again before leaving
-            self._wake_thread()
+            self._pass_on()
         return slot
 
     def try_without_writing(self, command: Command, known: Effect | None) -> Answer | None:
@@ -205,7 +207,7 @@ class Writer:
         self._queue.append(slot)
 
     def _lead(self, own: Slot | None) -> None:
-        """Writes until one's own command is answered; what has come in meanwhile goes to the thread."""
+        """Writes until one's own command is answered; what has come in meanwhile goes to the thread, if we have one."""
         while True:
             try:
                 while self._queue and not (own is not None and own.is_done):
@@ -214,9 +216,9 @@ class Writer:
                 self._busy.release()
             if not self._queue:
                 return
-            if own is not None:
-                self._wake_thread()
+            if own is not None and self._wake_thread():
                 return
+            own = None  # there is no thread: then they are ours to see to
             if not self._busy.acquire(blocking=False):
                 return
 
@@ -224,20 +226,14 @@ class Writer:
         slots = self._take()
         try:
             self._answer(slots)
-        except BaseException:
-            # An interrupt belongs to the thread it hit; the commands wait for the next batch. Whether they were
-            # written this time does not matter, for they carry their tokens.
-            self._queue.extendleft(slot for slot in reversed(slots) if not slot.is_done)
-            self._wake_thread()
-            raise
-        by_loop: dict[asyncio.AbstractEventLoop, list[Slot]] = {}
-        for slot in slots:
-            if slot.loop is None:
-                slot.tell()
-            else:
-                by_loop.setdefault(slot.loop, []).append(slot)
-        for loop, answered in by_loop.items():
-            _tell_loop(loop, answered)
+        finally:
+            # An interrupt belongs to the thread it hit: whoever is answered is told, and the other commands wait for
+            # the next batch. Whether they were written this time does not matter, for they carry their tokens.
+            unanswered = [slot for slot in slots if not slot.is_done]
+            _tell([slot for slot in slots if slot.is_done])
+            if unanswered:
+                self._queue.extendleft(reversed(unanswered))
+                self._wake_thread()
 
     def _take(self) -> list[Slot]:
         """Takes the next commands of one tenant: no transaction crosses tenants."""
@@ -269,6 +265,12 @@ class Writer:
             slot.answer = answer
             if slot.if_unwanted is not None:
                 slot.if_unwanted(answer)
+        try:
+            self._tell_of_writes(commands, answers)
+        except Exception:  # the commit stands, so everybody in it gets the answer, whatever becomes of the news
+            log.exception("what was written to %s could not be told to all who listen", self._store.address)
+
+    def _tell_of_writes(self, commands: Sequence[Command], answers: Sequence[Answer]) -> None:
         self._after()
         for hear in self.listeners:
             hear(answers)
@@ -288,13 +290,23 @@ class Writer:
                 for hear in self.replayed:
                     hear(command, answer.effect)
 
-    def _wake_thread(self) -> None:
-        if self._thread is None:
-            with self._starting:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="indelible-writer", daemon=True)
-                    self._thread.start()
+    def _pass_on(self) -> None:
+        """Has the thread write what is queued; where there is none, writes it here."""
+        if self._queue and not self._wake_thread() and self._busy.acquire(blocking=False):
+            self._lead(None)
+
+    def _wake_thread(self) -> bool:
+        """Has the thread look at the queue; says no when the system has no thread left to give."""
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="indelible-writer", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return False
+                self._thread = thread
         self._work.put(None)
+        return True
 
     def _run(self) -> None:
         while True:
@@ -322,6 +334,18 @@ def _copy_of(error: StoreError) -> StoreError:
     copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__
     return copy
+
+
+def _tell(slots: list[Slot]) -> None:
+    """Lets those go on who wait for these answers."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Slot]] = {}
+    for slot in slots:
+        if slot.loop is None:
+            slot.tell()
+        else:
+            by_loop.setdefault(slot.loop, []).append(slot)
+    for loop, answered in by_loop.items():
+        _tell_loop(loop, answered)
 
 
 def _tell_loop(loop: asyncio.AbstractEventLoop, slots: list[Slot]) -> None:

@@ -63,8 +63,8 @@ class SealingThread:
         if self._is_dirty:
             return
         with self._turn:
-            self._is_dirty = True
             self._wake()
+            self._is_dirty = True
 
     def request(self, told: Told) -> None:
         """Asks for a seal now; `told` is called in the sealing thread."""
@@ -102,8 +102,9 @@ class SealingThread:
     def _wake(self) -> None:
         if self._thread is None:
             self._prepare()
-            self._thread = threading.Thread(target=self._run, name="indelible-sealing", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="indelible-sealing", daemon=True)
+            thread.start()  # which the system may refuse; then whoever writes next tries again
+            self._thread = thread
         self._turn.notify_all()
 
     def _run(self) -> None:

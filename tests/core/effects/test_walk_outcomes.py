@@ -54,6 +54,29 @@ def test_nothing_happened_gives_the_claim_back() -> None:
     assert played.error is error
 
 
+def test_that_nothing_happened_is_said_of_one_effect_only() -> None:
+    """The handler called another effect, which is the one of which that is so."""
+    error = NothingHappened("card service is closed")
+    error.effect_id = "eff_other"
+    played = run(CLAIMED, Raised(error), MOVED)
+    (_, failing) = played.commands
+    assert (type(failing), failing.status) == (Finish, "failed")
+    assert played.error is error
+
+
+class Unbound:
+    """Is like a proxy of a web framework outside of a request: it cannot even be asked what it is."""
+
+    __class__ = property(lambda self: 1 / 0)  # type: ignore[assignment]
+
+
+def test_a_result_that_cannot_even_be_looked_at_leaves_doubt() -> None:
+    played = run(CLAIMED, Returned(Unbound()), MOVED)
+    (_, back) = played.commands
+    assert (type(back), back.status) == (Relinquish, "in_doubt")
+    assert isinstance(played.error, ResultNotRecorded)
+
+
 @pytest.mark.parametrize(
     ("report", "options"),
     [

@@ -82,6 +82,14 @@ def test_a_probe_that_says_that_nothing_happened_allows_another_attempt() -> Non
     assert played.value == "now"
 
 
+def test_a_probe_that_called_an_effect_in_which_nothing_happened_does_not_know() -> None:
+    error = NothingHappened("the ledger of the bank is closed")
+    error.effect_id = "eff_other"
+    played = run(InDoubt(DOUBTFUL), Raised(error), reconcile=probe)
+    assert isinstance(played.error, EffectInDoubt)
+    assert len(played.commands) == 1
+
+
 @pytest.mark.parametrize("found", [effect("ready"), effect("processing")])
 def test_a_probe_that_comes_second_goes_on_with_what_the_first_has_allowed(found: Effect) -> None:
     answers: tuple[Any, ...] = (InDoubt(DOUBTFUL), Raised(NothingHappened("x")), Illegal(found, "it moved on"))

@@ -296,7 +296,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
     match report:
         case Returned(value):
             return (yield from finish_with_value(claim, value, prepared.max_result_bytes, mint, screen))
-        case Raised(NothingHappened() as error):
+        case Raised(NothingHappened() as error) if _is_about(error, claim.effect):
             yield from _give_up(claim, "ready", error, mint, screen)
         case Raised(error) if _may_repeat(error, entries, prepared.handling):
             yield from _give_up(claim, "ready", error, mint, screen)
@@ -310,6 +310,12 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
             error = report.error
             yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
+
+
+def _is_about(error: NothingHappened, effect: Effect) -> bool:
+    """Does it say so of this effect, and not of one that its handler called?"""
+    error.effect_id = error.effect_id or effect.id
+    return error.effect_id == effect.id
 
 
 def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:
@@ -335,7 +341,7 @@ def finish_with_value(
     """Records a success and gives the recorded form; a result that cannot be recorded leaves the effect in doubt."""
     try:
         recorded = result_json(value, screen, max_bytes)
-    except BadCall as problem:
+    except Exception as problem:  # also one that the value's own code raises while it is looked at
         yield from _give_up(claim, "in_doubt", problem, mint, screen)
         raise ResultNotRecorded(
             f"{claim.effect.tool} ran, but its result cannot be recorded: {safe_text(str(problem), screen)}. The "
@@ -401,7 +407,7 @@ def probe(
     if isinstance(report, Raised):
         if report.is_interruption:
             raise report.error
-        if isinstance(report.error, NothingHappened):
+        if isinstance(report.error, NothingHappened) and _is_about(report.error, effect):
             reason = encode(safe_text(f"the probe says that nothing happened: {said_by(report.error)}", screen))
             reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
             return (yield from _take(reopening, effect))

@@ -51,8 +51,9 @@ class Ringer:
             if not self._changed or self._is_closed:
                 return
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="indelible-ringer", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="indelible-ringer", daemon=True)
+                thread.start()  # which the system may refuse; then the next ring tries again
+                self._thread = thread
         self._wake.set()
 
     def _run(self) -> None:

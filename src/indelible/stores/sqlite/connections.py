@@ -33,8 +33,9 @@ def connect(path: str, *, is_memory: bool) -> apsw.Connection:
     connection = apsw.Connection(path, flags=flags)
     connection.set_busy_timeout(BUSY_MS)
     if not is_memory:
-        mode = "WAL" if is_safe_for_wal() else "TRUNCATE"
-        _change_mode(connection, mode)
+        # Where memory cannot be shared between processes SQLite stays out of WAL mode, and says so in its answer.
+        if not is_safe_for_wal() or _change_mode(connection, "WAL") != "wal":
+            _change_mode(connection, "TRUNCATE")  # the mode it would be left in can lose a commit with the power
         connection.execute("PRAGMA synchronous=FULL").fetchall()
         connection.wal_autocheckpoint(CHECKPOINT_PAGES)
     connection.execute("PRAGMA temp_store=MEMORY").fetchall()
@@ -43,18 +44,16 @@ def connect(path: str, *, is_memory: bool) -> apsw.Connection:
     return connection
 
 
-def _change_mode(connection: apsw.Connection, mode: str) -> None:
-    """Sets the journal's mode; while somebody writes SQLite refuses that at once, so the waiting is ours."""
+def _change_mode(connection: apsw.Connection, mode: str) -> str:
+    """Sets the journal's mode and gives the one it has; while somebody writes that is refused at once, so we wait."""
     ends = time.monotonic() + BUSY_MS / 1000
     while True:
         try:
-            connection.execute(f"PRAGMA journal_mode={mode}").fetchall()
+            return str(connection.execute(f"PRAGMA journal_mode={mode}").get)
         except apsw.BusyError:
             if time.monotonic() > ends:
                 raise
             time.sleep(_LOOK_AGAIN_FOR_MODE)
-        else:
-            return
 
 
 class Explained:

@@ -22,7 +22,7 @@ from indelible.core.events import Event, Payload, Provenance
 from indelible.core.journal.notes import log_name
 from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.errors import BadCall
+from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
 from indelible.stores.sqlite.connections import Explained, connect, folder_of
@@ -64,13 +64,13 @@ class SqliteStore:
         self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
         self._held: list[threading.Lock] = []
+        self._connecting = threading.Lock()
         self.journal = SqliteJournal(self._write_connection, self._read_connection)
         self.forgetting = SqliteForgetting(self._write_connection, self._read_connection)
         self._connect()
 
     def _connect(self) -> None:
         """Opens everything that belongs to this process."""
-        self._pid = os.getpid()
         self._reading = threading.Lock()
         with self._explained:
             self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock", self.address)
@@ -84,7 +84,9 @@ class SqliteStore:
             self._watched = Watched()
             self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
             self._wake_file = self._open_wake_file() if self._wakeups else None
+            self._place = None if self._is_memory else _place_of(self._path)
         self._writer_id = uuid.uuid4().hex
+        self._pid = os.getpid()  # only now: until then every thread of a forked child waits for the first one
         _STORES.add(self)
 
     def stand_still(self) -> None:
@@ -112,12 +114,23 @@ class SqliteStore:
 
     def _check_process(self) -> None:
         """Starts afresh in a forked child: SQLite's connections must not cross a fork."""
-        if os.getpid() != self._pid:
-            # Closing the parent's connections here would drop the parent's locks; they are left to rest.
-            _INHERITED.append((self._writer, self._reader, self._writing))
-            if self._is_memory:
-                raise BadCall("a :memory: ledger belongs to the process that opened it; use a file to share it")
-            self._connect()
+        if os.getpid() == self._pid:
+            return
+        if self._is_memory:
+            raise BadCall("a :memory: ledger belongs to the process that opened it; use a file to share it")
+        with self._connecting:
+            if os.getpid() != self._pid:
+                # Closing the parent's connections here would drop the parent's locks; they are left to rest.
+                _INHERITED.append((self._writer, self._reader, self._writing))
+                self._connect()
+
+    def _check_place(self) -> None:
+        """Raises when the file is no longer where it was: what is written to it now, nobody else would ever see."""
+        if self._place is not None and _place_of(self._path) != self._place:
+            raise StoreUnavailable(
+                f"{self.address} was moved, deleted or replaced while this process had it open; nothing was written. "
+                "Put it back, or open the ledger again"
+            )
 
     # Writing
 
@@ -125,6 +138,7 @@ class SqliteStore:
         """Decides and writes under the write lock: first on what is likely, and if that was wrong, on what is."""
         self._check_process()
         with self._explained, self._writing:
+            self._check_place()
             try:
                 batch = self._transact(tenant, commands, guessed(commands, known))
             except (Refused, apsw.ConstraintError):
@@ -186,6 +200,8 @@ class SqliteStore:
     def transaction(self, tenant: str) -> Iterator[SqliteTransaction]:
         """Opens a transaction for a handler; while it is open, nobody else can write to this file."""
         self._check_process()
+        with self._explained:
+            self._check_place()
         transaction = SqliteTransaction(
             self._writing,
             self._connection,
@@ -316,6 +332,15 @@ class SqliteStore:
             self._wake_file = None
 
 
+def _place_of(path: str) -> tuple[int, int] | None:
+    """Tells one file from another that has its name; None when there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  before every write, so it is the quick one
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 _INHERITED: list[object] = []
 _STORES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 # Whoever forks inside a transaction of its own holds a lock that it would wait for here.
@@ -333,5 +358,11 @@ def _go_on() -> None:
         store.go_on()
 
 
+def _begin_in_child() -> None:
+    _go_on()
+    for store in list(_STORES):
+        store._connecting = threading.Lock()  # whoever held it is not here
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_stand_still, after_in_parent=_go_on, after_in_child=_go_on)
+    os.register_at_fork(before=_stand_still, after_in_parent=_go_on, after_in_child=_begin_in_child)

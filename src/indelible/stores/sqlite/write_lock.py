@@ -118,9 +118,11 @@ class _Queue:
     def wait(self, seconds: float) -> bool:
         """Waits until the lock is ours, as long as that; says whether it is."""
         if self._thread is None:
-            self._file = _open(self._path)
-            self._thread = threading.Thread(target=self._stand, name="indelible-write-lock", daemon=True)
-            self._thread.start()
+            if self._file is None:
+                self._file = _open(self._path)
+            thread = threading.Thread(target=self._stand, name="indelible-write-lock", daemon=True)
+            thread.start()  # which the system may refuse; then the next one who waits tries again
+            self._thread = thread
         turn = _Turn()
         self._turns.put(turn)
         try:
@@ -134,8 +136,8 @@ class _Queue:
 
     def give_back(self) -> None:
         """Lets the next one in."""
-        assert self._file is not None
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        if self._file is not None:  # else it could not even be opened
+            fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _stand(self) -> None:
         file = self._file
@@ -152,6 +154,8 @@ class _Queue:
         """Lets the thread go, when it has stopped waiting."""
         if self._thread is not None:
             self._turns.put(None)
+        else:
+            self.forget()
 
     def forget(self) -> None:
         """Closes the handle in a forked child, which has no thread."""

@@ -1,0 +1,218 @@
+"""What befalls a process at the worst moment: no thread to be had, a cancel that comes just too late, a lost file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import apsw
+import pytest
+
+from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible.core.effects.identity import Ref
+from indelible.engine.heartbeats import Heartbeats
+from indelible.errors import EffectFailed, ResultNotRecorded, StoreUnavailable
+from indelible.stores.sqlite.connections import connect
+from tests.core.effects.test_walk_outcomes import Unbound
+from tests.scenarios.shells import PATIENCE, Count, Driver, charge, eventually, in_thread
+from tests.scenarios.test_living import Beats, HeldStore, in_fork
+
+SOON = 5.0
+
+
+def numbered(number: int) -> ToolCall:
+    return charge(args={"amount": number})
+
+
+# ── cancelling ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_task_cancelled_just_after_its_result_was_written_does_not_wait_for_ever(place: dict[str, Any]) -> None:
+    """The loop is busy while the result is written; then it cancels before it hears of that."""
+
+    async def scenario() -> None:
+        async with AsyncLedger.open(**place) as ledger:
+            loop: Any = asyncio.get_running_loop()
+            is_told = threading.Event()
+            tell = loop.call_soon_threadsafe
+
+            def noted(*args: Any, **words: Any) -> Any:
+                try:
+                    return tell(*args, **words)
+                finally:
+                    is_told.set()
+
+            def cancel() -> None:
+                assert is_told.wait(PATIENCE)
+                task.cancel()
+
+            async def handler(effect: RunningEffect) -> str:
+                loop.call_soon_threadsafe = noted
+                loop.call_soon(cancel)
+                return "done"
+
+            task = asyncio.create_task(ledger.run(charge(), handler))
+            await asyncio.wait([task], timeout=SOON)
+            assert task.cancelled()
+            assert await ledger.run(charge(), Count()) == "done"
+
+    asyncio.run(scenario())
+
+
+# ── no thread to be had ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def no_new_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Has the system refuse threads of ours, as it does when there are too many."""
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.startswith("indelible-"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        yield
+
+
+def test_everybody_is_answered_when_no_thread_can_be_started(
+    place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the writer's thread, which sees to those who queue, nor the one that seals."""
+    with Ledger.open(**place, seal=True) as ledger, no_new_threads(monkeypatch):
+        held = HeldStore(ledger)
+        first = in_thread(lambda: ledger.begin(numbered(0)))
+        assert held.is_held.wait(PATIENCE)
+        others = [in_thread(partial(ledger.begin, numbered(number))) for number in (1, 2, 3)]
+        eventually(lambda: len(ledger._engine.writer._queue) == 3)
+        held.may_go_on.set()
+        claims = [call.result(SOON).claim for call in (first, *others)]
+        assert sorted(claim.effect.args["amount"] for claim in claims) == [0, 1, 2, 3]
+
+
+def test_leases_are_renewed_as_soon_as_there_is_a_thread_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    beats = Beats(True, True)
+    heartbeats = Heartbeats(beats)
+    claim: Any = SimpleNamespace(token="t")
+    with no_new_threads(monkeypatch), pytest.raises(RuntimeError):
+        heartbeats.keep(claim, timedelta(milliseconds=15))
+    heartbeats.keep(claim, timedelta(milliseconds=15))
+    assert beats.is_over.wait(SOON)
+    heartbeats.close()
+
+
+def test_no_error_of_one_heartbeat_ends_the_others() -> None:
+    beats = Beats(True, ValueError("whatever it is"), True, True)
+    heartbeats = Heartbeats(beats)
+    claim: Any = SimpleNamespace(token="t")
+    heartbeats.keep(claim, timedelta(milliseconds=15))
+    assert beats.is_over.wait(SOON)
+    heartbeats.close()
+
+
+# ── what one effect says of another ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_that_nothing_happened_in_one_effect_says_nothing_of_the_one_that_called_it(ledger: Driver) -> None:
+    entered: list[str] = []
+
+    def outer(effect: RunningEffect) -> None:
+        entered.append("charged the card")
+        ledger.run(charge(tool="mail"), Count(NothingHappened("no connection")))
+
+    with pytest.raises(NothingHappened):
+        ledger.run(charge(), outer)
+    with pytest.raises(EffectFailed, match="no connection"):
+        ledger.run(charge(), outer)
+    assert entered == ["charged the card"]
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {"charge": "failed", "mail": "ready"}
+
+
+def test_a_result_that_cannot_even_be_looked_at_leaves_doubt(ledger: Driver) -> None:
+    with pytest.raises(ResultNotRecorded):
+        ledger.run(charge(), lambda effect: Unbound())
+    assert [effect.status for effect in ledger.effects()] == ["in_doubt"]
+
+
+# ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def deleted(path: Path) -> None:
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
+def replaced(path: Path) -> None:
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.with_suffix(".copy").replace(path)
+
+
+@pytest.mark.parametrize("lost", [deleted, replaced])
+def test_nothing_is_entered_on_a_file_that_is_no_longer_there(sqlite_url: str, lost: Callable[[Path], None]) -> None:
+    """Whoever opens the address now opens another file, and enters the same handlers."""
+    handler = Count()
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        ledger.run(charge(), handler)
+        lost(Path(sqlite_url.removeprefix("sqlite:///")))
+        with pytest.raises(StoreUnavailable, match="replaced"):
+            ledger.run(numbered(6), handler)
+        with pytest.raises(StoreUnavailable, match="replaced"), ledger._engine.store.transaction(ledger.tenant):
+            raise AssertionError("it was begun")
+        assert handler.entries == 1
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        assert ledger.run(numbered(6), handler) == "done"
+
+
+def test_where_memory_cannot_be_shared_a_commit_survives_the_power_all_the_same(tmp_path: Path) -> None:
+    """Then SQLite refuses WAL mode, and what it is in by itself undoes a commit if a directory was not on the disk."""
+    usual = apsw.vfs_names()[0]
+    alone = apsw.VFS("alone", base="unix-dotfile", makedefault=True)
+    try:
+        connection = connect(str(tmp_path / "ledger.db"), is_memory=False)
+        assert connection.pragma("journal_mode") == "truncate"
+        connection.close()
+    finally:
+        alone.unregister()
+        apsw.set_default_vfs(usual)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_no_thread_of_a_forked_child_uses_what_its_parent_opened(sqlite_url: str) -> None:
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        ledger.run(charge(), Count())
+        store: Any = ledger._engine.store
+
+        def child() -> None:
+            is_connecting, has_looked = threading.Event(), threading.Event()
+            make = store._connection
+
+            def slow() -> Any:
+                is_connecting.set()
+                assert not has_looked.wait(0.1), "somebody looked, through what the parent opened"
+                return make()
+
+            store._connection = slow
+            first = in_thread(lambda: store.look([Ref("t", "s", "00" * 32)]))
+            assert is_connecting.wait(PATIENCE)
+
+            def look_too() -> None:
+                store.look([Ref("t", "s", "00" * 32)])
+                has_looked.set()
+
+            second = in_thread(look_too)
+            first.result(PATIENCE)
+            second.result(PATIENCE)
+
+        assert in_fork(child) == 0
+    assert os.getpid() == store._pid
