@@ -155,6 +155,8 @@ def test_whoever_is_killed_before_the_end_does_it_again(ends: tuple[str, str], k
     with Ledger.open(new, seal=False) as ledger:
         assert ledger.stopped() is None
         assert len(ledger.effects()) > 5
+    with pytest.raises(Misconfigured, match="move it from there"):
+        move(old, f"sqlite:///{keys.parent / 'third.db'}", by="ana")
 
 
 class Careless(SqliteRows):

@@ -18,6 +18,7 @@ from indelible.migrating.taking import Progress, untold
 from indelible.stores import carry_over, check_shown, is_postgres, is_remote, migrate, open_store, sqlite_path
 
 _LOOKED_AT = 1000
+_MOVED_TO = "moved to "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +47,10 @@ def move(source: str, target: str, *, by: str, progress: Progress = untold) -> M
             raise Misconfigured(
                 f"{new} is this ledger already; if its effects are stopped there, let them go: indelible go --url {new}"
             )
-    reason = f"moved to {new}"
-    stopped = [tenant for tenant in tenants if _stop(source, tenant, by, reason)]
+    reason = f"{_MOVED_TO}{new}"
+    stopped: list[str] = []
     try:
+        stopped += (tenant for tenant in tenants if _stop(source, tenant, by, reason))
         with _opened(source) as store:
             journals = {tenant: _quiet(store, tenant) for tenant in tenants}
         rows = carry_over(source, target, progress)
@@ -71,7 +73,10 @@ def _check_are_databases(source: str, target: str) -> None:
 def _stop(address: str, tenant: str, by: str, reason: str) -> bool:
     """Stops a tenant's effects; says whether it is up to us to let them go: somebody else's stop stays in force."""
     with _ledger(address, tenant) as ledger:
-        return ledger.stop(by=by, reason=reason).reason == reason
+        stop = ledger.stop(by=by, reason=reason)
+    if stop.reason.startswith(_MOVED_TO) and stop.reason != reason:
+        raise Misconfigured(f"this ledger was {stop.reason}; what happened there since is not here: move it from there")
+    return stop.reason == reason
 
 
 def _let_go(address: str, tenants: Iterable[str], by: str, reason: str) -> None:
