@@ -115,6 +115,8 @@ AMBIGUOUS = [
     "0777",
     "1__0",
     "00",
+    "y",
+    "N",
 ]
 
 
@@ -145,8 +147,6 @@ def test_what_means_two_things_has_to_stand_in_quotes(tmp_path: Path, word: str)
         ("24h", "24h"),
         ("1.2.3", "1.2.3"),
         ("10.0.0.1", "10.0.0.1"),
-        ("n", "n"),
-        ("y", "y"),
         ("a b", "a b"),
         ("'12'", "12"),
         ('"\\u00e9"', "é"),
@@ -190,6 +190,9 @@ def test_what_is_plain_is_what_it_looks_like(tmp_path: Path, word: str, value: A
         ("rules: &me [*me]\n", ":1:13:", "has no anchor before it"),
         ("rules: " + "[" * 70 + "]" * 70, "", "nests deeper"),
         ("rules: " + "[" * 100_000, "", ""),
+        ("unknown_tools: refuse\n# all is well\x85defaults: allow\n", ":2:14:", "holds ⟨U+0085⟩"),
+        ("unknown_tools: refuse # so\u2028defaults: allow\n", ":1:27:", "holds ⟨U+2028⟩"),
+        ("rules: [{name: \u202ewolla, then: allow}]\n", ":1:16:", "holds ⟨U+202E⟩"),
         (b"rules: \xff\n", "", "is not UTF-8, at byte 7"),
         ("#" * (MOST_BYTES + 1), "", "more than 1048576 bytes"),
     ],

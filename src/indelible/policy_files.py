@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from indelible.core.policy.policy import Policy, examine
 from indelible.core.policy.reading import Place, Problem, written
+from indelible.core.values.visible import draws_nothing, mark_of
 from indelible.errors import BadPolicy
 
 MOST_BYTES = 1024 * 1024
@@ -29,6 +30,8 @@ _OTHER_NUMBER = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_ONE_LETTER = frozenset("yYnN")
+_BREAKS_FOR_SOME = "\x85\u2028\u2029"
 _NEEDS_READER = "a policy in YAML needs a reader; run: pip install 'indelible[policy]', or write the policy as JSON"
 
 Line = tuple[int, int]
@@ -113,10 +116,20 @@ def read_file(path: str | Path) -> PolicyFile:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise BadPolicy(f"{path} is not UTF-8, at byte {problem.start}; save it as UTF-8") from problem
+    _check_is_seen(path, text)
     try:
         return PolicyFile(path, _json(path, text)) if path.suffix.lower() == ".json" else _yaml(path, text)
     except RecursionError:
         raise BadPolicy(f"{path} nests deeper than can be read") from None
+
+
+def _check_is_seen(path: Path, text: str) -> None:
+    """Refuses what nobody sees: a line that ends for one reader and goes on for another, or words turned round."""
+    for place, letter in enumerate(text):
+        if letter in _BREAKS_FOR_SOME or (not letter.isascii() and draws_nothing(letter)):
+            line = text.count("\n", 0, place) + 1
+            told = f"holds {mark_of(letter)}, which nobody sees; leave it away, or write it as an escape in quotes"
+            raise BadPolicy(f"{path}:{line}:{place - text.rfind(chr(10), 0, place)}: {told}", problems=[told])
 
 
 # JSON
@@ -272,4 +285,4 @@ def _is_ambiguous(text: str) -> bool:
     for _, pattern in yaml.SafeLoader.yaml_implicit_resolvers.get(text[0], []):
         if pattern.match(text):
             return True
-    return _OTHER_NUMBER.fullmatch(text) is not None
+    return text in _ONE_LETTER or _OTHER_NUMBER.fullmatch(text) is not None

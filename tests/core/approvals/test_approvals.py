@@ -244,6 +244,14 @@ LOOKALIKES = [
     ("ada", "\u202eada"),  # right to left override
     ("ada", "ada\ufeff"),
     ("ada", "a\u00adda"),  # soft hyphen
+    ("ada", "ada\ufe0f"),  # a selector of another form, which has none
+    ("ada", "a\u034fda"),  # a joiner
+    ("ada", "ada\u3164"),  # fillers
+    ("ada", "ada\u115f"),
+    ("ada", "ada\u2800"),  # blank braille
+    ("ada", "ada\U000e0fff"),  # never to be drawn
+    ("zoë", "zoe\u200d\u0308"),
+    ("ada lee", "ada  lee"),
     ("İstanbul", "i̇stanbul"),
 ]
 

@@ -38,10 +38,15 @@ CALL: Any = {"tool": "pay", "pinned": "ab" * 32, "schema": "f00d", "policy": "po
 # ── grants ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_grant_is_for_one_call_or_more(count: int) -> None:
+@pytest.mark.parametrize("count", [0, -1, True, 1.5])
+def test_a_grant_is_for_one_call_or_more(count: Any) -> None:
     with pytest.raises(BadCall, match="one call or more"):
         GrantTerms(count=count, until=NOON)
+
+
+def test_a_grant_that_pins_nothing_is_none() -> None:
+    with pytest.raises(BadCall, match="would allow everything"):
+        GrantTerms(count=1, until=NOON, pin=())
 
 
 def test_an_end_without_a_time_zone_is_no_end() -> None:

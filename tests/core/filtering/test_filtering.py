@@ -224,6 +224,9 @@ def test_what_a_filter_says_reads_as_the_same_filter(terms: list[Any]) -> None:
         ("rome", True),
         ("ROME vip PAY run-1", True),
         ("1.1", True),
+        ("args.tenth:0.1", True),
+        ("args.tenth:>0.1", False),
+        ("args.tenth:>=0.1", True),
         ("city", True),
         ("paris", False),
         ("-paris", True),
@@ -240,6 +243,7 @@ def test_what_passes_is_what_the_filter_says(text: str, is_found: bool) -> None:
         to={"city": "Rome"},
         exact=Decimal("1.1"),
         rate=0.5,
+        tenth=0.1,
         raw=b"rome",
     )
     assert passes(text, one) is is_found

@@ -17,6 +17,7 @@ from indelible.core.effects.identity import Ref, hashed
 from indelible.core.events import instant
 from indelible.core.journal.curve import why_weak
 from indelible.core.values.alike import shape_of
+from indelible.core.values.visible import draws_nothing
 from indelible.errors import BadCall
 
 APPROVAL_TAG = b"indelible/approval/v1\0"
@@ -28,8 +29,6 @@ MOST_NEEDED = 100
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "canceled", "stale", "consumed"]
 APPROVAL_STATUSES: tuple[ApprovalStatus, ...] = get_args(ApprovalStatus)
 OPEN_STATUSES: frozenset[ApprovalStatus] = frozenset({"pending", "approved"})
-_UNSEEN = frozenset({"Cc", "Cf"})
-"""Names the kinds of characters that leave no trace where a name is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +232,10 @@ def looks_like(one: str, other: str) -> bool:
 
 def folded(name: str) -> str:
     """Gives a name as it is compared."""
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return "".join(letter for letter in plain if unicodedata.category(letter) not in _UNSEEN).strip()
+    drawn = "".join(letter for letter in name if not draws_nothing(letter))
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", drawn).casefold())
+    plain = " ".join(plain.split())
+    return plain if plain == name else folded(plain)  # without what stood between them, letters may compose anew
 
 
 def roles_of(people: Mapping[str, Person], name: str) -> frozenset[str]:

@@ -29,8 +29,10 @@ class GrantTerms:
     pin: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.count < 1:
+        if type(self.count) is not int or self.count < 1:
             raise BadCall(f"a grant is for one call or more, not for {self.count}")
+        if self.pin is not None and not self.pin:
+            raise BadCall("a grant that pins nothing would allow everything; name arguments, or leave pin away for all")
         if self.until.tzinfo is None:
             raise BadCall("a grant's end needs a time zone: datetime(…, tzinfo=UTC)")
 

@@ -29,6 +29,7 @@ from indelible.core.filtering.filters import (
     Word,
     at,
 )
+from indelible.core.policy.conditions import number_of
 from indelible.core.ports import Outline
 from indelible.core.runs.run import Run
 from indelible.core.values.canonical import decode
@@ -76,7 +77,8 @@ def _is(value: Value, found: Any) -> bool:
         case Like(glob):
             return isinstance(found, str) and glob.matches(found)
         case Ordered(sign, number):
-            return _is_number(found) and bool(_COMPARE[sign](Decimal(found), number))
+            own = number_of(found)
+            return own is not None and bool(_COMPARE[sign](own, number))
         case Exactly(text):
             return _is_text(text, found)
         case _:
@@ -86,16 +88,12 @@ def _is(value: Value, found: Any) -> bool:
 def _is_text(text: str, found: Any) -> bool:
     if isinstance(found, str):
         return found == text
-    if _is_number(found):
-        return NUMBER_TEXT.fullmatch(text) is not None and Decimal(text) == Decimal(found)
+    if (number := number_of(found)) is not None:
+        return NUMBER_TEXT.fullmatch(text) is not None and Decimal(text) == number
     return _WORDS_OF_JSON.get(text, ...) is found
 
 
 _WORDS_OF_JSON = {"true": True, "false": False, "null": None}
-
-
-def _is_number(found: Any) -> bool:
-    return isinstance(found, int | float | Decimal) and not isinstance(found, bool)
 
 
 def _args_at(args: Any, path: Sequence[str]) -> Iterator[Any]:
@@ -124,8 +122,8 @@ def _texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for one in value:
             yield from _texts_in(one)
-    elif _is_number(value):
-        yield str(value if isinstance(value, float) else Decimal(value))
+    elif (number := number_of(value)) is not None:
+        yield str(number)
 
 
 def _recorded(value: bytes | None) -> Any:

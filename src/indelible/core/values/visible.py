@@ -8,6 +8,8 @@ import unicodedata
 _DRAWS_NOTHING = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
     map(chr, [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
 )
+# Where nothing is assigned and nothing will ever be drawn.
+_NEVER_DRAWN = (range(0x2065, 0x2066), range(0xFFF0, 0xFFF9), range(0xE0000, 0xE1000))
 # Control, format (bidi, zero-width), surrogate, private, unassigned; separators of lines, paragraphs and words.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 _OPENS = "⟨"
@@ -32,6 +34,13 @@ def mark_of(character: str) -> str:
 def is_unseen(character: str) -> bool:
     """Does a character draw nothing, move what is beside it, or look like a space without being one?"""
     return unicodedata.category(character) in _UNSEEN or character in _DRAWS_NOTHING
+
+
+def draws_nothing(character: str) -> bool:
+    """Does a character leave no trace at all where it is shown? A space leaves one."""
+    if unicodedata.category(character) in ("Cc", "Cf") or character in _DRAWS_NOTHING:
+        return True
+    return any(ord(character) in place for place in _NEVER_DRAWN)
 
 
 def _needs_mark(character: str) -> bool:
