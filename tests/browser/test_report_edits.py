@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from indelible import Ledger
 from indelible.core.events import event_hash
-from indelible.core.journal.notes import PublicKey, parse_note, sign_note
+from indelible.core.journal.notes import Note, PublicKey, Signature, parse_note, parse_vkey, sign_note
 from indelible.journal.exports.selecting import OfRun
 from tests.browser.reports import Reader, record_in, report_text, rewrite, verdict, with_record
 from tests.journal.exported import call, key_of
@@ -238,6 +238,32 @@ def test_every_edit_of_the_record_is_caught(made: Made, open_report: Reader, nam
     assert verdict(page) == "changed"
     assert page.inner_text("#verdict-why")
     assert open_report.troubles == []
+
+
+def test_a_record_of_another_tenant_is_not_verified_by_relabelling_its_signature(
+    made: Made, open_report: Reader
+) -> None:
+    # One key signs the journals of all tenants: only the name in the line tells for which of them.
+    reports, key = made
+    record, ours = record_in(reports["run"]), parse_vkey(key)
+    other = PublicKey(f"{ours.name}-2", ours.raw)
+    page = open_report(with_record(reports["run"], record), key=other.vkey)
+    assert (verdict(page), "Another journal" in page.inner_text("#verdict")) == ("changed", True)
+    note = parse_note(record["head"])
+    relabelled = tuple(Signature(other.name, other.id, one.content) for one in note.signatures)
+    page = open_report(
+        with_record(reports["run"], {**record, "head": str(Note(note.text, relabelled))}), key=other.vkey
+    )
+    assert (verdict(page), "Another journal" in page.inner_text("#verdict")) == ("changed", True)
+
+
+def test_a_value_that_is_gone_from_a_whole_journal_is_missed(made: Made, open_report: Reader) -> None:
+    reports, key = made
+    record = record_in(reports["journal"])
+    next(event for event in record["events"] if event["payloads"])["payloads"].pop()
+    record["manifest"]["payloads"] -= 1
+    page = open_report(with_record(reports["journal"], record), key=key)
+    assert (verdict(page), "values are missing" in page.inner_text("#problems")) == ("changed", True)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", "{", "1", '"</"'])

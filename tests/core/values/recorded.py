@@ -104,6 +104,9 @@ class Numbers(RootModel[list[int]]):
 
 
 MALFORMED = [
+    "-0",
+    '"\\u000a"',
+    '"\\u0008"',
     '{"$unknown":"1"}',
     '{"$":1}',
     '{"$int":"9007199254740992","a":1}',

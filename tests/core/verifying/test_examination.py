@@ -117,6 +117,7 @@ def test_a_signature_of_a_writer_that_never_told_its_key_is_caught_in_the_end() 
     teller = Teller()
     teller.started()
     examination = examine(teller.bodies, signatures={0: b"s" * 64}, is_deep=True)
+    assert examination.unchecked == 1
     with pytest.raises(Caught, match="never told its key"):
         examination.check_writers()
     teller.fact("writer_registered", REGISTERED)

@@ -83,6 +83,9 @@ def test_numbers_are_enough_where_values_were_withheld() -> None:
         {"basis": "request", "erased": [1]},
         {"basis": "request", "erased": [{"fields": ["args"]}]},
         {"basis": "request", "erased": [{"fields": "args", "seq": 1}]},
+        {"basis": "request", "erased": [{"fields": [["args"]], "seq": 1}]},
+        {"basis": "request", "erased": [{"fields": ["args"], "seq": [1]}]},
+        {"basis": "request", "erased": [{"fields": ["args"], "seq": True}]},
     ],
 )
 def test_an_erasure_says_what_went(facts: dict[str, Any]) -> None:

@@ -100,6 +100,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a revocation at no size": ("key_revoked", {"key": KEYS[0].vkey, "size": "5"}),
     "a revocation below nothing": ("key_revoked", {"key": KEYS[0].vkey, "size": -5}),
     "a heartbeat that says something": ("journal_heartbeat", {"x": 1}),
+    "a loss with half a root": ("log_continued", {"lost": {"root": "AAAA", "size": 1}, "size": 1}),
     "a loss without a root": ("log_continued", {"lost": {"size": 1}, "size": 1}),
     "a writer's key of low order": ("writer_registered", {"key": LOW_ORDER, "writer": "0" * 32}),
     "a writer that is a number": ("writer_registered", {"key": LOW_ORDER, "writer": 1}),

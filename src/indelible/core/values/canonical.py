@@ -124,7 +124,7 @@ def _room_after(container: dict[Any, Any] | list[Any], levels: int, room: int) -
     return room
 
 
-_CANONICAL_ESCAPES = re.compile(rb'\\(?:["\\bfnrt]|u00[01][0-9a-f])')
+_CANONICAL_ESCAPES = re.compile(rb'\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]))')
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -166,7 +166,7 @@ def _unescaped(key: str) -> str:
 
 def _number_of_integer_literal(text: str) -> int | float:
     value = int(text)
-    if -SAFE_INTEGER <= value <= SAFE_INTEGER:
+    if -SAFE_INTEGER <= value <= SAFE_INTEGER and text != "-0":
         return value
     return _double_of(text)  # a larger int would carry a tag, so this was a float
 

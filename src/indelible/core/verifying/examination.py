@@ -105,7 +105,7 @@ class Examination:
             for index, body, hash_ in zip(range(start, walk.size), row.bodies, hashes, strict=True):
                 self.take(index, body, hash_.hex(), row.shown.get(index), row.signatures.get(index))
         else:
-            self._skim(start, row)
+            self.skim(start, row)
 
     def take(
         self, index: int, body: bytes, hash_: str, shown: Mapping[str, Disclosed] | None, signature: bytes | None
@@ -177,6 +177,11 @@ class Examination:
             for index, hash_, signature in self._held_back.pop(writer):
                 self.claimed.append(Claimed(index, key, signature, signed_message(hash_)))
 
+    @property
+    def unchecked(self) -> int:
+        """Is how many signatures are here whose writers' keys are not."""
+        return sum(map(len, self._held_back.values()))
+
     def check_writers(self) -> None:
         """Raises `Caught` when a writer with a key left an event unsigned, or one without a key signed."""
         for writer, index in self._unsigned.items():
@@ -185,7 +190,7 @@ class Examination:
         for writer, held in self._held_back.items():
             raise Caught(f"it carries a signature of writer {writer}, which never told its key", index=held[0][0])
 
-    def _skim(self, start: int, row: Row) -> None:
+    def skim(self, start: int, row: Row) -> None:
         """Looks only at what is needed without the rules: what the journal says of its keys, and values shown."""
         begin, end = _TYPE_END - 5, _TYPE_END
         for index, body in enumerate(row.bodies, start):

@@ -15,6 +15,7 @@ from indelible.errors import BadCall
 FORMAT = "indelible/bundle/v1"
 MANIFEST, NEWEST, VALUES, SIGNATURES = "manifest.json", "checkpoint", "payloads.ndjson", "signatures.ndjson"
 FOR_PEOPLE = frozenset({"README.txt", "verify.py"})
+_MOST_DIGITS = 19
 _KINDS = ("journal", "run", "period")
 _TEXTS = frozenset({"format", "kind", "origin", "root", "made_at", "indelible"})
 _NUMBERS = frozenset({"size", "first", "last", "events", "payloads", "withheld"})
@@ -108,7 +109,8 @@ def check_files(names: set[str], kind: str, size: int) -> None:
 
 def _is_numbered(name: str, folder: str, ending: str) -> bool:
     digits = name.removeprefix(folder).removesuffix(ending)
-    return name == f"{folder}{digits}{ending}" and digits.isascii() and digits.isdigit() and str(int(digits)) == digits
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
+    return name == f"{folder}{digits}{ending}" and is_number and str(int(digits)) == digits
 
 
 def number_in(name: str) -> int:

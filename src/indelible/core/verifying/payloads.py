@@ -21,6 +21,16 @@ class Disclosed(NamedTuple):
     value: bytes
 
 
+def _names_payloads(one: Any) -> bool:
+    return (
+        type(one) is dict
+        and one.keys() == {"fields", "seq"}
+        and type(one["seq"]) is int
+        and type(one["fields"]) is list
+        and all(type(name) is str for name in one["fields"])
+    )
+
+
 class PayloadTally:
     """Counts values that are present, and explains those that are not: erased by an event, withheld, or missing.
 
@@ -64,7 +74,7 @@ class PayloadTally:
         if facts.keys() != {"basis", "erased"} or facts["basis"] not in _BASES or type(facts["erased"]) is not list:
             raise Caught("a payload_erased says on what basis and what was erased")
         for one in facts["erased"]:
-            if type(one) is not dict or one.keys() != {"fields", "seq"} or type(one["fields"]) is not list:
+            if not _names_payloads(one):
                 raise Caught("a payload_erased names numbers of events and fields")
             self._named += len(one["fields"])
             left = self._absent.get((run, one["seq"]))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from indelible.core.journal.merkle import HASH_BYTES
 from indelible.core.journal.notes import Note, PublicKey, TreeHead, parse_head, parse_note, parse_vkey, unbase64
 from indelible.core.journal.rotation import check_rotation
 from indelible.core.verifying.findings import Caught
@@ -126,6 +127,8 @@ class KeyChain:
         if type(lost) is not dict or lost.keys() != {"root", "size"} or type(lost["root"]) is not str:
             raise BadNote("a continuation names size and root of what was lost")
         root = unbase64(lost["root"], "the lost root")
+        if len(root) != HASH_BYTES:
+            raise BadNote(f"the lost root has {len(root)} bytes, not {HASH_BYTES}")
         self.continuations.append(Continuation(index, _size(facts["size"]), _size(lost["size"]), root))
 
     def _register(self, facts: dict[str, Any]) -> None:

@@ -27,9 +27,9 @@ from indelible.journal.evidence.files import Files
 
 MOST_ENTRIES_BYTES = WIDTH * (2 + 65_535)
 _VALUE_LINE = re.compile(
-    rb'\{"field":"([a-z_]+)","index":(0|[1-9][0-9]*),"salt":"([0-9a-f]{64})","value":"([A-Za-z0-9+/]*={0,2})"\}\n'
+    rb'\{"field":"([a-z_]+)","index":(0|[1-9][0-9]{0,18}),"salt":"([0-9a-f]{64})","value":"([A-Za-z0-9+/]*={0,2})"\}\n'
 )
-_SIGNATURE_LINE = re.compile(rb'\{"index":(0|[1-9][0-9]*),"signature":"([A-Za-z0-9+/]{86}==)"\}\n')
+_SIGNATURE_LINE = re.compile(rb'\{"index":(0|[1-9][0-9]{0,18}),"signature":"([A-Za-z0-9+/]{86}==)"\}\n')
 
 
 class FileEvidence(Evidence):

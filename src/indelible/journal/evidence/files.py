@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from collections import Counter
@@ -13,6 +14,8 @@ from indelible.core.verifying.findings import CannotTell, Caught
 
 Result = TypeVar("Result")
 _MOST_LINE_BYTES = 256 * 1024 * 1024
+# What the library raises at a .zip that is none: RuntimeError for one that is locked, ValueError for names in no UTF-8.
+_DAMAGED = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, OverflowError, struct.error, zlib.error)
 
 
 class Files(Protocol):
@@ -73,12 +76,16 @@ class Zip:
     def __init__(self, path: Path) -> None:
         try:
             self._zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError) as problem:
+        except (*_DAMAGED, OSError) as problem:
             raise CannotTell(f"{path} cannot be read as a .zip ({problem}); get the bundle again") from problem
 
     def names(self) -> set[str]:
-        """Lists the entries; what could be read as another file is refused."""
-        names = [entry.filename for entry in self._zip.infolist()]
+        """Lists the files; what could be read as another file is refused. Folders without content say nothing."""
+        entries = [entry for entry in self._zip.infolist() if entry.file_size or not entry.filename.endswith("/")]
+        names = [entry.filename for entry in entries]
+        for entry in entries:
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise Caught(f"{entry.filename!r} is packed in a way that no bundle is")
         for name, count in Counter(names).items():
             if count > 1 or "\\" in name or any(part in ("", ".", "..") for part in name.split("/")):
                 raise Caught(f"{name!r} stands twice in the .zip or is no name of a file")
@@ -109,7 +116,7 @@ class Zip:
 def _zipped(act: Callable[[], Result], name: str) -> Result:
     try:
         return act()
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as problem:
+    except _DAMAGED as problem:
         raise Caught(f"{name}: the .zip is damaged ({problem})") from problem
 
 

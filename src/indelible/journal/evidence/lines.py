@@ -74,7 +74,7 @@ def _line_of(line: bytes) -> dict[str, Any] | None:
 
 
 _EVENT_LINE = re.compile(
-    rb'\{"event":(\{.*\}),"index":(0|[1-9][0-9]*)((?:,"payloads":\{.*\})?(?:,"signature":"[^"]*")?)\}\n', re.DOTALL
+    rb'\{"event":(\{.*\}),"index":(0|[1-9][0-9]{0,18})((?:,"payloads":\{.*\})?(?:,"signature":"[^"]*")?)\}\n', re.DOTALL
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import ipaddress
 import urllib.error
 import urllib.request
@@ -23,7 +24,10 @@ class PublishedFiles:
     """Is the files of a log behind an address: https, or http on this machine."""
 
     def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError as problem:
+            raise CannotTell(f"{address} is no address: {problem}") from problem
         if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
             raise CannotTell(f"{address}: use https; plain http only reaches this machine")
         self._prefix = address.rstrip("/")
@@ -39,13 +43,18 @@ class PublishedFiles:
         try:
             with self._opener.open(address, timeout=_SECONDS) as answer:
                 content: bytes = answer.read(most + 1)
+                is_cut = bool(answer.length) and len(content) <= most
         except urllib.error.HTTPError as problem:
             problem.close()
+            if problem.code in (404, 410) and name == "checkpoint":  # nothing there is a log, so nobody is accused
+                raise CannotTell(f"{address} is not there; is {self._prefix} the address of a published log?") from None
             if problem.code in (404, 410):
                 raise Caught(f"{name} is missing at {self._prefix}") from None
             raise CannotTell(f"{address} answers {problem.code}; try again later") from None
-        except OSError as problem:
+        except (OSError, http.client.HTTPException, ValueError) as problem:
             raise CannotTell(f"{address} cannot be reached: {problem}") from problem
+        if is_cut:  # by whoever carried it: that accuses nobody
+            raise CannotTell(f"{address}: the connection ended in the middle; try again")
         if len(content) > most:
             raise Caught(f"{name} is larger than it can be", expected=f"at most {most} bytes", found="more")
         return content

@@ -26,7 +26,7 @@ from indelible.core.verifying.conclusions import (
     check_pinned_head,
     check_witnesses,
 )
-from indelible.core.verifying.examination import Claimed, Examination, Scope, check_root, first_bad_signature
+from indelible.core.verifying.examination import Claimed, Examination, Row, Scope, check_root, first_bad_signature
 from indelible.core.verifying.findings import CannotTell, Caught, Report
 from indelible.core.verifying.manifests import Contents, check_manifest, number_in
 from indelible.core.verifying.payloads import PayloadTally
@@ -83,6 +83,8 @@ def verify(
         is_deep=deep,
         has_semantics=semantics,
     )
+    if deep and not semantics:
+        raise BadCall("signatures are checked with the rules: leave out either --deep or --no-semantics")
     source = str(evidence) if isinstance(evidence, str | Path) else evidence.source
     report = Report(verdict="cannot_tell", why="", source=source)
     try:
@@ -211,6 +213,8 @@ class _Verification:
                 if self._demands.has_semantics:
                     examination.take(index, body, leaf_hash(body).hex(), proven.shown, proven.signature)
                     checks.take(examination.claimed)
+                else:
+                    examination.skim(index, Row([body], {index: proven.shown}))
                 self._found.meet(index)
                 self._found.payloads += len(proven.shown)
                 self._progress(self._found.events, newest.head.size)
@@ -262,7 +266,7 @@ class _Verification:
         problems = [check_pinned_head(old, newest, roots, report, chain) for old in demands.after]
         problems.append(check_witnesses(newest, demands.witnesses, demands.quorum, report))
         problems.append(check_fresh(report, now, demands.fresh_within, demands.quorum))
-        report.remarks += _remarks(demands, self._evidence, report)
+        report.remarks += _remarks(demands, self._evidence, report, examination.unchecked)
         if not demands.keys:
             raise CannotTell(
                 "no key was given: everything here fits together, but nobody knows who signed it. "
@@ -274,7 +278,7 @@ class _Verification:
         report.verdict, report.why = "verified", "everything that was checked holds against the key you pinned"
 
 
-def _remarks(demands: Demands, evidence: Evidence, report: Report) -> list[str]:
+def _remarks(demands: Demands, evidence: Evidence, report: Report, unchecked: int) -> list[str]:
     remarks = []
     if report.grounds & {"fresh", "fresh_witness"}:
         remarks.append(f"what was cut off within the last {demands.fresh_within or FRESH} cannot be seen")
@@ -282,6 +286,8 @@ def _remarks(demands: Demands, evidence: Evidence, report: Report) -> list[str]:
         remarks.append("the rules of effects and approvals and the accounting of values were left out, as you asked")
     if not demands.is_deep:
         remarks.append("signatures of writers and voters were not checked; --deep does")
+    if unchecked:
+        remarks.append(f"{unchecked} signatures of writers were not checked: only a whole journal tells their keys")
     if evidence.kind != "journal":
         remarks.append("this is a part of a journal: what was left out of it cannot be seen here")
     return remarks

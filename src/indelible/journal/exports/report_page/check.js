@@ -94,7 +94,9 @@ function parseNote(note) {
   const gap = note.lastIndexOf("\n\n");
   if (gap < 1 || !note.endsWith("\n")) throw new Bad("the signed head cannot be read");
   const text = note.slice(0, gap + 1);
-  const signatures = note.slice(gap + 2, -1).split("\n").map((line) => {
+  const lines = note.slice(gap + 2, -1).split("\n");
+  if (lines.length > 100) throw new Bad("more than 100 signatures stand under the head");
+  const signatures = lines.map((line) => {
     const found = /^\u2014 ([^\s+]+) (\S+)$/.exec(line);
     if (!found) throw new Bad("a signature line under the head cannot be read");
     const content = bytesOf64(found[2]);
@@ -144,6 +146,7 @@ async function checkRecord(record, progress) {
   checkChains(report, blame);
   checkManifest(report, blame);
   markErased(report);
+  checkMissing(report, blame);
   return report;
 }
 
@@ -288,5 +291,13 @@ function markErased({ events }) {
   }
   for (const event of events) {
     for (const one of event.absent) one.isErased = erased.has(named(event.fields.run, event.fields.seq, one.field));
+  }
+}
+
+// Of a whole journal every value is here that was neither erased nor withheld; of a part, what erased it may lie outside.
+function checkMissing({ events, manifest }, blame) {
+  const lacking = events.flatMap((event) => event.absent).filter((one) => !one.isErased).length;
+  if (manifest.kind === "journal" && lacking > manifest.withheld) {
+    blame("values", "values are missing that nobody erased or withheld", `${manifest.withheld} withheld`, `${lacking}`);
   }
 }

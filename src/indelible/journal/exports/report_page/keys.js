@@ -54,9 +54,12 @@ async function parseVkey(text) {
   return { name, id, raw };
 }
 
-// Gives "signed", "unsigned" (not by this key), "forged" or "cannot": a browser without Ed25519 never says signed.
-async function checkSignature(note, vkey) {
+// Gives "signed", "foreign" (the key is another journal's), "unsigned" (not by this key), "forged" or "cannot": a browser
+// without Ed25519 never says signed. One key signs the journals of all tenants, and what it signs does not name it: so
+// whose journal this is, its origin says alone.
+async function checkSignature(note, origin, vkey) {
   const key = await parseVkey(vkey);
+  if (key.name !== origin) return { state: "foreign", key };
   const claims = note.signatures.filter((one) => one.name === key.name && one.keyId === key.id);
   if (!claims.length) return { state: "unsigned", key };
   const text = encoder.encode(note.text);

@@ -42,8 +42,8 @@ function allProblems() {
 async function judge() {
   const given = at("key").value.trim();
   signature = { state: "none" };
-  if (given && report.note) {
-    try { signature = await checkSignature(report.note, given); } catch (problem) {
+  if (given && report.head) {
+    try { signature = await checkSignature(report.note, report.head.origin, given); } catch (problem) {
       signature = { state: "unreadable", why: problem instanceof Bad ? problem.message : "This key cannot be read." };
     }
   }
@@ -73,6 +73,8 @@ function verdictOnSignature(count) {
       + `broken, and the key you gave signed the head (${key.name}). See below what this does not rule out.`];
     case "forged": return ["changed", "Forged signature",
       `The head claims the signature of ${key.name}, and that signature is false.`];
+    case "foreign": return ["changed", "Another journal than your key's",
+      `This is a record of ${report.head.origin}, and the key you gave is that of ${key.name}.`];
     case "unsigned": return ["changed", "Not signed by your key",
       "The head under this record carries no signature by the key you gave. Anybody could have made this file."];
     case "retired": return ["changed", "Signed by a key that no longer counts", why];
@@ -147,6 +149,7 @@ function showChecks(problems) {
   const signed = {
     signed: ["good", `The head’s signature is genuine, by the key you gave: ${at("key").value.trim()}`],
     forged: ["bad", "The head’s signature is false."],
+    foreign: ["bad", "The head is that of another journal than the key you gave."],
     unsigned: ["bad", "The head carries no signature by the key you gave."],
     retired: ["bad", "The head’s signature is by a key that no longer counts."],
     cannot: ["open", "The head’s signature cannot be checked in this browser."],
@@ -162,7 +165,7 @@ function showChecks(problems) {
     ),
     line(
       "values", `${plural(report.payloads, "value")} shown: each is the one its event committed to.`,
-      "Values are shown that no event committed to.",
+      "Values are shown that no event committed to, or are missing though nobody erased or withheld them.",
     ),
     line(
       "manifest", "What the file says about itself agrees with the record.",
