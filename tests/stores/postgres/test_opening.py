@@ -11,6 +11,7 @@ import pytest
 
 from indelible.errors import Misconfigured, SchemaOutdated, StoreError, StoreUnavailable
 from indelible.stores.postgres import PostgresStore, migrate
+from indelible.stores.postgres.address import Target
 from indelible.stores.postgres.schema import MIGRATIONS
 from tests.postgres import PostgresServer
 from tests.stores.postgres.making import NAMES, claim
@@ -63,6 +64,19 @@ def test_no_message_shows_the_password(postgres_server: PostgresServer) -> None:
             PostgresStore(url)
         shown.append(str(unreadable.value))
     assert not any("s3cret" in text or postgres_server.password in text for text in shown)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ledger:hidden@db/agents", "postgresql://ledger@db/agents"),
+        ("postgresql://ledger@a,b,c/agents?target_session_attrs=read-write", "postgresql://ledger@a,b,c/agents"),
+        ("postgresql://a:1,b,c:3/agents", "postgresql://a:1,b,c:3/agents"),
+        ("postgresql://a,b/agents?port=5433", "postgresql://a:5433,b:5433/agents"),
+    ],
+)
+def test_an_address_is_shown_as_it_is_written(url: str, shown: str) -> None:
+    assert Target(url).address == shown
 
 
 def test_a_closed_store_says_so_and_closing_twice_is_fine(url: str) -> None:

@@ -68,6 +68,13 @@ def _read(url: str) -> tuple[str, str, str]:
             settings.setdefault(name, value)
     shown = {name: str(settings.get(name) or "") for name in ("user", "host", "port", "dbname")}
     user = f"{shown['user']}@" if shown["user"] else ""
-    port = f":{shown['port']}" if shown["port"] else ""
-    address = f"postgresql://{user}{shown['host']}{port}/{shown['dbname']}"
+    address = f"postgresql://{user}{_servers(shown['host'], shown['port'])}/{shown['dbname']}"
     return conninfo.make_conninfo("", **settings), address, str(settings.get("password") or "")
+
+
+def _servers(hosts: str, ports: str) -> str:
+    """Gives each server with its port; one port alone is that of all, as for libpq."""
+    named, numbered = hosts.split(","), ports.split(",")
+    if len(numbered) == 1:
+        numbered *= len(named)
+    return ",".join(f"{host}:{port}" if port else host for host, port in zip(named, numbered, strict=False))
