@@ -39,8 +39,8 @@ _VARIES = [
     r"\b[a-z]{3}_[0-9a-f]+…",
     r"(?:\b|(?<=_))[0-9a-f]{8}\b",
     r"\bprocess \d+",
-    r"\b\d+ events under\b",
-    r"\b(?:entry|size) \d+",
+    r"\b\d+ (?:events under|entries were)\b",
+    r"\b(?:entry|size|has) \d+\b",
     r"\b\d+\.\d s\b",
 ]
 _NOTHING = re.compile(r'Shown: 0 \w+|"effects":\[\]|\b0 payloads|No messages')

@@ -11,7 +11,7 @@ DOCS = ROOT / "docs"
 
 _BLOCK = re.compile(
     r"(?:^(?P<indent> *)<!-- not run: (?P<reason>.+?) -->\n)?"
-    r"^(?P<inner> *)```(?P<kind>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^(?P=inner)```$",
+    r"^(?P<inner> *)```(?P<kind>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^(?P=inner)```$",
     re.MULTILINE | re.DOTALL,
 )
 

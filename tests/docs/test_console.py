@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def test_the_commands_of_a_page_run(name: str, tmp_path: Path, request: pytest.F
             postgres=lambda: str(request.getfixturevalue("postgres_url")),
         )
         STAGES[name](stage)
+        text = page.read_text(encoding="utf-8")
+        assert [made_up for made_up in (*stage.instead, *stage.codes) if made_up not in text] == []
         Reader(
             terminal=stage.terminal, meant=stage.meant, codes=stage.codes, says=stage.says, printed=stage.told
         ).follow(page)
@@ -79,6 +82,19 @@ def test_no_page_with_commands_is_left_out() -> None:
     assert told == set(STAGES) | set(FOLLOWED_BY)
     for page, test in FOLLOWED_BY.items():
         assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), (page, test)
+
+
+def test_commands_stand_where_they_are_typed() -> None:
+    """Nobody types what stands in a block of another kind. docs/http.md is a script, and has a test of its own."""
+    elsewhere = [
+        f"{named(page)}: {line}"
+        for page in pages()
+        for block in blocks(page)
+        for line in block.text.splitlines()
+        if re.match(r" *(\$ )?indelible [a-z]", line)
+        if block.kind != "console" and (named(page), block.kind) != ("docs/http.md", "bash")
+    ]
+    assert elsewhere == []
 
 
 def test_nothing_is_excused_that_is_on_no_page() -> None:
