@@ -299,8 +299,15 @@ def test_going_on_after_a_loss_is_on_the_record(restored: dict[str, Any]) -> Non
 
 
 def test_where_nothing_was_lost_there_is_nothing_to_declare(sqlite_url: str) -> None:
-    with Ledger.open(sqlite_url, seal=False) as ledger, pytest.raises(SignerRefused, match="nothing is lost"):
-        ledger.continue_journal()
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        with pytest.raises(SignerRefused, match="nothing is lost"):
+            ledger.continue_journal()
+        ledger.run(charge(), Count("ok"))
+        ledger.seal()
+        ledger.run(charge(args={"amount": 6}), Count("ok"))
+        with pytest.raises(SignerRefused, match="all that was signed is here, so nothing is lost"):
+            ledger.continue_journal()
+        assert not [event for event in ledger.events(JOURNAL_RUN) if event.type == "log_continued"]
 
 
 # ── many at once ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,9 +8,9 @@ from typing import Any, cast
 import click
 
 from indelible.cli.behind import store_behind
-from indelible.cli.effects.command import InOrder, by_option
 from indelible.cli.moments import moment_ahead
-from indelible.cli.opening import about_ledger, open_here, where
+from indelible.cli.opening import ASK_THE_SERVER, about_ledger, open_here, where
+from indelible.cli.options import InOrder, by_option
 from indelible.cli.show import say_json, table, timestamp, visible
 from indelible.core.effects.effect import Actor
 from indelible.core.people.credentials import Credential
@@ -44,7 +44,7 @@ def create(name: str, scopes: tuple[str, ...], expires: str | None, principal: s
     """
     place = where()
     until = None if expires is None else moment_ahead(expires, "--expires")
-    with open_here(place) as ledger:
+    with open_here(place, ASK_THE_SERVER) as ledger:
         given, token = Credentials(store_behind(ledger), place.tenant).give(
             name, cast("tuple[Scope, ...]", scopes), by=Actor(by), expires_at=until, principal=principal
         )
@@ -60,7 +60,7 @@ def create(name: str, scopes: tuple[str, ...], expires: str | None, principal: s
 def list_keys() -> None:
     """List tokens by what is kept of them."""
     place = where()
-    with open_here(place) as ledger:
+    with open_here(place, ASK_THE_SERVER) as ledger:
         store = store_behind(ledger)
         found = Credentials(store, place.tenant).all()
         used = {one.id: last_seen(store, place.tenant, one.id) for one in found}
@@ -85,7 +85,7 @@ def list_keys() -> None:
 def revoke(key_id: str, by: str) -> None:
     """End a token; a running server stops letting it in within a second."""
     place = where()
-    with open_here(place) as ledger:
+    with open_here(place, ASK_THE_SERVER) as ledger:
         over = Credentials(store_behind(ledger), place.tenant).revoke(key_id, by=Actor(by))
     if place.is_json:
         say_json({"apikey": credential_json(over)})

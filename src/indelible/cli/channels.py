@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from indelible import Actor, Ledger
-from indelible.cli.effects.command import InOrder
 from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.options import InOrder
 from indelible.cli.show import age, count, say_json, table, visible
 from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_sheet, read_delivery
 from indelible.core.commands import Keep, Outrun
@@ -38,7 +38,7 @@ channels_file = click.option(
 )
 
 
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def channels() -> None:
     """Look after the channels by which people hear of approvals."""
 

@@ -52,12 +52,13 @@ def migrate(is_secured: bool) -> int:
     if click.get_current_context().invoked_subcommand is not None:
         return 0
     from indelible import migrate as apply
-    from indelible.cli.opening import holds_ledger, without_password
+    from indelible.cli.opening import check_is_here, holds_ledger, without_password
     from indelible.cli.show import say_json
     from indelible.errors import Misconfigured
     from indelible.stores import is_postgres, secure_rows, sqlite_path
 
     place = where()
+    check_is_here(place)
     is_new = False
     if not is_postgres(place.address):
         path = sqlite_path(place.address)

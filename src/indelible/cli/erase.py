@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
-from indelible.cli.effects.command import InOrder, by_option
+from indelible.cli.moments import span_or_moment
 from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.options import InOrder, by_option, reason_option
 from indelible.cli.show import count, say_json, table, visible
 from indelible.core.privacy.forgetting import Erasure, Hold
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
 def rewrite_option(function: F) -> F:
@@ -36,7 +33,7 @@ def rewrite_option(function: F) -> F:
     "--field", "fields", multiple=True, help="With --run: only this field, as args or result; may be repeated."
 )
 @click.option("--subject", help="Erase everything of the calls that are about this person.")
-@click.option("--reason", required=True, help="Why; it goes on the record.")
+@reason_option(None)
 @click.option("--force", is_flag=True, help="With --subject: withdraw calls that wait, to erase them too.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @rewrite_option
@@ -49,6 +46,7 @@ def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
     that waits, runs or is in doubt, and by a run that can be resumed.
     Exits with 1 if something was kept.
     """
+    _check_one_is_named(words)
     place = where()
     with open_existing(place, wakeups=True) as ledger:
         report = ledger.erase(fields=fields or None, by=by, **words)
@@ -56,8 +54,8 @@ def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
 
 
 @click.command()
-@click.option("--before", required=True, metavar="AGE|TIME", help="As 90d, 12h, 4w, or 2030-01-31.")
-@click.option("--reason", default="retention", show_default=True, help="Why; it goes on the record.")
+@click.option("--before", required=True, metavar="WHEN", help="What ended by then: 90d for 90 days ago, or 2030-01-31.")
+@reason_option("retention")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @rewrite_option
 @by_option
@@ -68,23 +66,11 @@ def prune(before: str, reason: str, dry_run: bool, rewrite: bool | None, by: str
     These are effects, runs that are completed or canceled, and refused calls; messages about decisions are dropped too.
     What has not ended, and what is on hold, is kept; that is no failure here.
     """
-    place = where()
+    place, ended = where(), span_or_moment(before, "--before")
     with open_existing(place) as ledger:
-        report = ledger.prune(_moment(before), by=by, reason=reason, dry_run=dry_run, rewrite=rewrite)
+        report = ledger.prune(ended, by=by, reason=reason, dry_run=dry_run, rewrite=rewrite)
     _say(report, is_json=place.is_json)
     return 0
-
-
-def _moment(text: str) -> datetime | timedelta:
-    found = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
-    if found is not None:
-        return int(found[1]) * _UNITS[found[2]]
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        message = f"--before {text}: give an age such as 90d, 12h or 4w, or a moment such as 2030-01-31"
-        raise click.UsageError(message, click.get_current_context()) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _say(report: Erasure, *, is_json: bool) -> int:
@@ -112,7 +98,7 @@ def _say(report: Erasure, *, is_json: bool) -> int:
     return 1 if kept else 0
 
 
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def hold() -> None:
     """Keep payloads from being erased, as for a lawsuit."""
 
@@ -120,18 +106,24 @@ def hold() -> None:
 @hold.command()
 @click.option("--run", "run_id", help="Hold this run.")
 @click.option("--subject", help="Hold what is about this person.")
-@click.option("--reason", required=True, help="Why; it goes on the record.")
+@reason_option(None)
 @by_option
 @about_ledger
 def add(by: str, **words: Any) -> None:
-    """Place a hold."""
+    """Place a hold on a run, or on what is about a person."""
+    _check_one_is_named(words)
     place = where()
     with open_existing(place) as ledger:
         placed = ledger.hold(by=by, **words)
     if place.is_json:
         say_json(_hold_json(placed))
         return
-    print(f"{placed.id} stands. To lift it: {place.command(f'hold remove {placed.id} --reason TEXT')}")
+    print(f"{placed.id} stands. To lift it: {place.command(f'hold remove {placed.id} -m REASON')}")
+
+
+def _check_one_is_named(words: Mapping[str, Any]) -> None:
+    if (words["run_id"] is None) == (words["subject"] is None):
+        raise click.UsageError("name --run or --subject, one of the two", click.get_current_context())
 
 
 @hold.command(name="list")
@@ -152,7 +144,7 @@ def list_holds() -> None:
 
 @hold.command()
 @click.argument("hold_id", metavar="ID")
-@click.option("--reason", required=True, help="Why; it goes on the record.")
+@reason_option(None)
 @by_option
 @about_ledger
 def remove(hold_id: str, reason: str, by: str) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -13,12 +9,13 @@ import click
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
+from indelible.cli.moments import moment_before
 from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, say_json, visible
 from indelible.core.filtering.filters import Query
 from indelible.core.filtering.reading import parse
 from indelible.errors import KeyUnusable
-from indelible.journal.exports.excerpt import Progress
 from indelible.journal.exports.exporting import Exported, Form, save_receipt
 from indelible.journal.exports.exporting import export as write
 from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection, Whole
@@ -30,23 +27,12 @@ if TYPE_CHECKING:
 FORMS = get_args(Form)
 
 
-def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
-    """Reads a date or a time as ISO 8601 writes it; without an offset it is in UTC."""
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError as problem:
-        raise click.BadParameter(f"{value!r} is no time; write it as 2030-01-31 or 2030-01-31T12:00:00Z") from problem
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
 @click.command()
 @click.argument("form", type=click.Choice(FORMS), metavar="FORM")
 @click.option("--out", "out", type=click.Path(path_type=Path), required=True, help="Where to; bundles: folder or .zip.")
 @click.option("--run", "run_id", metavar="RUN", help="Only the events of this run.")
-@click.option("--since", callback=_moment, metavar="TIME", help="Only from this time on, as 2030-01-31 or with a time.")
-@click.option("--until", callback=_moment, metavar="TIME", help="Only before this time.")
+@click.option("--since", metavar="WHEN", help="Only from then on: 30d for 30 days ago, or 2030-01-31.")
+@click.option("--until", metavar="WHEN", help="Only before then, written the same way.")
 @click.option("--from", "first", type=click.IntRange(min=0), metavar="INDEX", help="Only from this entry on.")
 @click.option("--to", "last", type=click.IntRange(min=0), metavar="INDEX", help="Only up to this entry, included.")
 @click.option("--without-payloads", is_flag=True, help="Disclose no arguments, results or other values.")
@@ -60,8 +46,8 @@ def export(
     form: Form,
     out: Path,
     run_id: str | None,
-    since: datetime | None,
-    until: datetime | None,
+    since: str | None,
+    until: str | None,
     first: int | None,
     last: int | None,
     without_payloads: bool,
@@ -89,7 +75,7 @@ def export(
     with open_existing(place) as ledger:
         if not no_seal:
             _seal(ledger)
-        with _progress_bar() as progress:
+        with progress_bar("exporting") as progress:
             done = write(
                 store_behind(ledger),
                 place.tenant,
@@ -127,7 +113,7 @@ def receipt(run_id: str, seq: int, out: Path, no_seal: bool, force: bool) -> Non
 
 
 def _selection(
-    run_id: str | None, since: datetime | None, until: datetime | None, first: int | None, last: int | None
+    run_id: str | None, since: str | None, until: str | None, first: int | None, last: int | None
 ) -> Selection:
     ways = [run_id is not None, since is not None or until is not None, first is not None or last is not None]
     if sum(ways) > 1:
@@ -135,7 +121,8 @@ def _selection(
     if run_id is not None:
         return OfRun(run_id)
     if ways[1]:
-        return During(since, until)
+        begin = None if since is None else moment_before(since, "--since")
+        return During(begin, None if until is None else moment_before(until, "--until"))
     return Between(first or 0, last) if ways[2] else Whole()
 
 
@@ -151,20 +138,6 @@ def _seal(ledger: Ledger) -> None:
         ledger.seal()
     except KeyUnusable as problem:
         raise KeyUnusable(f"{problem}; or export what is signed already with --no-seal") from problem
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Progress | None]:
-    """Shows how far it is, to somebody who sits at a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("exporting", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _say_exported(done: Exported, place: Where) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from indelible.cli.behind import store_behind
-from indelible.cli.effects.command import InOrder
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_existing, open_here, where
+from indelible.cli.options import InOrder
 from indelible.cli.show import count, fields, say_json, visible
 from indelible.core.journal.merkle import consistency_proof
 from indelible.core.journal.notes import Note, parse_head, parse_note
@@ -18,7 +18,7 @@ from indelible.core.journal.tiles import node_reader
 from indelible.errors import BadCall
 
 
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def journal() -> None:
     """See the journal's signed head, and seal it."""
 
@@ -120,7 +120,7 @@ def continue_(yes: bool) -> None:
     fit any more. The journal tells what was lost, signed.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_here(place) as ledger:
         if not yes:
             click.confirm("What was signed and is not in this database will be declared lost. Go on?", abort=True)
         lost = ledger.continue_journal()

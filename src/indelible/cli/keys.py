@@ -12,15 +12,15 @@ import click
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
-from indelible.cli.effects.command import InOrder
-from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.opening import Where, about_ledger, open_here, where
+from indelible.cli.options import InOrder
 from indelible.cli.show import age, say_json, table, visible
 from indelible.core.events import instant
 from indelible.core.journal.notes import log_name
 from indelible.journal.keys.ring import KeyRing, RingKey
 
 
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def keys() -> None:
     """Look after the keys that sign the journal.
 
@@ -63,7 +63,7 @@ def _unlogged() -> Iterator[None]:
 def list_keys() -> None:
     """List the keys, and which of them signs."""
     place = where()
-    with open_existing(place) as ledger:
+    with open_here(place) as ledger:
         ring = ring_of(ledger)
     found = ring.all_keys()
     if place.is_json:
@@ -87,7 +87,7 @@ def list_keys() -> None:
 def create() -> None:
     """Make the first key, if there is none yet."""
     place = where()
-    with open_existing(place) as ledger:
+    with open_here(place) as ledger:
         ring = ring_of(ledger)
     is_new = ring.current() is None
     with _unlogged():  # what the log would tell is printed below
@@ -108,7 +108,7 @@ def export_public(key_id: str | None) -> None:
     Without an ID it is the key that signs. Each tenant's journal has a line of its own, made from the same key.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_here(place) as ledger:
         ring = ring_of(ledger)
     vkey = ring.export_public(_origin(ring, place), key_id)
     if place.is_json:
@@ -125,7 +125,7 @@ def rotate() -> None:
     Old and new key sign the change in every tenant's journal. A rotation that was interrupted is finished.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_here(place) as ledger:
         ring = ring_of(ledger)
         origin = _origin(ring, place)
         old = ring.export_public(origin)
@@ -149,7 +149,7 @@ def revoke(key_id: str) -> None:
     rotated first.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_here(place) as ledger:
         ring = ring_of(ledger)
         name = ring.revocable(key_id).id
         ledger.revoke_key(name)

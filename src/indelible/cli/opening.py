@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -13,12 +14,15 @@ import click
 
 from indelible import Ledger
 from indelible.core.effects.calls import DEFAULT_TENANT
-from indelible.errors import Misconfigured
+from indelible.core.people.credentials import read_token
+from indelible.errors import Misconfigured, NotAuthenticated
 from indelible.stores import address_of, is_postgres, is_remote, sqlite_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MAKE_ONE = "a program that calls Ledger.open() makes it; `indelible demo` shows one at work"
+MAKE_ONE = "a program that calls Ledger.open() makes it, or `indelible migrate`; `indelible demo` shows one at work"
+
+ASK_THE_SERVER = "ask the server: /v1/people and /v1/api-keys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,7 @@ class Where:
     def command(self, words: str) -> str:
         """Gives a command line that means the same ledger as this one, to be copied."""
         url = "" if self.url is None else f" --url {shlex.quote(without_password(self.url))}"
-        tenant = "" if self.tenant == DEFAULT_TENANT else f" --tenant {shlex.quote(self.tenant)}"
+        tenant = "" if self.tenant == usual_tenant(self.url) else f" --tenant {shlex.quote(self.tenant)}"
         return f"indelible {words}{url}{tenant}"
 
 
@@ -46,13 +50,18 @@ def about_ledger(function: F) -> F:
     function = click.option("--json", "is_json", is_flag=True, callback=_kept, expose_value=False, help="Print JSON.")(
         function
     )
-    function = click.option("--tenant", callback=_kept, expose_value=False, help="Whose effects.  [default: default]")(
-        function
-    )
+    function = click.option(
+        "--tenant",
+        callback=_kept,
+        expose_value=False,
+        metavar="NAME",
+        help="Whose ledger.  [default: default; at a server, whose the token is]",
+    )(function)
     return click.option(
         "--url",
         callback=_kept,
         expose_value=False,
+        metavar="URL",
         help="A ledger: sqlite:///…, postgresql://…, https://…  [default: $INDELIBLE_URL, else .indelible/ledger.db]",
     )(function)
 
@@ -68,29 +77,47 @@ def _kept(context: click.Context, parameter: click.Parameter, value: Any) -> Any
 def where() -> Where:
     """Gives what the options of this command line say."""
     given = click.get_current_context().ensure_object(dict)
-    return Where(url=given.get("url"), tenant=given.get("tenant") or DEFAULT_TENANT, is_json=bool(given.get("is_json")))
+    tenant = given.get("tenant") or usual_tenant(given.get("url"))
+    return Where(url=given.get("url"), tenant=tenant, is_json=bool(given.get("is_json")))
+
+
+def usual_tenant(url: str | None) -> str:
+    """Names whose ledger is meant where nobody says: at a server, the token does."""
+    token = os.environ.get("INDELIBLE_TOKEN")
+    if token and is_remote(address_of(url)):
+        try:
+            return read_token(token).tenant
+        except NotAuthenticated:
+            pass  # the server says so, with the next step
+    return DEFAULT_TENANT
 
 
 def open_existing(place: Where, *, wakeups: bool = False, policy: Path | None = None) -> Ledger:
     """Opens a ledger that is there; never makes one, and never touches a database that is not one."""
-    if is_remote(place.address):  # whose tenant it is says the token
-        return Ledger.open(place.address, wakeups=wakeups, policy=policy)
-    if not is_postgres(place.address):
+    if not is_remote(place.address):
         check_is_ledger(place.address)
     return Ledger.open(place.address, tenant=place.tenant, wakeups=wakeups, policy=policy)
 
 
-def open_here(place: Where) -> Ledger:
-    """Opens a ledger at its database: whom a server lets in is not written through a server's store."""
-    if is_remote(place.address):
-        raise click.UsageError(
-            f"{place.address}: give --url of the database, or ask the server at /v1/people and /v1/api-keys"
-        )
+def open_here(place: Where, instead: str = "") -> Ledger:
+    """Opens a ledger at its database, for what is not done through a server."""
+    check_is_here(place, instead)
     return open_existing(place)
 
 
+def check_is_here(place: Where, instead: str = "") -> None:
+    """Refuses a server's address where a database is needed; `instead` is what one can do from here."""
+    if is_remote(place.address):
+        other = f", or {instead}" if instead else ""
+        raise Misconfigured(
+            f"{place.address} is a server, and this is done at its database; name that with --url{other}"
+        )
+
+
 def check_is_ledger(address: str) -> None:
-    """Raises `Misconfigured` unless a SQLite address names a ledger that is there."""
+    """Raises `Misconfigured` where a SQLite address names no ledger that is there; PostgreSQL says that itself."""
+    if is_postgres(address):
+        return
     path = sqlite_path(address)
     if path == ":memory:":
         raise Misconfigured(":memory: lives in the program that opened it; name a file or a server with --url")

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import click
 
 from indelible.cli.behind import store_behind
-from indelible.cli.effects.command import InOrder, by_option
 from indelible.cli.moments import moment_ahead
-from indelible.cli.opening import about_ledger, open_here, where
+from indelible.cli.opening import ASK_THE_SERVER, about_ledger, open_here, where
+from indelible.cli.options import InOrder, by_option
 from indelible.cli.show import say_json, table, timestamp, visible
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
@@ -55,7 +55,7 @@ def invite(name: str, scopes: tuple[str, ...], expires: str, server: str, by: st
     if address.scheme not in ("http", "https") or not address.netloc or address.query or address.fragment:
         raise click.UsageError(f"--server {server}: give an address such as {HERE} or https://ledger.example")
     lasts = moment_ahead(expires, "--expires") - datetime.now(UTC)
-    with open_here(place) as ledger:
+    with open_here(place, ASK_THE_SERVER) as ledger:
         person, ticket = People(store_behind(ledger), place.tenant).invite(
             name, cast("tuple[Scope, ...]", scopes), by=Actor(by), lasts=lasts
         )
@@ -74,7 +74,7 @@ def invite(name: str, scopes: tuple[str, ...], expires: str, server: str, by: st
 def list_people() -> None:
     """List people, and how they come in."""
     place = where()
-    with open_here(place) as ledger:
+    with open_here(place, ASK_THE_SERVER) as ledger:
         found = People(store_behind(ledger), place.tenant).all()
     found.sort(key=lambda one: one.name)
     if place.is_json:
@@ -97,7 +97,7 @@ def revoke(name: str, by: str) -> None:
     A running server lets them do nothing more at once, and see nothing more within a second.
     """
     place = where()
-    with open_here(place) as ledger:
+    with open_here(place, ASK_THE_SERVER) as ledger:
         known = People(store_behind(ledger), place.tenant)
         id_ = name if name.startswith("per_") else person_id(name)
         over = known.revoke(id_, by=Actor(by))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import click
 
 from indelible import __version__
 from indelible.cli.opening import about_ledger
+from indelible.cli.options import InOrder
 from indelible.cli.show import escape_unseen
 
 EFFECTS, EVENTS, ERASE = "indelible.cli.effects.command", "indelible.cli.events", "indelible.cli.erase"
@@ -49,7 +52,7 @@ COMMANDS = {
 }
 
 
-class Root(click.Group):
+class Root(InOrder):
     """Loads commands when they are asked for, and turns errors into a line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -64,6 +67,27 @@ class Root(click.Group):
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command that is meant; names what is written nearly so where there is none."""
+        if args[0] not in COMMANDS:
+            near = get_close_matches(args[0], COMMANDS)
+            meant = f" Did you mean: {', '.join(near)}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; a reader who goes before everything is said ends it without a word."""
+        try:
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            if not _is_reader_gone():
+                raise
+            return _UNHEARD
+        return done
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Runs and leaves the process, as click expects of a root command."""
@@ -81,6 +105,19 @@ class Root(click.Group):
         return code if isinstance(code, int) else 0
 
 
+_UNHEARD = 2  # 1 would be an answer, and 0 one too
+
+
+def _is_reader_gone() -> bool:
+    """Has whoever read our output gone? Then nothing is left to be flushed at the end."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
 def explain(error: Exception) -> tuple[str, str, int] | None:
     """Gives an error's kind, its message with the next step, and the exit code; None for one that nobody foresaw."""
     from indelible.errors import BadCall, IndelibleError, StoreError
@@ -94,7 +131,9 @@ def explain(error: Exception) -> tuple[str, str, int] | None:
             return kind, error.format_message(), 2
         case click.Abort():
             return "Interrupted", "interrupted", 2
-        case BadCall() | StoreError():
+        case StoreError():
+            return kind, " ".join(str(error).split()), 2  # a driver may tell its part in several lines
+        case BadCall():
             return kind, str(error), 2
         case IndelibleError():
             return kind, str(error), 1
@@ -102,8 +141,10 @@ def explain(error: Exception) -> tuple[str, str, int] | None:
             return "Usage", "an argument is not valid UTF-8; type it again", 2
         case ModuleNotFoundError(name=str() as name) if name.partition(".")[0] == "psycopg":
             return "Misconfigured", "a PostgreSQL ledger needs its driver; run: pip install 'indelible[postgres]'", 2
+        case OSError(filename=str() | bytes() as name, strerror=str() as why):
+            return kind, f"{os.fsdecode(name)}: {why}; is its folder there, and are both yours to read and write?", 2
         case OSError():
-            return kind, f"{error}; are the ledger's folder and files yours to write? Another ledger: --url", 2
+            return kind, f"{error}; see to that, then try again", 2
         case _:
             return None
 

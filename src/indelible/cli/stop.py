@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
-from indelible.cli.effects.command import by_option
 from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.options import by_option, reason_option
 from indelible.cli.show import say_json, timestamp, visible
 from indelible.core.effects.stops import Stop
+from indelible.core.events import instant
 
 
 @click.command()
-@click.option("--reason", required=True, help="Why; whoever is stopped is told.")
+@reason_option(None, "Why; whoever is stopped is told.")
 @by_option
 @about_ledger
 def stop(reason: str, by: str) -> None:
@@ -21,7 +22,7 @@ def stop(reason: str, by: str) -> None:
     record, and holds until: indelible go.
 
     \b
-    indelible stop --reason "refunds go to the wrong accounts"
+    indelible stop -m "refunds go to the wrong accounts"
     """
     place = where()
     with open_existing(place) as ledger:
@@ -30,22 +31,25 @@ def stop(reason: str, by: str) -> None:
         say_json(stop_json(stopped))
     else:
         print(f"Stopped by {visible(stopped.by)} at {timestamp(stopped.at)}: {visible(stopped.reason)}")
-        print("Nothing is entered until: indelible go")
+        print(f"Nothing is entered until: {place.command('go')}")
 
 
 @click.command()
-@click.option("--reason", default="", help="Why they may go on.")
+@reason_option("", "Why they may go on.")
 @by_option
 @about_ledger
 def go(reason: str, by: str) -> None:
     """Let effects go on that `indelible stop` has stopped."""
     place = where()
     with open_existing(place) as ledger:
+        was_stopped = ledger.stopped() is not None
         last = ledger.go(by=by, reason=reason)
     if place.is_json:
         say_json(stop_json(last))
+    elif last is None or not was_stopped:
+        print("Nothing was stopped.")
     else:
-        print("Nothing was stopped." if last is None else f"Going on, by {visible(last.by)} at {timestamp(last.at)}.")
+        print(f"Going on, by {visible(last.by)} at {timestamp(last.at)}.")
 
 
 def stop_json(stop_: Stop | None) -> dict[str, object]:
@@ -55,6 +59,6 @@ def stop_json(stop_: Stop | None) -> dict[str, object]:
     return {
         "is_stopped": stop_.is_in_force,
         "by": stop_.by,
-        "at": timestamp(stop_.at),
+        "at": instant(stop_.at),
         "reason": stop_.reason,
     }

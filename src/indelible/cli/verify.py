@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +11,16 @@ import click
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
-from indelible.cli.opening import about_ledger, check_is_ledger, where
+from indelible.cli.moments import span
+from indelible.cli.opening import about_ledger, check_is_here, check_is_ledger, where
+from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, fields, say_json, visible
 from indelible.core.verifying.findings import ATTACKS, GROUNDS, Report
 from indelible.errors import BadCall, IndelibleError
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify as examine
-from indelible.stores import is_postgres
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _VERDICTS = {"verified": "VERIFIED", "tampered": "TAMPERED", "cannot_tell": "CANNOT TELL"}
-
-
-def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> timedelta | None:
-    if value is None:
-        return None
-    match = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", value)
-    if match is None:
-        raise click.BadParameter(f"{value!r} is no duration; write it as 30s, 15m, 1h or 7d")
-    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
 def _keys(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[str]:
@@ -60,7 +48,7 @@ def _keys(context: click.Context, parameter: click.Parameter, values: tuple[str,
               help="A signed head you kept: the journal must begin with it.")  # fmt: skip
 @click.option("--witness", "witnesses", multiple=True, callback=_keys, metavar="VKEY", help="A witness you trust.")
 @click.option("--quorum", type=click.IntRange(min=1), metavar="N", help="So many witnesses must have cosigned.  [all]")
-@click.option("--fresh", callback=_duration, metavar="1h", help="The newest proven time must be as recent as this.")
+@click.option("--fresh", metavar="AGE", help="The newest proven time must be as recent as this: 15m, 1h, 7d.")
 @click.option("--deep", is_flag=True, help="Check the signatures of writers and of approvers' votes too.")
 @click.option("--no-semantics", is_flag=True, help="Leave out the rules of effects and the accounting of values.")
 @about_ledger
@@ -70,7 +58,7 @@ def verify(
     after: tuple[Path, ...],
     witnesses: list[str],
     quorum: int | None,
-    fresh: timedelta | None,
+    fresh: str | None,
     deep: bool,
     no_semantics: bool,
 ) -> int:
@@ -88,12 +76,12 @@ def verify(
         "after": [_read(path) for path in after],
         "witnesses": witnesses,
         "quorum": quorum,
-        "fresh_within": fresh,
+        "fresh_within": None if fresh is None else span(fresh, "--fresh"),
         "deep": deep,
         "semantics": not no_semantics,
     }
     try:
-        with _progress() as progress:
+        with progress_bar("verifying") as progress:
             report = _live(keys, words, progress) if file is None else examine(file, keys, **words, progress=progress)
     except BadCall:
         raise
@@ -108,8 +96,8 @@ def verify(
 
 def _live(keys: list[str], words: dict[str, Any], progress: Callable[[int, int], None]) -> Report:
     place = where()
-    if not is_postgres(place.address):
-        check_is_ledger(place.address)
+    check_is_here(place, "verify an export: indelible export bundle --out FILE, then indelible verify FILE")
+    check_is_ledger(place.address)
     # It only looks: nothing is sealed, and no key is made.
     with Ledger.open(place.address, tenant=place.tenant, wakeups=False, seal=False) as ledger:
         report = examine(LiveEvidence(store_behind(ledger), place.tenant), keys, **words, progress=progress)
@@ -124,20 +112,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as problem:
         raise click.BadParameter(f"{path} cannot be read: {problem.strerror}", param_hint="--after") from problem
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Shows a bar where somebody looks."""
-    if not sys.stderr.isatty():
-        yield lambda done, size: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("verifying", total=None)
-        yield lambda done, size: bar.update(task, completed=done, total=size)
 
 
 def _say(report: Report) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from indelible.cli.effects.command import InOrder
+from indelible.cli.options import InOrder
 from indelible.cli.show import count, say_json, visible
 from indelible.core.journal.journal import Prove
 from indelible.core.journal.notes import MOST_NOTE_BYTES, PublicKey, parse_head, parse_note, parse_vkey
@@ -40,7 +40,7 @@ def _read_keys(context: click.Context, parameter: click.Parameter, texts: Sequen
     return [_read_key(context, parameter, text) for text in texts]
 
 
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def witness() -> None:
     """Watch somebody's journal, or ask a witness.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from indelible.core.commands import Record, Stamp
 from indelible.core.events import Event, facts_json
-from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Signer, Tree, check_growth
+from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, TreeHead, log_name, parse_head, parse_note
 from indelible.core.journal.receipts import Receipt
@@ -121,12 +121,27 @@ class Sealer:
             raise SignerRefused(f"{self.origin}: nothing was signed here before, so nothing is lost; just seal it")
         self.integrate()
         here = self._journal.tree(self._tenant)
+        if self._has_all_of(lost, here):
+            raise SignerRefused(f"{self.origin}: all that was signed is here, so nothing is lost; just seal it")
         self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         self.integrate()
         tree = self._journal.tree(self._tenant)
         self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
         self._sign(tree)
         return lost
+
+    def _has_all_of(self, signed: TreeHead, tree: Tree) -> bool:
+        """Does the tree begin with what was signed?"""
+        try:
+            check_growth(signed, TreeHead(self.origin, tree.size, tree.root), self._prover(tree))
+        except SignerRefused:
+            return False
+        return True
+
+    def _prover(self, tree: Tree) -> Prove:
+        """Gives what proves that a tree begins with an older one."""
+        read = node_reader(lambda level, number: self._journal.tile(self._tenant, level, number))
+        return lambda old: consistency_proof(old, tree.size, read)
 
     def _introduce_key(self) -> None:
         """Names the key in the journal's first event; refuses to sign with another key than the one before."""
@@ -161,11 +176,7 @@ class Sealer:
 
     def _sign(self, tree: Tree) -> Note:
         head = TreeHead(self.origin, tree.size, tree.root)
-        read = node_reader(lambda level, number: self._journal.tile(self._tenant, level, number))
-
-        def prove(old: int) -> list[bytes]:
-            return consistency_proof(old, tree.size, read)
-
+        prove = self._prover(tree)
         if self._signer.last(self.origin) is None and (kept := self._kept()) is not None:
             # Its memory is gone. What the store has of it is less, and still rules out most accidents.
             check_growth(parse_head(kept.text), head, prove)

@@ -17,9 +17,9 @@ from indelible.cli.approvals.permissions import delegate, delegations, grants
 from indelible.cli.approvals.signing import key
 from indelible.cli.approvals.words import quorum, standing, time_left
 from indelible.cli.behind import store_behind
-from indelible.cli.effects.command import InOrder, by_option
 from indelible.cli.filtering import filter_option, finding_in, said, with_query
 from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.options import InOrder, by_option, limit_option
 from indelible.cli.show import age, count, say_json, table, visible
 from indelible.core.approvals.approval import ApprovalStatus
 from indelible.core.filtering.filters import Query
@@ -33,7 +33,7 @@ Nothing has been asked yet. A tool asks when it says so, or when a policy does:
     def refund(charge: str, amount: int): ..."""
 
 
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def approvals() -> None:
     """Decide what an agent asks to do.
 
@@ -56,7 +56,7 @@ def approvals() -> None:
 @click.option("--run", "run_id", help="Only approvals of this run.")
 @filter_option("approvals", "'actor:ana args.amount:>1000 since:7d'")
 @click.option("--before", metavar="ID", help="Only approvals older than this one: the next page.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
+@limit_option
 @about_ledger
 def list_approvals(limit: int, before: str | None, status: str, query: Query, **filters: Any) -> None:
     """List what waits for a decision, newest first.

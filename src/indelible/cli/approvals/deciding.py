@@ -14,9 +14,9 @@ from indelible.cli.approvals.as_json import approval_json
 from indelible.cli.approvals.finding import find_approval
 from indelible.cli.approvals.signing import signature_of, voter
 from indelible.cli.approvals.words import still_needed
-from indelible.cli.effects.command import by_option
 from indelible.cli.moments import moment_ahead
 from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.options import by_option, reason_option
 from indelible.cli.show import say_json, timestamp, visible
 from indelible.errors import VoteRefused
 
@@ -27,13 +27,6 @@ OTHER_POLICY = (
     "indelible: another policy has judged these arguments than the one that asked. If the agent brings that one, its "
     "next call does not find the edit binding and asks as before: edit with --policy FILE"
 )
-
-
-def reason_option(default: str | None, text: str) -> Callable[[F], F]:
-    """Gives a command -m, the reason that goes on the record; needed where there is no default."""
-    if default is None:
-        return click.option("-m", "--reason", required=True, help=text)
-    return click.option("-m", "--reason", default=default, show_default=True, help=text)
 
 
 def digest_option(function: F) -> F:
@@ -78,7 +71,7 @@ def whole_digest(approval: Approval, digest: str, place: Where) -> str:
 @click.command()
 @click.argument("approval_id", metavar="ID")
 @digest_option
-@reason_option("approved", "Why.")
+@reason_option("approved")
 @key_option
 @click.option(
     "--grant", "uses", type=click.IntRange(min=1), metavar="N", help="Allow N more such calls without asking."
@@ -151,7 +144,7 @@ def deny(approval_id: str, reason: str, digest: str | None, key: Path | None, by
 
 @click.command()
 @click.argument("approval_id", metavar="ID")
-@reason_option("taken back", "Why.")
+@reason_option("taken back")
 @by_option
 @about_ledger
 def revoke(approval_id: str, reason: str, by: str) -> None:
@@ -168,7 +161,7 @@ def revoke(approval_id: str, reason: str, by: str) -> None:
 @click.option("--args", "args_text", required=True, metavar="JSON|@FILE",
               help="All arguments, as `show` prints them; @FILE reads a file, @- the input.")  # fmt: skip
 @digest_option
-@reason_option("edited", "Why.")
+@reason_option("edited")
 @click.option("--policy", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
               help="The policy that the agent's program brings, if it is not in the ledger.")  # fmt: skip
 @by_option

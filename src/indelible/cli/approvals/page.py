@@ -23,9 +23,9 @@ from indelible.cli.approvals.words import (
     vote_words,
 )
 from indelible.cli.behind import store_behind
-from indelible.cli.effects.command import user_name
 from indelible.cli.effects.page import Entry, altered_lines, history_json, read_history
 from indelible.cli.opening import Where
+from indelible.cli.options import user_name
 from indelible.cli.show import (
     age,
     escape_unseen,

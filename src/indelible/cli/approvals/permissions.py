@@ -10,22 +10,20 @@ import click
 
 from indelible.cli.approvals.as_json import delegation_json, grant_json
 from indelible.cli.behind import store_behind
-from indelible.cli.effects.command import InOrder, by_option
 from indelible.cli.moments import moment_ahead
 from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.options import InOrder, by_option, reason_option
 from indelible.cli.show import age, count, say_json, table, timestamp, visible
 from indelible.core.approvals.grants import Delegation, Grant
 from indelible.errors import BadCall
 
 T = TypeVar("T", Delegation, Grant)
 
-reason_option = click.option("-m", "--reason", default="ended", show_default=True, help="Why.")
-
 
 @click.command()
 @click.option("--to", required=True, metavar="NAME", help="Who may decide for you.")
 @click.option("--until", required=True, metavar="WHEN", help="Until when: 8h, 7d, 2w or 2030-01-31.")
-@click.option("-m", "--reason", default="delegated", show_default=True, help="Why.")
+@reason_option("delegated")
 @by_option
 @about_ledger
 def delegate(to: str, until: str, reason: str, by: str) -> None:
@@ -37,9 +35,9 @@ def delegate(to: str, until: str, reason: str, by: str) -> None:
     \b
     indelible approvals delegate --to bob --until 7d -m "on holiday"
     """
-    place = where()
+    place, end = where(), moment_ahead(until)
     with open_existing(place) as ledger:
-        given = ledger.delegate(to, until=moment_ahead(until), by=by, reason=reason)
+        given = ledger.delegate(to, until=end, by=by, reason=reason)
     if place.is_json:
         say_json({"delegation": delegation_json(given)})
     else:
@@ -75,7 +73,7 @@ def _list_delegations() -> None:
 
 @delegations.command(name="end")
 @click.argument("delegation_id", metavar="ID")
-@reason_option
+@reason_option("ended")
 @by_option
 @about_ledger
 def end_delegation(delegation_id: str, reason: str, by: str) -> None:
@@ -125,7 +123,7 @@ def _list_grants(tool: str | None) -> None:
 
 @grants.command(name="end")
 @click.argument("grant_id", metavar="ID")
-@reason_option
+@reason_option("ended")
 @by_option
 @about_ledger
 def end_grant(grant_id: str, reason: str, by: str) -> None:

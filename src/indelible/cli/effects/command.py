@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import click
 
 from indelible import Effect, Failed, Ledger, Succeeded
 from indelible.cli.filtering import filter_option, finding_in, said, with_query
 from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.options import InOrder, by_option, limit_option, reason_option
 from indelible.cli.show import age, count, effect_json, say_json, table, visible
 from indelible.core.effects.calls import SideEffect
 from indelible.core.effects.effect import Status
@@ -21,8 +20,6 @@ from indelible.core.filtering.filters import Query
 from indelible.core.ports import Filter
 from indelible.engine.finding import Found, everything
 from indelible.errors import BadCall, UnknownEffect
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 HOW_TO_MAKE_ONE = """\
 No effects yet. One comes of every call of a tool behind the ledger:
@@ -33,15 +30,7 @@ No effects yet. One comes of every call of a tool behind the ledger:
     def refund(charge: str, amount: int): ..."""
 
 
-class InOrder(click.Group):
-    """Lists commands as they are written here."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Lists the commands."""
-        return list(self.commands)
-
-
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def effects() -> None:
     """Look at tool calls; settle what is in doubt.
 
@@ -56,7 +45,7 @@ def effects() -> None:
 @click.option("--side-effect", type=click.Choice(get_args(SideEffect)), help="Only effects of this class.")
 @filter_option("effects", "'tool:stripe.* args.amount:>1000 since:24h'")
 @click.option("--before", metavar="ID", help="Only effects older than this one: the next page.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
+@limit_option
 @about_ledger
 def list_effects(limit: int, before: str | None, query: Query, **filters: Any) -> None:
     """List effects, newest first."""
@@ -129,19 +118,6 @@ def show(effect_id: str) -> int:
     return say_effect(effect, approval, history, place)
 
 
-def by_option(function: F) -> F:
-    """Gives a command --by, who does it; by default the user of the operating system."""
-    return click.option("--by", default=user_name, show_default="your user name", help="Who does this.")(function)
-
-
-def user_name() -> str:
-    """Names the user of the operating system."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
-        return f"uid-{os.getuid()}"
-
-
 @effects.command()
 @click.argument("effect_id", metavar="ID")
 @click.option("--as", "status", type=click.Choice(["succeeded", "failed"]), required=True, help="What became of it.")
@@ -176,7 +152,7 @@ def _parsed(value: str) -> Any:
 
 @effects.command()
 @click.argument("effect_id", metavar="ID")
-@click.option("--reason", default="retry", show_default=True, help="Why another attempt is safe.")
+@reason_option("retry", "Why another attempt is safe.")
 @by_option
 @about_ledger
 def retry(effect_id: str, reason: str, by: str) -> None:
@@ -189,7 +165,7 @@ def retry(effect_id: str, reason: str, by: str) -> None:
 
 @effects.command()
 @click.argument("effect_id", metavar="ID")
-@click.option("--reason", default="canceled", show_default=True, help="Why.")
+@reason_option("canceled")
 @by_option
 @about_ledger
 def cancel(effect_id: str, reason: str, by: str) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from indelible.cli.effects.command import InOrder, by_option
+from indelible.cli.moments import moment_before
 from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.options import InOrder, by_option, reason_option
 from indelible.cli.policy.words import exact_json, explanation_json, say_explanation
 from indelible.cli.show import count, say_json, visible
 from indelible.core.effects.calls import SIDE_EFFECTS
@@ -25,7 +26,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 NO_POLICY = "no policy is kept in this ledger; put one in force with: indelible policy apply FILE"
 
 
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def policy() -> None:
     """Write rules, try them out, and put them in force.
 
@@ -179,7 +180,11 @@ def _asked(tenant: str, tool: str, args_json: str, allowed: tuple[str, ...], wor
 @policy.command()
 @click.argument("file", metavar="NEW", type=FILE)
 @click.option(
-    "--since", default="30d", show_default=True, metavar="AGE|TIME", help="Calls from then on: 12h, 30d, 2030-01-31."
+    "--since",
+    default="30d",
+    show_default=True,
+    metavar="WHEN",
+    help="Calls from then on: 30d for 30 days ago, or 2030-01-31.",
 )
 @click.option("--environment", default="", help="The environment to assume; it is not on the record.")
 @click.option(
@@ -193,12 +198,12 @@ def test(file: Path, since: str, environment: str, limit: int, fail_on_change: b
     Each call on record is judged by the NEW policy and compared with what was decided then. Nothing is called. Budgets
     are not replayed, and a call whose arguments were erased or cannot be opened is counted as one nobody can tell of.
     """
-    from indelible.cli.policy.replay import moment_before, replay, replay_json, say_replay
+    from indelible.cli.policy.replay import replay, replay_json, say_replay
 
     place = where()
-    new = policy_in(file)
+    new, begin = policy_in(file), moment_before(since, "--since")
     with open_existing(place) as ledger:
-        found = replay(ledger, new, moment_before(since), environment, limit)
+        found = replay(ledger, new, begin, environment, limit)
     if place.is_json:
         say_json(replay_json(found, new.version))
     else:
@@ -211,7 +216,7 @@ def test(file: Path, since: str, environment: str, limit: int, fail_on_change: b
 
 @policy.command()
 @click.argument("file", type=FILE)
-@click.option("--reason", default="applied", show_default=True, help="Why; it goes on the record.")
+@reason_option("applied")
 @by_option
 @about_ledger
 def apply(file: Path, reason: str, by: str) -> None:

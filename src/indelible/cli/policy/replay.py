@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
-
-import click
 
 from indelible import Event, Ledger
 from indelible.cli.policy.words import verdict_json
@@ -23,7 +20,6 @@ from indelible.core.policy.replaying import JUDGED_TYPES, Overturned, RecordedCa
 from indelible.core.ports import Store
 from indelible.errors import IndelibleError
 
-_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _PAGE = 1000
 Tick = Callable[[int], None]
 
@@ -43,17 +39,6 @@ class Replay:
     def changed(self) -> int:
         """Counts the decisions that would change."""
         return sum(self.changes_by_kind.values())
-
-
-def moment_before(text: str) -> datetime:
-    """Reads since when: an age such as 30d, or a moment in UTC unless it names a zone."""
-    found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
-    try:
-        at = datetime.now(UTC) - int(found[1]) * _UNITS[found[2]] if found else datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        message = f"--since {text}: give an age such as 12h, 30d or 4w, or a moment such as 2030-01-31"
-        raise click.UsageError(message, click.get_current_context(silent=True)) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def replay(ledger: Ledger, policy: Policy, since: datetime, environment: str, most_shown: int) -> Replay:

@@ -12,9 +12,9 @@ import click
 
 from indelible import Ledger
 from indelible.cli.approvals.edited_args import read_args
-from indelible.cli.effects.command import InOrder, by_option
 from indelible.cli.filtering import filter_option, finding_in, said, with_query
 from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.options import InOrder, by_option, limit_option, reason_option
 from indelible.cli.runs.pages import (
     HEADINGS,
     WIDE,
@@ -42,7 +42,7 @@ No runs yet. One is started by an agent, and calls inside belong to it:
 _LOOK_EVERY = 0.2
 
 
-@click.group(cls=InOrder, no_args_is_help=False)
+@click.group(cls=InOrder)
 def runs() -> None:
     """Look at runs; save, resume, verify and fork them.
 
@@ -60,7 +60,7 @@ def runs() -> None:
 @click.option("--agent", help="Only runs of this agent.")
 @filter_option("runs", "'status:blocked,failed since:24h refund'")
 @click.option("--before", metavar="RUN", help="Only runs before this one: the next page.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show at most so many.")
+@limit_option
 @about_ledger
 def list_runs(status: RunStatus | None, agent: str | None, query: Query, before: str | None, limit: int) -> None:
     """List runs, the one begun last first."""
@@ -164,7 +164,8 @@ def _follow(ledger: Ledger, story: RunStory, say: Any) -> None:
 
 @runs.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--reason", type=click.Choice(get_args(CheckpointReason)), default="manual", show_default=True)
+@click.option("--reason", type=click.Choice(get_args(CheckpointReason)), default="manual", show_default=True,
+              help="What kind of reason it has.")  # fmt: skip
 @click.option("--state", metavar="JSON", help="The agent's state to save: a JSON object, or @FILE.")
 @click.option("--suggested", metavar="TEXT", help="What to do next, for whoever resumes.")
 @click.option("--at", metavar="EVENT", help="An earlier event, by its number or id.  [default: the latest]")
@@ -282,7 +283,7 @@ def diff(left: str, right: str) -> int:
 
 @runs.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("-m", "--reason", required=True, help="Why; it goes on the record.")
+@reason_option(None)
 @by_option
 @about_ledger
 def cancel(run_id: str, reason: str, by: str) -> None:

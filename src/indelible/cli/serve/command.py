@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from indelible.cli.opening import about_ledger, check_is_ledger, where, without_password
+from indelible.cli.opening import about_ledger, check_is_here, check_is_ledger, where, without_password
 from indelible.cli.serve.oidc import about_provider, provider_of
 from indelible.cli.serve.operation import about_operation, ending_well, operating
-from indelible.stores import is_postgres
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -96,8 +95,8 @@ def serve(
             address, keys, ran["demo"] = stack.enter_context(demo_ledger(base))
         else:
             address = where().address
-            if not is_postgres(address):
-                check_is_ledger(address)
+            check_is_here(where())
+            check_is_ledger(address)
             print(f"Serving {without_password(address)} at {base}; stop with Ctrl-C.", flush=True)
         running.serve(
             address,

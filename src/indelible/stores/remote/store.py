@@ -286,9 +286,10 @@ class RemoteForgetting:
         return found
 
     def prunable(self, tenant: str, before: datetime, after: str, limit: int) -> list[Prunable]:
-        """Lists effects that ended long ago."""
+        """Lists effects that ended long ago; whoever wants more asks again, after the last."""
         self._check(tenant)
-        found: list[Prunable] = self._asked("forgetting.prunable", before=before, after=after, limit=limit)
+        most = min(limit, MOST_LISTED)
+        found: list[Prunable] = self._asked("forgetting.prunable", before=before, after=after, limit=most)
         return found
 
     def refusals(self, tenant: str, after: tuple[str, int], limit: int) -> list[Event]:
