@@ -5,19 +5,15 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from indelible import Approval, Ledger, MayHaveHappened, RunningEffect, ToolCall
-from tests.docs.pages import blocks
-from tests.docs.terminal import Terminal
+from indelible import Ledger
+from tests.docs.stage import Stage, call, declined, done, in_doubt, question
 from tests.journal.watched import LOG, Log
 from tests.journal.watched import running as witness_running
 from tests.migrating.test_from_agent_ledger import CALLS, MADE_THERE, insert
@@ -29,88 +25,6 @@ from tests.notify.slack_api import SIGNING_SECRET, TOKEN, slack_api
 from tests.notify.test_commands import asking
 from tests.postgres import fresh_database
 from tests.server.places import Place
-
-
-@dataclass(slots=True, kw_only=True)
-class Stage:
-    """Is set before somebody follows a page, and struck afterwards."""
-
-    page: Path
-    terminal: Terminal
-    closing: ExitStack
-    postgres: Callable[[], str]
-    told: list[str] = field(default_factory=list)
-    """What the reader got by another way, such as a key on paper."""
-    instead: dict[str, str] = field(default_factory=dict)
-    """What stands for addresses and the like that are made up."""
-    anew: Callable[[str], str] = str
-    """Sets the stage for one command, on pages that show several ways out of one place."""
-    codes: dict[str, int] = field(default_factory=dict)
-    says: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def folder(self) -> Path:
-        """Is where the reader is."""
-        return self.terminal.folder
-
-    @property
-    def url(self) -> str:
-        """Names the ledger that commands find there."""
-        return f"sqlite:///{self.folder}/.indelible/ledger.db"
-
-    def open(self) -> Ledger:
-        """Opens that ledger."""
-        return Ledger.open(self.url, keys=self.terminal.env["INDELIBLE_KEYS"])
-
-    def save(self, name: str, **instead: str) -> None:
-        """Saves the file that the page shows under this name, with some of its lines replaced."""
-        (text,) = (block.text for block in blocks(self.page) if block.text.startswith(f"# {name}\n"))
-        for number, (made_up, real) in enumerate(instead.items()):
-            assert made_up in text, (number, made_up)
-            text = text.replace(made_up, real)
-        (self.folder / name).write_text(text, encoding="utf-8")
-
-    def meant(self, command: str) -> str:
-        """Gives what is typed for a command of the page."""
-        for made_up, real in self.instead.items():
-            command = command.replace(made_up, real)
-        return self.anew(command)
-
-
-def call(tool: str, run: str = "order-123", **args: Any) -> ToolCall:
-    """Gives a call of a run that pages speak of."""
-    return ToolCall(run_id=run, tool=tool, args=args)
-
-
-def lost(effect: RunningEffect) -> None:
-    """Never tells what became of it."""
-    raise MayHaveHappened("the line went dead")
-
-
-def declined(effect: RunningEffect) -> None:
-    """Does not go well."""
-    raise ValueError("card declined")
-
-
-def in_doubt(ledger: Ledger, number: int = 1) -> str:
-    """Leaves an effect in doubt, and gives its id."""
-    with suppress(MayHaveHappened):
-        ledger.run(call("stripe.charge", amount=1000 + number), lost, side_effect="payment")
-    return ledger.effects(status="in_doubt")[0].id
-
-
-def question(ledger: Ledger, number: int = 1) -> Approval:
-    """Asks people something, and gives what they are asked."""
-    begun = ledger.begin(call("refund", "order-124", charge=f"ch_{number}", amount=4200), approval="required")
-    return begun.approval  # type: ignore[union-attr]
-
-
-def done(ledger: Ledger, number: int = 1, **words: Any) -> None:
-    """Does something that goes well."""
-    ledger.run(call("stripe.refund", amount=number, customer="customer-7"), lambda effect: {"id": "re_1"}, **words)
-
-
-# ── pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def empty(stage: Stage) -> None:
@@ -206,7 +120,7 @@ def slack(stage: Stage) -> None:
     empty(stage)
     api = stage.closing.enter_context(slack_api()).api
     stage.terminal.env |= {"SLACK_BOT_TOKEN": TOKEN, "SLACK_SIGNING_SECRET": SIGNING_SECRET}
-    stage.save("channels.yaml", **{"kind: slack": f"kind: slack\n    api: {api}"})
+    stage.save("channels.yaml", "kind: slack", f"kind: slack\n    api: {api}")
 
 
 def notifications(stage: Stage) -> None:
@@ -220,7 +134,7 @@ def notifications(stage: Stage) -> None:
     (stage.folder / "smtp.password").write_text("secret", encoding="utf-8")
     (stage.folder / "smtp.password").chmod(0o600)
     near = f"{receiver.url}/\n    http: true\n    ports: [{receiver.port}]\n    allow: [127.0.0.1/32]"
-    stage.save("channels.yaml", **{"https://hooks.example.com/approvals": near})
+    stage.save("channels.yaml", "https://hooks.example.com/approvals", near)
     with asking(stage.url, "ops") as ledger:
         ask(ledger, 1)
         ask(ledger, 2)

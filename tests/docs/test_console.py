@@ -10,7 +10,8 @@ import pytest
 
 from tests.docs.following import EXCUSED, Reader, excused
 from tests.docs.pages import ROOT, Typed, blocks, named, pages, typed
-from tests.docs.stages import STAGES, Stage
+from tests.docs.stage import Stage
+from tests.docs.stages import STAGES
 from tests.docs.terminal import Terminal
 
 # Where a page's own test follows it, together with the programs on it.
@@ -79,7 +80,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 
 def test_no_page_with_commands_is_left_out() -> None:
     told = {named(page) for page in pages() if commands(page)}
-    assert told == set(STAGES) | set(FOLLOWED_BY)
+    assert told == set(STAGES) | set(FOLLOWED_BY), "a page with commands needs a stage: tests/docs/stages.py"
     for page, test in FOLLOWED_BY.items():
         assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), (page, test)
 
@@ -101,3 +102,5 @@ def test_nothing_is_excused_that_is_on_no_page() -> None:
     told = [command for page in pages() for command in commands(page)]
     assert [beginning for beginning in EXCUSED if not any(one.startswith(beginning) for one in told)] == []
     assert sum(excused(command) is None for command in told) > 100
+    tests = [path for why in EXCUSED.values() for path in re.findall(r"tests/\S+\.py", why)]
+    assert [path for path in tests if not (ROOT / path).exists()] == []
