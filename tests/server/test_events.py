@@ -149,8 +149,12 @@ def test_the_whole_tenant_is_followed_in_the_order_of_the_journal_and_no_other_t
     assert {(told["run_id"], told["body"]["log"]) for _, told in got} == {(run, ledger.journal_name)}
 
 
-def test_a_stream_ends_when_its_credential_does(place: Place, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "CHECK_EVERY", 0.0)
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_whoever_was_revoked_is_told_nothing_more(
+    place: Place, run: str, monkeypatch: pytest.MonkeyPatch, is_quiet: bool
+) -> None:
+    """Where nothing happens, a stream ends when it would show that it is alive; else before the next thing it tells."""
+    monkeypatch.setattr(feeds, "CHECK_EVERY" if is_quiet else "TOLD_UNCHECKED_FOR", 0.0)
     monkeypatch.setattr("indelible.server.routes.events.LOOK_EVERY", 0.01)
     monkeypatch.setattr("indelible.server.requests.remembering.REMEMBERED", 0.0)
     make(place, run, 1)
@@ -158,7 +162,9 @@ def test_a_stream_ends_when_its_credential_does(place: Place, run: str, monkeypa
     given, token = credentials.give("visitor", ("auditor",), by=ROOT)
     stream = Stream(place, 100, str(token), run_id=run)
     credentials.revoke(given.id, by=ROOT)
-    assert [number for number, _ in stream.all()] == [0, 1]
+    if not is_quiet:
+        assert place.begin(run_id=run, args={"n": 9}).status_code == 201
+    assert [number for number, _ in stream.all()] in ([], [0, 1]), "what was before it was revoked, at most"
 
 
 def test_streams_and_those_who_wait_end_with_the_server(tmp_path: Path, run: str) -> None:

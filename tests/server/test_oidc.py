@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -13,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from indelible.core.people.person import person_id
 from indelible.core.people.vouching import read_allowed
 from indelible.errors import Misconfigured
+from indelible.server.requests.hardening import Hardened
+from indelible.server.requests.limits import Limits
 from indelible.server.signin.oidc import Provider
 from tests.server.office import Browser, House, Office
 from tests.server.places import ROOT
@@ -186,3 +189,17 @@ def test_where_there_is_no_provider_nobody_is_sent_anywhere(desk: Desk) -> None:
 def test_secrets_go_over_tls_only(issuer: str) -> None:
     with pytest.raises(Misconfigured, match="https"):
         Provider(issuer, CLIENT)
+
+
+def test_whoever_shows_a_cookie_that_is_none_is_a_stranger_all_the_same(desk: Desk) -> None:
+    """Each of these asks the provider, so nobody has it asked as often as they like."""
+    app = Hardened(desk.app, limits=Limits(strangers_rate=2))
+
+    async def statuses(path: str) -> set[int]:
+        transport = httpx2.ASGITransport(app=app, client=(path, 1))
+        headers = {"Cookie": "indelible_80-oidc=x"}
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+            return {(await client.get(path)).status_code for _ in range(6)}
+
+    assert asyncio.run(statuses("/signin/oidc")) == {303, 429}
+    assert asyncio.run(statuses("/signin/oidc/callback?state=x&code=y")) == {401, 429}

@@ -12,11 +12,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from indelible.core.sheets import SheetFilter
+from indelible.server import feeds
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.hardening import Hardened
 from indelible.server.routes import sessions as signing_in
-from indelible.server.signin import challenges, sessions
+from indelible.server.signin import challenges, sessions, sightings
 from indelible.server.signin.identity import Identity
 from indelible.server.signin.people import People
 from indelible.stores import migrate, open_store
@@ -364,3 +365,20 @@ def test_a_request_that_comes_again_in_a_session_gets_its_answer_again_and_nobod
     other = sqlite_office.browser()
     other.sign_in(key)
     assert other.post("/v1/api-keys", wanted, **{"Idempotency-Key": "k"}).status_code == 422
+
+
+def test_a_stream_that_goes_on_is_nobody_doing_anything(sqlite_office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "CHECK_EVERY", 0.0)
+    monkeypatch.setattr("indelible.server.routes.events.LOOK_AT_JOURNAL_EVERY", 0.01)
+    browser, _ = invited(sqlite_office)
+
+    def versions() -> list[int]:
+        return [one.version for one in sqlite_office.store.sheets(sqlite_office.tenant, SheetFilter(kind="seen"))]
+
+    with browser.client.stream("GET", "/v1/events/stream", headers={"Sec-Fetch-Site": "same-origin"}) as answer:
+        lines = answer.iter_lines()
+        while versions() != [1]:  # that somebody asked for something, once in this minute
+            next(lines)
+        monkeypatch.setattr(sightings, "WRITTEN_EVERY", 0.0)
+        assert sum(next(lines).startswith(":") for _ in range(40)) >= 20, "so often it was looked who listens"
+    assert versions() == [1]

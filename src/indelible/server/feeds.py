@@ -24,6 +24,8 @@ LOOK_AT_JOURNAL_EVERY = 0.25
 """Is the same for the journal: what is written comes into it with the next seal."""
 CHECK_EVERY = 15.0
 """Is after how many seconds a stream looks whether its credential still holds, and shows that it is alive."""
+TOLD_UNCHECKED_FOR = 1.0
+"""Is how many seconds after such a look something may be told without another: as long as a request would be let in."""
 
 Told = tuple[int, dict[str, Any] | None]
 """Is an event's number and what is shown of it; nothing is shown of one that nobody asked for."""
@@ -87,8 +89,15 @@ async def stream(
     event, checked_at = asyncio.Event(), time.monotonic()
     while not stopping.is_begun:
         event.clear()  # before the look: what is written meanwhile is looked for again
-        sent = after
-        for number, shown in await in_own_thread(read, after, PAGE):
+        sent, found = after, await in_own_thread(read, after, PAGE)
+        is_silent = time.monotonic() - checked_at > CHECK_EVERY
+        if is_silent or (found and time.monotonic() - checked_at > TOLD_UNCHECKED_FOR):
+            if not await _is_let_in(check):
+                return
+            checked_at = time.monotonic()
+        if is_silent:
+            yield KEEPALIVE_COMMENT
+        for number, shown in found:
             if shown is not None:
                 yield format_sse_event(data_str=json.dumps(shown), id=str(number))
                 sent = number
@@ -98,10 +107,11 @@ async def stream(
             yield f"id: {after}\n\n".encode()
         if not event.is_set():
             await stopping.unless_begun(feed.wait(event, look_every))
-        if time.monotonic() - checked_at > CHECK_EVERY:
-            try:
-                await check()
-            except (NotAuthenticated, NotPermitted):
-                return
-            checked_at = time.monotonic()
-            yield KEEPALIVE_COMMENT
+
+
+async def _is_let_in(check: Callable[[], Awaitable[object]]) -> bool:
+    try:
+        await check()
+    except (NotAuthenticated, NotPermitted):
+        return False
+    return True

@@ -20,6 +20,7 @@ from indelible.server.requests.filters import Q, asked_for, finding_of
 from indelible.server.requests.routing import ANYBODY, answer, resources
 from indelible.server.routes.effects import Limit
 from indelible.server.shapes.effects import EventPage, entry_shown, event_shown
+from indelible.server.signin.sessions import UNATTENDED
 
 LARGEST = 2**53 - 1
 events: APIRouter = resources("events")
@@ -62,13 +63,18 @@ async def stream_events(
     begin = after if last_event_id is None else _number(last_event_id)
     begin = max(begin, await in_own_thread(finding_of(asked).before_since, query, run_id))
     ledgers = asked.ledgers
+
+    async def check() -> None:
+        request.scope[UNATTENDED] = True
+        await request.app.state.authenticate(request)
+
     content = stream(
         _reader(asked, run_id, query),
         begin,
         feed=ledgers.feeds.of(asked.ledger),
         look_every=LOOK_AT_JOURNAL_EVERY if run_id is None else LOOK_EVERY,
         stopping=ledgers.stopping,
-        check=lambda: request.app.state.authenticate(request),
+        check=check,
     )
     return EventSourceResponse(content, headers={"X-Accel-Buffering": "no"})
 

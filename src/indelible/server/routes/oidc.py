@@ -14,7 +14,7 @@ from indelible.core.people.person import person_id
 from indelible.core.people.vouching import name_in, secrets_of, vouched_scopes
 from indelible.engine.running import in_own_thread
 from indelible.errors import IndelibleError, NotAuthenticated, NotPermitted
-from indelible.server.routes.sessions import refusals
+from indelible.server.routes.sessions import count_as_stranger, refusals
 from indelible.server.signin.oidc import Provider
 from indelible.server.signin.origins import is_private, own_origin
 from indelible.server.signin.people import People
@@ -47,6 +47,7 @@ def _cookie(request: Request) -> str:
 @oidc.get("/signin/oidc")
 async def leave(request: Request) -> Response:
     """Sends a browser to the provider, and lets it keep what it is known by when it comes back."""
+    count_as_stranger(request)
     kept = random.token_urlsafe(32)
     address = await _provider(request).address(secrets_of(kept), _callback(request))
     response = RedirectResponse(address, 303)
@@ -60,6 +61,7 @@ async def leave(request: Request) -> Response:
 @oidc.get("/signin/oidc/callback")
 async def come_back(request: Request) -> Response:
     """Signs in whoever the provider vouches for and a rule lets in."""
+    count_as_stranger(request)
     try:
         response = await _entered(request)
     except IndelibleError as problem:

@@ -74,11 +74,16 @@ def here(request: Request) -> Here:
 def check_may_try(request: Request) -> Store:
     """Lets somebody unknown try to come in, from a page of ours or from no page, and not too often."""
     check_from_us(request, is_needed=False)
+    count_as_stranger(request)
+    store: Store = request.app.state.ledgers.store
+    return store
+
+
+def count_as_stranger(request: Request) -> None:
+    """Counts who is unknown whatever cookie they show, for what is asked here costs more than a page."""
     counted: Counted | None = request.scope.get(TICKET)
     if counted is not None:
         counted.count_as_stranger()
-    store: Store = request.app.state.ledgers.store
-    return store
 
 
 @signing_in.post("/v1/sign-in/link", status_code=201, response_model=SignedInShown, responses=_TOLD)

@@ -17,6 +17,8 @@ from indelible.server.signin.sightings import Sightings, last_seen
 
 COOKIE = "__Host-indelible"
 """Is the cookie's name where there is TLS: browsers then see to it that nobody else sets it."""
+UNATTENDED = "indelible.unattended"
+"""Is set where a request is looked at again though nobody did anything, as when a stream goes on."""
 _BETWEEN = " "
 
 
@@ -55,7 +57,8 @@ class Sessions:
             raise not_signed_in()
         caller, session = found.person.admits(ticket, found.seen_at, datetime.now(UTC))
         check_session_request(request, ticket)
-        self._sightings.note(ticket.tenant, session.id, session.expires_at)
+        if not request.scope.get(UNATTENDED):
+            self._sightings.note(ticket.tenant, session.id, session.expires_at)
         return SignedIn(caller=caller, person=found.person, session=session, csrf_token=ticket.csrf_token)
 
     def _look(self, tenant: str, place: str) -> _Found | None:
