@@ -222,7 +222,7 @@ def open_session(target: Target, until: float) -> Session:
         if target.may_be_pooled and answering != session.backend_pid:
             target.is_pooled = True
         if target.is_pooled:
-            _refuse_unsafe_commits(target)
+            _refuse_unsafe_commits(target, tells_warnings=found.get_value(0, 3) == b"\1")
             _refuse_shared_tenants(target)
             return session
         wanted = "on" if target.synchronous_commit == "off" else target.synchronous_commit
@@ -240,7 +240,13 @@ def _read_introduction(found: pq.abc.PGresult) -> tuple[int, str]:
     return wire.read_bigint(pid), synchronous_commit.decode()
 
 
-def _refuse_unsafe_commits(target: Target) -> None:
+def _refuse_unsafe_commits(target: Target, *, tells_warnings: bool) -> None:
+    if not tells_warnings:
+        raise Misconfigured(
+            f"{target.address} tells no warnings (client_min_messages is error), so a commit that the standbys lack "
+            "looks like any other, and behind a pooler that cannot be changed from here; run: ALTER ROLE … SET "
+            "client_min_messages = warning"
+        )
     if target.synchronous_commit == "off":
         raise Misconfigured(
             f"{target.address} answers before a commit is on the disk (synchronous_commit is off), and behind a pooler "

@@ -620,9 +620,10 @@ SELECT pg_notify('indelible', %(payload)s::text), set_config('synchronous_commit
 
 -- name: introduce
 -- What a new connection has to know about the server: who really answers, and whether a commit is on the disk.
--- And whether rows are shown by tenant only.
+-- And whether rows are shown by tenant only, and whether it tells warnings.
 SELECT pg_backend_pid()::bigint, current_setting('synchronous_commit'),
-    coalesce((SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('indelible_effects')), false)
+    coalesce((SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('indelible_effects')), false),
+    current_setting('client_min_messages') <> 'error'
 
 -- name: act_for
 -- Says for which tenant a connection works, where rows are shown by that.
@@ -650,8 +651,10 @@ END
 $secure$
 
 -- name: settle_in
--- Settings of a connection of our own: a commit is durable, and kept plans use indexes, however empty a table was.
+-- Settings of a connection of our own: a commit is durable or says that it may not be, and kept plans use indexes, however
+-- empty a table was.
 SELECT set_config('synchronous_commit', %(synchronous_commit)s::text, false),
+    set_config('client_min_messages', 'warning', false),
     set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
     set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false),
     set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)

@@ -51,7 +51,7 @@ def _migrate_one(session: Session, target: Target) -> str | None:
     """Applies the next migration; None when there is none left."""
     until = time.monotonic() + _MOST_SECONDS
     _make_table(session, until)
-    session.command(b"BEGIN ISOLATION LEVEL READ COMMITTED", until)
+    session.command(b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning", until)
     session.command(SQL["lock_migrations"].sql, until)
     done = _applied(session, until)
     _refuse_newer(done, target)

@@ -20,7 +20,9 @@ from indelible.stores.postgres.transitions import Locked, View, give_up, lock, l
 from indelible.stores.postgres.trouble import explained
 
 # The mark is gone when the transaction ends, so it tells whether the handler kept to this one.
-_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL indelible.mark = 'open'"
+_BEGIN = (
+    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL indelible.mark = 'open'; SET LOCAL client_min_messages = warning"
+)
 _SAFE_COMMIT = b"; SET LOCAL synchronous_commit = on"
 _PREPARE_AFTER = 5  # the driver's own default
 
