@@ -101,11 +101,12 @@ def test_one_of_many_at_once_is_carried_out(counted: Counted) -> None:
 
 
 def test_what_was_begun_and_never_answered_is_not_carried_out_again(counted: Counted) -> None:
-    counted.post()
-    place = reply_id("ana", "k")
+    counted.post("lost")
+    place = reply_id("ana", "lost")
     (sheet,) = counted.store.sheets("acme", SheetFilter(kind="reply", id=place))
     before = read_reply(sheet)
-    lost = Reply(id=reply_id("ana", "lost"), request=before.request, begun_at=before.begun_at - PATIENCE)
+    counted.store.forgetting.drop("acme", [sheet])
+    lost = Reply(id=place, request=before.request, begun_at=before.begun_at - PATIENCE)
     from indelible.core.commands import Keep
     from indelible.core.effects.effect import SYSTEM
     from indelible.engine.mint import SystemMint
@@ -121,6 +122,9 @@ def test_an_answer_is_kept_so_that_the_database_alone_does_not_tell_it(counted: 
     counted.post()
     (sheet,) = counted.store.sheets("acme", SheetFilter(kind="reply"))
     assert b"settle" not in (sheet.body or b"")
+    counted.post("another key")
+    asked = {read_reply(sheet).request for sheet in counted.store.sheets("acme", SheetFilter(kind="reply"))}
+    assert len(asked) == 2, "nor is the request there as a hash that could be guessed"
 
 
 def test_an_answer_that_is_too_large_is_not_kept_and_the_request_is_not_repeated(counted: Counted) -> None:

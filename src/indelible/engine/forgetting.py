@@ -48,7 +48,7 @@ class Forgetting:
             return None
         redactor = self._redactors.get(rules)
         if redactor is None:
-            redactor = Redactor(rules, self._key())
+            redactor = Redactor(rules, self._key(), self._tenant)
             if len(self._redactors) < _MOST_REMEMBERED:
                 self._redactors[rules] = redactor
         return redactor

@@ -31,8 +31,8 @@ CARD = "4242 4242 4242 4242"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc/+=\n-----END RSA PRIVATE KEY-----"
 
 
-def redactor(*rules: Any, key: bytes = KEY) -> Redactor:
-    return Redactor(check_rules(list(rules)), key)
+def redactor(*rules: Any, key: bytes = KEY, tenant: str = "default") -> Redactor:
+    return Redactor(check_rules(list(rules)), key, tenant)
 
 
 def recorded(args: dict[str, Any], *rules: Any, key: bytes = KEY) -> Any:
@@ -96,6 +96,11 @@ def test_equal_secrets_have_equal_marks_and_different_ones_do_not() -> None:
     marks = {redactor("*.x").mark(value).mark for value in values}
     assert len(marks) == len(values)
     assert redactor("*.x").mark("a") == redactor("card").mark("a")
+
+
+def test_a_secret_of_one_tenant_cannot_be_guessed_by_another_who_makes_calls() -> None:
+    marks = {redactor("*.x", tenant=tenant).mark("1234") for tenant in ("acme", "acme2", "Acme")}
+    assert len(marks) == 3
 
 
 def test_the_published_vector_of_a_mark() -> None:

@@ -25,6 +25,7 @@ Rule = str | re.Pattern[str]
 """Is a path such as `args.card.number`, the name of a detector, or a pattern of one's own."""
 
 REDACT_TAG = b"indelible/redact/v1\0"
+TENANT_TAG = b"indelible/redact-tenant/v1\0"
 SUBJECT_TAG = b"indelible/subject/v1\0"
 CHECK_TAG = b"indelible/redaction-key/v1\0"
 KEY_BYTES = 32
@@ -71,12 +72,13 @@ def _path_of(rule: str) -> Path:
 
 
 class Redactor:
-    """Knows the rules of a tool and the key of its ledger."""
+    """Knows the rules of a tool and the key of its ledger; each tenant's marks are its own."""
 
     __slots__ = ("_detectors", "_key", "_paths")
 
-    def __init__(self, rules: Iterable[Rule], key: bytes) -> None:
-        self._key = key
+    def __init__(self, rules: Iterable[Rule], key: bytes, tenant: str) -> None:
+        # One tenant may make calls and see their marks: so it could try out guesses of another's secrets.
+        self._key = hmac.digest(key, TENANT_TAG + tenant.encode(), sha256)
         self._paths: list[Path] = []
         self._detectors: list[Detector] = []
         for rule in dict.fromkeys(rules):

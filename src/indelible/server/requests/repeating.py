@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 from base64 import b64decode, b64encode
@@ -70,7 +71,7 @@ class Repeating:
             return
         actor = caller.actor.id if caller.actor is not None else ""
         seal = _Seal(request.headers.get("authorization") or request.cookies.get(cookie_name(request), ""))
-        fresh = Reply(id=reply_id(actor, key), request=_digest(scope, body), begun_at=datetime.now(UTC))
+        fresh = Reply(id=reply_id(actor, key), request=_digest(scope, body, key), begun_at=datetime.now(UTC))
         there = await self._keep(caller.tenant, fresh)
         if there is not None:
             await _send(send, _answer_again(there, fresh, seal))
@@ -108,9 +109,10 @@ async def _whole_body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _digest(scope: Scope, body: bytes) -> str:
+def _digest(scope: Scope, body: bytes, key: str) -> str:
+    """Gives a hash of a request, keyed by what its sender alone has: of a plain one others could guess the request."""
     named = json.dumps([scope["path"], scope["query_string"].decode("latin-1")]).encode()
-    return sha256(len(named).to_bytes(4, "big") + named + body).hexdigest()
+    return hmac.digest(key.encode(), len(named).to_bytes(4, "big") + named + body, sha256).hex()
 
 
 class _Seal:
