@@ -140,6 +140,16 @@ def test_a_loop_may_wait_for_whoever_decides(sqlite_url: str, answer: Any) -> No
         assert answer(calls, [chat()]).messages[0]["content"] == '{"charged": 5}'
 
 
+def test_a_question_that_nobody_answered_in_time_is_asked_again(ledger: Ledger) -> None:
+    soon = {"name": "all", "match": {"tool": "charge"}, "then": "ask", "approvals": {"expires": "1s"}}
+    ledger.apply_policy({"rules": [soon]}, by="ana")
+    till = Till()
+    (waiting,) = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", wait=1.5).answer([chat()]).waiting
+    assert waiting.approval is not None
+    assert waiting.approval.replaces is not None
+    assert till.charged == []
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [

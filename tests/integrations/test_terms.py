@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from indelible.errors import BadCall
+from indelible.errors import ApprovalExpired, BadCall, StillRunning
 from indelible.integrations.results import plain
-from indelible.integrations.terms import Named, Spoken, Terms, ordinal_of
+from indelible.integrations.terms import Named, Spoken, Terms, asked_again, ordinal_of
 
 SAID = [
     Spoken("c1", "charge", {"order": "a", "amount": 5}),
@@ -61,3 +61,15 @@ MESSAGE = {"$message": {"type": "tool", "data": {"content": "charged"}}}
 )
 def test_what_a_tool_gave_is_found_in_what_was_recorded(recorded: Any, gave: Any) -> None:
     assert plain(recorded) == gave
+
+
+def test_another_worker_is_waited_for_once_and_a_question_that_ended_is_asked_at_once() -> None:
+    words: dict[str, Any] = Terms(None, {}).at_once("charge")
+    assert asked_again(StillRunning("another is at it"), words)
+    assert words == {}, "from now on it waits as the ledger usually does"
+    assert not asked_again(StillRunning("it takes too long"), words)
+    words = Terms(None, {"wait": 30.0}).at_once("charge")
+    assert not asked_again(StillRunning("longer than it was to wait"), words)
+    assert asked_again(ApprovalExpired("nobody decided", approval=None), words)  # type: ignore[arg-type]
+    assert words == {"wait": False}
+    assert not asked_again(BadCall("no"), words)

@@ -14,9 +14,7 @@ session, and the id of the function call tells them apart.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +26,6 @@ from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from google.genai import types
-from pydantic import TypeAdapter
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import (
@@ -39,14 +36,15 @@ from indelible.errors import (
     EffectInDoubt,
     StillRunning,
 )
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, question_of
+from indelible.integrations.results import ToolFailed as ToolFailed
+from indelible.integrations.results import as_json
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, error_in, hash_of, question_of
 
 RunOf = Callable[[ToolContext], str]
 NAME = "indelible"
 _INSIDE = (TransferToAgentTool, SetModelResponseTool)  # these do nothing outside of the app
 _ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
 _CONFIRMATION = "adk_request_confirmation"
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 class Answer(NamedTuple):
@@ -90,7 +88,7 @@ class LedgerPlugin(BasePlugin):
     async def walk(self, entry: _Entry) -> Any:
         """Runs a tool call, replays it, asks for a confirmation, or tells the model why not."""
         call = self._call(entry)
-        words = {"wait": False, **self._terms.options(call.tool)}
+        words = self._terms.at_once(call.tool)
         while True:
             try:
                 return entry.given(await self._ledger.run(call, entry.enter, **words))
@@ -101,15 +99,13 @@ class LedgerPlugin(BasePlugin):
             except (EffectInDoubt, MayHaveHappened) as doubt:
                 payload = {"type": "indelible.in_doubt", "why": str(doubt)}
                 return entry.pause(doubt, f"{call.tool} may have happened", payload)
-            except ApprovalEndedUnused:
-                words["wait"] = False  # nobody decided in time: it is asked anew
-            except StillRunning:
-                if words.pop("wait", None) is None:
+            except (ApprovalEndedUnused, StillRunning) as refusal:
+                if not asked_again(refusal, words):
                     raise
             except SAID_TO_THE_MODEL as refused:
                 return {"error": str(refused)}
             except EffectFailed as failed:
-                raise ToolFailed(str(getattr(failed.effect.outcome, "error", failed))) from failed
+                raise ToolFailed(error_in(failed)) from failed
 
     def _call(self, entry: _Entry) -> ToolCall:
         named = Named(
@@ -177,7 +173,7 @@ class _Entry:
         if self._asks():
             raise NothingHappened("the tool asks for somebody or something, and is entered again when that is there")
         done = self.context.actions.model_dump(mode="json", exclude_defaults=True, exclude=_ASKS)
-        return {"gave": _kept(result), "actions": done}
+        return {"gave": as_json(result), "actions": done}
 
     def _asks(self) -> bool:
         call_id, actions = self.context.function_call_id, self.context.actions
@@ -215,10 +211,6 @@ class _Entry:
         return {"error": f"waits: {hint}"}
 
 
-class ToolFailed(Exception):
-    """Is what a tool raised when it ran; it is not run again."""
-
-
 def _questions(session: Session) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
     """Gives the confirmations that are open for the ledger, by the call that each is about."""
     asked: dict[str, tuple[str, str, Mapping[str, Any]]] = {}
@@ -233,17 +225,7 @@ def _questions(session: Session) -> dict[str, tuple[str, str, Mapping[str, Any]]
     return asked
 
 
-def _kept(result: Any) -> Any:
-    """Gives a result as JSON; what JSON cannot say, ADK would have told the model as a text as well."""
-    try:
-        return _ANYTHING.dump_python(result, mode="json")
-    except ValueError:
-        return str(result)
-
-
 def _schema_of(tool: BaseTool) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
     declared = tool._get_declaration()
     parameters = None if declared is None else declared.model_dump(mode="json", exclude_none=True)
-    content = json.dumps([tool.name, tool.description, parameters], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hash_of([tool.name, tool.description, parameters])

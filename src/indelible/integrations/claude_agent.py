@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -24,11 +22,12 @@ from typing import Any, cast
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
 
 from indelible import AsyncLedger, AwaitingApproval, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, Refused, StillRunning
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, Refused
 from indelible.integrations.calling_again import OPEN, meant_call_id
 from indelible.integrations.claude_calls import CallIds
 from indelible.integrations.claude_words import decided, has_failed, may_run, waits, was_done
-from indelible.integrations.terms import Named, Terms
+from indelible.integrations.results import ToolError
+from indelible.integrations.terms import Named, Terms, asked_again, error_in, hash_of
 
 Hook = Callable[[Any, str | None, Any], Awaitable[dict[str, Any]]]
 Result = dict[str, Any]
@@ -130,7 +129,7 @@ class LedgerHooks:
         return entered
 
     async def _entered(self, tool: SdkMcpTool[Any], call: ToolCall) -> Result:
-        entry = _Entry(tool, {"wait": False, **self._terms.options(tool.name)})
+        entry = _Entry(tool, self._terms.at_once(tool.name))
         while True:
             try:
                 return entry.given(await self._ledger.run(call, entry.enter, **entry.words))
@@ -148,7 +147,7 @@ class LedgerHooks:
         named = await self._named(event["tool_name"], event)
         call = self._terms.call(named)
         visit = _Visit(call.tool)
-        words = {"wait": False, **self._terms.options(call.tool)}
+        words = self._terms.at_once(call.tool)
         refusal = await visit.begin(self._ledger.run(call, visit.enter, **words))
         if refusal is not None:
             return decided("deny", refusal)
@@ -165,7 +164,7 @@ class LedgerHooks:
         elif event.get("is_interrupt"):
             await visit.report(MayHaveHappened(str(event.get("error"))))
         else:
-            await visit.report(ToolFailed(str(event.get("error"))))
+            await visit.report(ToolError(str(event.get("error"))))
         return {}
 
     def _is_ours(self, tool: str) -> bool:
@@ -176,10 +175,6 @@ class LedgerHooks:
         found = [await self._ledger.effects(run_id=run, tool=tool, status=status) for status in OPEN]
         call_id = meant_call_id((effect for page in found for effect in page), args, event["tool_use_id"])
         return Named(tool=tool, args=args, run_id=run, call_id=call_id, schema=schema)
-
-
-class ToolFailed(Exception):
-    """Is what a tool said when it failed; it is not run again."""
 
 
 class _Entry:
@@ -200,7 +195,7 @@ class _Entry:
             result = await self._tool.handler(effect.args)
             self._live = dict(result)
             if result.get("is_error"):
-                raise ToolFailed(_text_of(result))
+                raise ToolError(_text_of(result))
         except Exception as error:
             self._raised = error
             raise
@@ -222,10 +217,10 @@ class _Entry:
                 return _error(f"{self._tool.name}: {error}; nothing was done, and calling again is safe")
             case ApprovalPending():
                 return _refusal(waits(error.approval))
-            case StillRunning() if self.words.pop("wait", None) is not None:
-                return None  # whoever is at it is waited for, as long as the ledger usually does
+            case _ if asked_again(error, self.words):
+                return None
             case EffectFailed():
-                return self.given(_error(str(getattr(error.effect.outcome, "error", error))))
+                return self.given(_error(error_in(error)))
             case Refused():
                 return _refusal(str(error))
             case _:
@@ -267,7 +262,7 @@ class _Visit:
         except ApprovalPending as pending:
             return waits(pending.approval)
         except EffectFailed as failed:
-            return has_failed(self._tool, str(getattr(failed.effect.outcome, "error", failed)))
+            return has_failed(self._tool, error_in(failed))
         except Refused as refused:
             return str(refused)
 
@@ -280,7 +275,7 @@ class _Visit:
         self._report.set_exception(outcome)
         try:
             await self._task
-        except (ToolFailed, MayHaveHappened):
+        except (ToolError, MayHaveHappened):
             return
 
 
@@ -307,6 +302,4 @@ def _text_of(result: Mapping[str, Any]) -> str:
 
 
 def _schema_of(tool: SdkMcpTool[Any]) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
-    content = json.dumps([tool.name, tool.description, tool.input_schema], sort_keys=True, default=repr)
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hash_of([tool.name, tool.description, tool.input_schema])

@@ -78,7 +78,7 @@ class ClaudeCodeHook:
             case "PostToolUse":
                 return self._after(event, Succeeded(_recordable(event.get("tool_response"))))
             case "PostToolUseFailure" if event.get("is_interrupt") is not True:
-                return self._after(event, Failed(_recordable(str(event.get("error"))), "ToolFailed"))
+                return self._after(event, Failed(_recordable(str(event.get("error"))), "ToolError"))
             case str():  # one that was cut short is in doubt when its lease ends; others are none of our business
                 return {}
             case _:

@@ -16,15 +16,13 @@ the same arguments is the same call, unless `call_id` names calls.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailurePolicy
-from pydantic import BaseModel, PrivateAttr, TypeAdapter
+from pydantic import PrivateAttr, TypeAdapter
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, RunningEffect, ToolCall
 from indelible.errors import (
@@ -36,7 +34,18 @@ from indelible.errors import (
     IndelibleError,
     StillRunning,
 )
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, OnError, Terms, question_of
+from indelible.integrations.results import ToolError, as_json
+from indelible.integrations.terms import (
+    SAID_TO_THE_MODEL,
+    Named,
+    OnError,
+    Terms,
+    asked_again,
+    checked_on_error,
+    error_in,
+    hash_of,
+    question_of,
+)
 
 CallId = Callable[[str, Mapping[str, Any]], str]
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
@@ -60,13 +69,11 @@ class LedgerTools:
         on_error: OnError = "tell",
         **usual: Any,
     ) -> None:
-        if on_error not in ("raise", "tell"):
-            raise BadCall(f"on_error={on_error!r}: choose raise or tell")
         self._ledger = ledger.blocking
         self._run = run
         self._terms = Terms(terms, usual)
         self._call_id = call_id
-        self._on_error = on_error
+        self._on_error = checked_on_error(on_error)
 
     def tools(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
         """Gives the tools behind the ledger."""
@@ -83,19 +90,17 @@ class LedgerTools:
 
     def _walked(self, entry: _Entry, call: ToolCall) -> Any:
         """Runs a tool call, replays it, stops the crew, or tells the model why not."""
-        words = {"wait": False, **self._terms.options(call.tool)}
+        words = self._terms.at_once(call.tool)
         while True:
             try:
                 return entry.given(self._ledger.run(call, entry.enter, **words))
             except ApprovalPending as pending:
                 return _stop(pending, question_of(pending.approval))
-            except ApprovalEndedUnused:
-                words["wait"] = False  # nobody decided in time: it is asked anew
-            except StillRunning as running:
-                if words.pop("wait", None) is None:
-                    return _stop(running)
+            except (ApprovalEndedUnused, StillRunning) as refusal:
+                if not asked_again(refusal, words):
+                    return _stop(refusal)
             except EffectFailed as failed:
-                return self._told(entry, str(getattr(failed.effect.outcome, "error", failed)))
+                return self._told(entry, error_in(failed))
             except SAID_TO_THE_MODEL as refused:
                 return str(refused)
             except (EffectInDoubt, MayHaveHappened) as doubt:
@@ -177,7 +182,7 @@ class _Entry:
         if isinstance(result, ToolFailure):
             raise ToolError(result.as_agent_message())
         self._live.append(result)
-        return _kept(result)
+        return as_json(result)
 
     def given(self, recorded: Any) -> Any:
         """Gives what the tool gave, now or as it was recorded; with a schema, in its type."""
@@ -190,10 +195,6 @@ class _Entry:
             return recorded  # a person settled it by hand, with a value of their own
 
 
-class ToolError(Exception):
-    """Is a failure that a tool reported, so that it is recorded as that."""
-
-
 def never(_args: Any = None, _result: Any = None) -> bool:
     """Lets the crew keep no result in memory."""
     return False
@@ -204,15 +205,5 @@ def _stop(refusal: Exception, details: Mapping[str, Any] | None = None) -> ToolF
     return ToolFailure(message=str(refusal), code=type(refusal).__name__, details=dict(details or {}))
 
 
-def _kept(result: Any) -> Any:
-    """Gives a result as JSON; what JSON cannot say, the crew would have told the model as a text as well."""
-    try:
-        return _ANYTHING.dump_python(result, mode="json")
-    except ValueError:
-        return result.model_dump(mode="json") if isinstance(result, BaseModel) else str(result)
-
-
 def _schema_of(tool: BaseTool) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
-    content = json.dumps([tool.name, tool.description, tool.args_schema.model_json_schema()], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hash_of([tool.name, tool.description, tool.args_schema.model_json_schema()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -47,6 +48,17 @@ def _asked(dialect: Dialect, call_id: Any, holder: Any, arguments: str) -> Asked
 
 def _member(holder: Any, name: str) -> Any:
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+
+
+def object_in(arguments: Any) -> dict[str, Any]:
+    """Gives a call's arguments; raises `ValueError`, in words for the model, when they are no JSON object."""
+    try:
+        found = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+    except ValueError as wrong:
+        raise ValueError(f"its arguments are not JSON ({wrong})") from None
+    if not isinstance(found, Mapping):
+        raise ValueError("its arguments are no JSON object")  # noqa: TRY004  # whoever reads it is a model
+    return dict(found)
 
 
 def messages_of(told: Sequence[tuple[Asked, str, bool]]) -> list[dict[str, Any]]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -24,15 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from indelible import Approval, AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import (
-    ApprovalPending,
-    BadCall,
-    EffectFailed,
-    EffectInDoubt,
-    StillRunning,
-)
-from indelible.integrations.dialects import Asked, asked_in, messages_of
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
+from indelible.integrations.dialects import Asked, asked_in, messages_of, object_in
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, error_in, hash_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +119,7 @@ class FunctionCalls:
         if tool is None:
             return _Told(f"there is no tool {asked.tool!r}; there are: {', '.join(self._tools)}", is_error=True)
         try:
-            args = _object_in(asked.arguments)
+            args = object_in(asked.arguments)
             inspect.signature(tool).bind(**args)
         except (TypeError, ValueError) as wrong:
             return _Told(f"{asked.tool} was not called: {wrong}", is_error=True)
@@ -137,7 +130,7 @@ class FunctionCalls:
             call_id=asked.call_id or None,
             schema=self._schemas[asked.tool],
         )
-        return _Entry(tool, self._terms.call(named), {"wait": False, **self._terms.options(asked.tool)})
+        return _Entry(tool, self._terms.call(named), self._terms.at_once(asked.tool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +188,10 @@ class _Entry:
                 return self._waiting(error, error.approval)
             case EffectInDoubt():
                 return self._waiting(error)
-            case StillRunning() if self.words.pop("wait", None) is not None:
-                return None  # whoever is at it is waited for, as long as the ledger usually does
+            case _ if asked_again(error, self.words):
+                return None
             case EffectFailed():
-                return _Told(str(getattr(error.effect.outcome, "error", error)), is_error=True)
+                return _Told(error_in(error), is_error=True)
             case _ if isinstance(error, SAID_TO_THE_MODEL):
                 return _Told(str(error), is_error=True)
             case _:
@@ -223,17 +216,6 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _object_in(arguments: Any) -> dict[str, Any]:
-    """Gives a call's arguments; raises `ValueError` when they are no JSON object."""
-    try:
-        found = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
-    except ValueError as wrong:
-        raise ValueError(f"its arguments are not JSON ({wrong})") from None
-    if not isinstance(found, Mapping):
-        raise ValueError("its arguments are no JSON object")  # noqa: TRY004  # whoever reads it is a model
-    return dict(found)
-
-
 def _plain(name: str, tool: Callable[..., Any]) -> Callable[..., Any]:
     if not callable(tool):
         raise BadCall(f"{name}: {tool!r} cannot be called; pass a function")
@@ -243,6 +225,4 @@ def _plain(name: str, tool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _schema_of(name: str, tool: Callable[..., Any]) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
-    content = json.dumps([name, inspect.getdoc(tool) or "", str(inspect.signature(tool))])
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hash_of([name, inspect.getdoc(tool) or "", str(inspect.signature(tool))])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -20,13 +19,9 @@ from langgraph.config import get_config
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.integrations.langgraph import DecidedBy, RunOf, ToolGate, ledger_tool_node
 from indelible.integrations.langgraph_values import kept, revived
-from indelible.integrations.terms import OnError
+from indelible.integrations.terms import MODEL_TURN, TURN, OnError
 
 __all__ = ["LedgerMiddleware", "ledger_tool_node"]
-
-MODEL_TURN = "model.turn"
-# Asking a model again does no harm, and an answer that somebody else is waiting for may take minutes.
-_TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
 
 
 class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -67,7 +62,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
             return handler(request)
         turn = _Turn(request, handler, self._gate)
         try:
-            return turn.given(self._ledger.blocking.run(turn.call, turn.enter, **_TURN))
+            return turn.given(self._ledger.blocking.run(turn.call, turn.enter, **TURN))
         except NothingHappened as nothing:
             return turn.without_record(nothing)
 
@@ -79,7 +74,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
             return await handler(request)
         turn = _Turn(request, handler, self._gate)
         try:
-            return turn.given(await self._ledger.awaited.run(turn.call, turn.enter_async, **_TURN))
+            return turn.given(await self._ledger.awaited.run(turn.call, turn.enter_async, **TURN))
         except NothingHappened as nothing:
             return turn.without_record(nothing)
 

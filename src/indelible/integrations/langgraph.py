@@ -7,7 +7,6 @@ what was decided holds, what is open asks again. What a resume carries decides n
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -26,18 +25,28 @@ from pydantic import BaseModel
 
 from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
 from indelible.errors import (
-    ApprovalEndedUnused,
     ApprovalPending,
     BadCall,
     EffectFailed,
     EffectInDoubt,
     IndelibleError,
-    StillRunning,
     VoteRefused,
 )
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.results import plain
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, OnError, Spoken, Terms, ordinal_of, question_of
+from indelible.integrations.terms import (
+    SAID_TO_THE_MODEL,
+    Named,
+    OnError,
+    Spoken,
+    Terms,
+    asked_again,
+    checked_on_error,
+    error_in,
+    hash_of,
+    ordinal_of,
+    question_of,
+)
 
 DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
 """Says who made an answer, by a proof that the answer itself carries; None when nobody can be told to have made it.
@@ -58,9 +67,13 @@ class Vote(NamedTuple):
     reason: str
     signature: bytes | None = None
 
+    def verb_of(self, ledger: Ledger | AsyncLedger) -> Any:
+        """Is the ledger's verb by which it is cast: to approve, or to deny."""
+        return ledger.approve if self.is_approval else ledger.deny
+
     @property
     def words(self) -> dict[str, Any]:
-        """Are the words of both verbs, to approve and to deny."""
+        """Are the words of both verbs."""
         return {"digest": self.digest, "by": self.by, "reason": self.reason, "signature": self.signature}
 
 
@@ -83,13 +96,11 @@ class ToolGate:
         messages_key: str = "messages",
         **usual: Any,
     ) -> None:
-        if on_error not in ("raise", "tell"):
-            raise BadCall(f"on_error={on_error!r}: choose raise or tell")
         self._ledger = ledger
         self._terms = Terms(terms, usual)
         self._run = run
         self._decided_by = decided_by
-        self._on_error = on_error
+        self._on_error = checked_on_error(on_error)
         self._messages_key = messages_key
         self._schemas: dict[str, tuple[BaseTool, str]] = {}
 
@@ -100,18 +111,13 @@ class ToolGate:
         while True:
             try:
                 return entry.given(ledger.run(entry.call, entry.enter, **entry.words))
-            except NothingHappened as nothing:
-                raise entry.bubbled(nothing) from None
-            except IndelibleError as refusal:
-                told, vote = self._heard(refusal, entry)
-                if told is not None:
-                    return told
             except Exception as error:
-                return entry.told_of(error, self._on_error)
-            if vote is not None:
+                heard = self._heard(error, entry)
+            if isinstance(heard, ToolMessage):
+                return heard
+            if heard is not None:
                 with entry.noting_refusal():
-                    verb = ledger.approve if vote.is_approval else ledger.deny
-                    verb(vote.approval, **vote.words)
+                    heard.verb_of(ledger)(heard.approval, **heard.words)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
@@ -122,18 +128,13 @@ class ToolGate:
         while True:
             try:
                 return entry.given(await ledger.run(entry.call, entry.enter_async, **entry.words))
-            except NothingHappened as nothing:
-                raise entry.bubbled(nothing) from None
-            except IndelibleError as refusal:
-                told, vote = self._heard(refusal, entry)
-                if told is not None:
-                    return told
             except Exception as error:
-                return entry.told_of(error, self._on_error)
-            if vote is not None:
+                heard = self._heard(error, entry)
+            if isinstance(heard, ToolMessage):
+                return heard
+            if heard is not None:
                 with entry.noting_refusal():
-                    verb = ledger.approve if vote.is_approval else ledger.deny
-                    await verb(vote.approval, **vote.words)
+                    await heard.verb_of(ledger)(heard.approval, **heard.words)
 
     def run_of(self, config: RunnableConfig) -> str:
         """Names the run that calls belong to: the thread, unless the integrator said otherwise."""
@@ -166,30 +167,30 @@ class ToolGate:
         """Gives the hash of what a reviewer of a tool relies on, computed once as long as the tool is the same."""
         known = self._schemas.get(tool.name)
         if known is None or known[0] is not tool:
-            known = self._schemas[tool.name] = (tool, _schema_hash(tool))
+            known = self._schemas[tool.name] = (tool, hash_of(convert_to_openai_tool(tool)))
         return known[1]
 
-    def _heard(self, refusal: IndelibleError, entry: _Entry) -> tuple[ToolMessage | None, Vote | None]:
+    def _heard(self, error: Exception, entry: _Entry) -> ToolMessage | Vote | None:
         """Gives what the model is told, or a vote to cast before the call is walked again; else raises or pauses."""
-        match refusal:
+        match error:
+            case NothingHappened():
+                raise entry.bubbled(error) from None
             case ApprovalPending():
-                answer = interrupt(_question(refusal.approval, entry))
-                return None, self._vote(answer, refusal.approval, entry.config)
+                answer = interrupt(_question(error.approval, entry))
+                return self._vote(answer, error.approval, entry.config)
             case EffectInDoubt():
-                interrupt(_doubt(refusal, entry))  # whatever is answered: the ledger knows whether it was settled
-                return None, None
-            case ApprovalEndedUnused():
-                entry.words["wait"] = False  # nobody decided in time: it is asked anew, and the graph pauses now
-                return None, None
-            case StillRunning() if entry.words.get("wait") is False:
-                del entry.words["wait"]  # nobody is asked any more, another worker is at it: its result is ours too
-                return None, None
+                interrupt(_doubt(error, entry))  # whatever is answered: the ledger knows whether it was settled
+                return None
+            case _ if asked_again(error, entry.words):
+                return None
             case EffectFailed():
-                return entry.message(_failure(refusal)), None
-            case _ if isinstance(refusal, SAID_TO_THE_MODEL):
-                return entry.message(str(refusal)), None
+                return entry.message(error_in(error))
+            case _ if isinstance(error, SAID_TO_THE_MODEL):
+                return entry.message(str(error))
+            case IndelibleError():
+                raise error
             case _:
-                raise refusal
+                return entry.told_of(error, self._on_error)
 
     def _vote(self, answer: Any, asked: Approval, config: RunnableConfig) -> Vote | None:
         """Gives the vote that an answer is, if the integrator can tell who made it; else it is a word to look again.
@@ -276,7 +277,7 @@ class _Entry:
         self.not_counted: str | None = None
         self.config: RunnableConfig = request.runtime.config
         self.call = terms.call(named)
-        self.words = {"wait": False, **terms.options(named.tool)}  # a graph that waits for a person is paused instead
+        self.words = terms.at_once(named.tool)
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enters the tool with the recorded arguments."""
@@ -375,14 +376,3 @@ def _doubt(refusal: EffectInDoubt, entry: _Entry) -> dict[str, Any]:
         "tool_call_id": entry.call.call_id,
         "why": str(refusal),
     }
-
-
-def _failure(failed: EffectFailed) -> str:
-    outcome = failed.effect.outcome
-    return str(failed) if outcome is None else str(getattr(outcome, "error", failed))
-
-
-def _schema_hash(tool: BaseTool) -> str:
-    """Gives the hash of a tool's name, what it says of itself, and its parameters."""
-    content = json.dumps(convert_to_openai_tool(tool), sort_keys=True, default=str)
-    return hashlib.sha256(content.encode()).hexdigest()

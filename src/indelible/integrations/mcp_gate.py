@@ -16,6 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indelible import Approval, AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect
 from indelible.errors import (
+    ApprovalEndedUnused,
     ApprovalPending,
     EffectFailed,
     Refused,
@@ -40,7 +41,8 @@ from indelible.integrations.mcp_words import (
     tool_error,
     waits,
 )
-from indelible.integrations.terms import Named, Terms
+from indelible.integrations.results import ToolError
+from indelible.integrations.terms import Named, Terms, asked_again, error_in
 
 Context = ServerRequestContext[Any, Any]
 Answer = types.CallToolResult | types.InputRequiredResult
@@ -114,11 +116,11 @@ class McpGate:
                 if answer is not None:
                     return answer
                 said = said._replace(approval=None)  # an answer counts once; then the ledger says how it stands
-            except StillRunning:
-                if entry.words.pop("wait", None) is None:
+            except (ApprovalEndedUnused, StillRunning) as refusal:
+                if not asked_again(refusal, entry.words):
                     return not_told(f"{params.name} is being carried out by somebody else and takes long; call again")
             except EffectFailed as failed:
-                return tool_error(str(failed.__cause__ or failed))
+                return tool_error(error_in(failed))
             except Refused as refused:
                 return not_told(str(refused))
             except StoreError as down:
@@ -198,7 +200,7 @@ class _Entry:
         self._live: types.CallToolResult | None = None
         self._asks: types.InputRequiredResult | None = None
         self.call = terms.call(named)
-        self.words = {"wait": False, **terms.options(named.tool)}  # a client is asked instead of kept waiting
+        self.words = terms.at_once(named.tool)
 
     async def enter(self, effect: RunningEffect) -> Given:
         """Calls the tool below with the recorded arguments, and hands our key on."""
@@ -244,10 +246,6 @@ class _Entry:
         return not_told(
             f"{error}: it may have happened, so it is not repeated; a person settles it: indelible effects list"
         )
-
-
-class ToolError(Exception):
-    """Is what a tool said when it failed."""
 
 
 def _read(params: types.CallToolRequestParams) -> _Said:

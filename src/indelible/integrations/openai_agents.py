@@ -16,7 +16,6 @@ A state that says "approved" approves nothing: what runs is what the ledger lets
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -25,10 +24,10 @@ from agents import Agent, FunctionTool, RunContextWrapper, RunResult, RunResultS
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
-from pydantic import BaseModel, TypeAdapter
 
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
 from indelible.errors import (
+    ApprovalEndedUnused,
     BadCall,
     EffectFailed,
     IndelibleError,
@@ -36,12 +35,13 @@ from indelible.errors import (
     StillRunning,
     UnknownRun,
 )
-from indelible.integrations.results import plain
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms
+from indelible.integrations.dialects import object_in
+from indelible.integrations.results import ToolFailed as ToolFailed
+from indelible.integrations.results import as_json, plain
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, error_in, hash_of
 
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 class LedgerTools:
@@ -89,15 +89,15 @@ class LedgerTools:
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         entry = _Entry(tool, context)
         call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
-        words = {"wait": False, **self._terms.options(tool.name)}
+        words = self._terms.at_once(tool.name)
         while True:
             try:
                 return entry.given(await self._ledger.run(call, entry.enter, **words))
-            except StillRunning:
-                if words.pop("wait", None) is None:
+            except (ApprovalEndedUnused, StillRunning) as refusal:
+                if not asked_again(refusal, words):
                     raise
             except EffectFailed as failed:
-                raise ToolFailed(_said(failed)) from failed
+                raise ToolFailed(error_in(failed)) from failed
             except SAID_TO_THE_MODEL as refused:
                 return str(refused)
 
@@ -175,10 +175,6 @@ def is_guarded(tool: FunctionTool) -> bool:
     return isinstance(tool.on_invoke_tool, _Entrance)
 
 
-class ToolFailed(Exception):
-    """Is what a tool raised when it ran; it is not run again."""
-
-
 class _Entrance:
     """Is a tool's entrance. What the tool raised is told to the model its own way; what the ledger refuses stops it."""
 
@@ -218,19 +214,11 @@ class _Entry:
         """Enters the tool with the recorded arguments."""
         output = await self._tool.on_invoke_tool(self._context, json.dumps(effect.args))
         self._live.append(output)
-        return _kept(output)
+        return as_json(output)
 
     def given(self, recorded: Any) -> Any:
         """Gives the output, now or as it was recorded, here or by another framework."""
         return self._live[0] if self._live else plain(recorded)
-
-
-def _kept(output: Any) -> Any:
-    """Gives an output as JSON; what JSON cannot say, the SDK would have told the model as a text as well."""
-    try:
-        return _ANYTHING.dump_python(output, mode="json")
-    except ValueError:
-        return output.model_dump(mode="json") if isinstance(output, BaseModel) else str(output)
 
 
 def _context_of(state: RunState[Any, Any]) -> RunContextWrapper[Any]:
@@ -239,19 +227,10 @@ def _context_of(state: RunState[Any, Any]) -> RunContextWrapper[Any]:
 
 def _object_in(tool: str, arguments: str) -> dict[str, Any]:
     try:
-        found = json.loads(arguments or "{}")
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise BadCall(f"{tool}: its arguments are no JSON object")
-    return found
-
-
-def _said(failed: EffectFailed) -> str:
-    return str(getattr(failed.effect.outcome, "error", failed))
+        return object_in(arguments)
+    except ValueError as wrong:
+        raise BadCall(f"{tool}: {wrong}") from None
 
 
 def _schema_of(tool: FunctionTool) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
-    content = json.dumps([tool.name, tool.description, tool.params_json_schema], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hash_of([tool.name, tool.description, tool.params_json_schema])

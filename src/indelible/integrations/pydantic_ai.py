@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -29,6 +28,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import (
+    ApprovalEndedUnused,
     ApprovalPending,
     BadCall,
     EffectFailed,
@@ -37,12 +37,21 @@ from indelible.errors import (
     StillRunning,
 )
 from indelible.integrations.results import plain
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Spoken, Terms, ordinal_of, question_of
+from indelible.integrations.terms import (
+    MODEL_TURN,
+    SAID_TO_THE_MODEL,
+    TURN,
+    Named,
+    Spoken,
+    Terms,
+    asked_again,
+    error_in,
+    hash_of,
+    ordinal_of,
+    question_of,
+)
 
 RunOf = Callable[[RunContext[Any]], str]
-MODEL_TURN = "model.turn"
-# Asking a model again does no harm, and an answer that somebody else is waiting for may take minutes.
-TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
 _DEFERRED = (ApprovalRequired, CallDeferred)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
@@ -79,7 +88,7 @@ class LedgerCapability(AbstractCapability[Any]):
         """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
         entry = _Entry(args, handler)
         asked = self._call(ctx, call, tool_def, entry.args)
-        words = {"wait": False, **self._terms.options(asked.tool)}
+        words = self._terms.at_once(asked.tool)
         while True:
             try:
                 return entry.given(await self._ledger.run(asked, entry.enter, **words))
@@ -90,8 +99,8 @@ class LedgerCapability(AbstractCapability[Any]):
             except EffectInDoubt as doubt:
                 # Whatever is answered: the ledger knows whether it was settled.
                 raise ApprovalRequired({"type": "indelible.in_doubt", "why": str(doubt)}) from None
-            except StillRunning:
-                if words.pop("wait", None) is None:
+            except (ApprovalEndedUnused, StillRunning) as refusal:
+                if not asked_again(refusal, words):
                     raise
             except EffectFailed as failed:
                 raise _again(failed) from failed
@@ -200,7 +209,7 @@ class _Turn:
 
 def _again(failed: EffectFailed) -> Exception:
     """Gives what a tool raised when it ran: what it asked of the model then, it asks again."""
-    said = str(getattr(failed.effect.outcome, "error", failed))
+    said = error_in(failed)
     if failed.error_type in (ModelRetry.__name__, ToolRetryError.__name__):
         return ModelRetry(said)
     return ToolFailed(said) if failed.error_type in (ToolFailed.__name__, ToolFailedError.__name__) else failed
@@ -226,6 +235,4 @@ def lasting(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _schema_of(tool: ToolDefinition) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
-    content = json.dumps([tool.name, tool.description, tool.parameters_json_schema], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hash_of([tool.name, tool.description, tool.parameters_json_schema])

@@ -37,8 +37,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import BadCall, IndelibleError, KeyReused, ReviewRequired, UnknownRun
-from indelible.integrations.pydantic_ai import MODEL_TURN, TURN, LedgerCapability, RunOf, lasting
-from indelible.integrations.terms import Terms
+from indelible.integrations.pydantic_ai import LedgerCapability, RunOf, lasting
+from indelible.integrations.terms import MODEL_TURN, TURN, Terms
 
 Params = TypeVar("Params")
 Wire = TypeVar("Wire")

@@ -1,4 +1,4 @@
-"""What a tool gave, read by another framework than the one that recorded it.
+"""What a tool gave or how it failed, as it is recorded; and read by another framework than the one that recorded it.
 
 Each integration records what its framework gives back, so that a repeat is the same to it. What the tool itself said is
 in there, and this finds it: another framework goes on with that, and so does one whose effect a person settled by hand.
@@ -8,6 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class ToolError(Exception):
+    """Is an error that a tool told as its result, so that it is recorded as the failure it was."""
+
+
+class ToolFailed(Exception):
+    """Is what a tool raised when it ran; it is not run again."""
+
+
+def as_json(value: Any) -> Any:
+    """Gives what a tool gave as JSON; what JSON cannot say, a framework would have told the model as a text as well."""
+    try:
+        return _ANYTHING.dump_python(value, mode="json")
+    except ValueError:
+        return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
 def plain(recorded: Any) -> Any:

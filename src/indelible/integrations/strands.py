@@ -14,7 +14,6 @@ session, and the id that the model gave a call tells it from the others.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -29,7 +28,6 @@ from strands.tools.structured_output.structured_output_tool import StructuredOut
 from strands.types._events import ToolInterruptEvent
 from strands.types.events import ToolResultEvent, TypedEvent
 from strands.types.session import decode_bytes_values, encode_bytes_values
-from strands.types.tools import AgentTool
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import (
@@ -41,7 +39,8 @@ from indelible.errors import (
     IndelibleError,
     StillRunning,
 )
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, question_of
+from indelible.integrations.results import ToolError
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, error_in, hash_of, question_of
 
 RunOf = Callable[[ExecuteToolContext], str]
 Next = Callable[[ExecuteToolContext], AsyncGenerator[TypedEvent, None]]
@@ -115,7 +114,7 @@ class LedgerPlugin(Plugin):
 
     async def _walked(self, entry: _Entry) -> TypedEvent:
         call = self._call(entry.context)
-        words = {"wait": False, **self._terms.options(call.tool)}
+        words = self._terms.at_once(call.tool)
         while True:
             try:
                 return entry.given(await self._ledger.run(call, entry.enter, **words))
@@ -125,13 +124,11 @@ class LedgerPlugin(Plugin):
                 entry.pause({**question_of(pending.approval), "tool": pending.approval.tool})
             except (EffectInDoubt, MayHaveHappened) as doubt:
                 entry.pause({"type": "indelible.in_doubt", "tool": call.tool, "why": str(doubt)})
-            except ApprovalEndedUnused:
-                words["wait"] = False  # nobody decided in time: it is asked anew
-            except StillRunning:
-                if words.pop("wait", None) is None:
+            except (ApprovalEndedUnused, StillRunning) as refusal:
+                if not asked_again(refusal, words):
                     raise
             except EffectFailed as failed:
-                return entry.refused(str(getattr(failed.effect.outcome, "error", failed)), failed)
+                return entry.refused(error_in(failed), failed)
             except SAID_TO_THE_MODEL as said:
                 return entry.refused(str(said), said)
             except Exception as error:
@@ -145,7 +142,7 @@ class LedgerPlugin(Plugin):
             args=use["input"],
             run_id=self._run_of(context),
             call_id=use["toolUseId"],
-            schema=_schema_of(tool),
+            schema=hash_of(tool.tool_spec),
         )
         return self._terms.call(named)
 
@@ -229,10 +226,6 @@ class _Entry:
         return ToolResultEvent({"toolUseId": use_id, "status": status, "content": content}, exception=error)
 
 
-class ToolError(Exception):
-    """Is an error that a tool told as its result, so that it is recorded as the failure it was."""
-
-
 def _kept(content: Any) -> Any:
     """Gives what a tool gave as JSON; what JSON cannot say is kept as a text."""
     return json.loads(json.dumps(encode_bytes_values(content), default=str))
@@ -240,8 +233,3 @@ def _kept(content: Any) -> Any:
 
 def _text_of(event: ToolResultEvent) -> str:
     return " ".join(str(part.get("text", "")) for part in event.tool_result["content"]).strip() or "the tool failed"
-
-
-def _schema_of(tool: AgentTool) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
-    return hashlib.sha256(json.dumps(tool.tool_spec, sort_keys=True, default=str).encode()).hexdigest()

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 from indelible import Approval, Options, Resource, ToolCall
-from indelible.errors import BadCall, BudgetExceeded, EffectCanceled, EffectDenied, PolicyRefused
+from indelible.errors import (
+    ApprovalEndedUnused,
+    BadCall,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
+    EffectFailed,
+    PolicyRefused,
+    StillRunning,
+)
 
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))
 _IDENTITY = frozenset({"key", "dedupe"})
 SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
 """Are refusals that a model can make something of: it is told why, and the agent goes on."""
+MODEL_TURN = "model.turn"
+"""Is the tool under whose name a model's turn stands on the record."""
+TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
+"""Say how a turn is treated: to ask a model again does no harm, and the answer that another waits for may take long."""
 OCCURRENCE = "occurrence"
 """Tells calls apart by what they say and how often it was said before: the one rule that frameworks share."""
 
@@ -53,6 +68,36 @@ def question_of(approval: Approval) -> dict[str, Any]:
     }
 
 
+def asked_again(refusal: Exception, words: dict[str, Any]) -> bool:
+    """Says whether the ledger is to be asked again, and lets `words` say how long that waits."""
+    match refusal:
+        case ApprovalEndedUnused():
+            words["wait"] = False  # nobody decided in time: it is asked anew, and the agent pauses now
+            return True
+        case StillRunning() if words.get("wait") is False:
+            del words["wait"]  # nobody is asked any more, another worker is at it: its result is ours too
+            return True
+        case _:
+            return False
+
+
+def error_in(failed: EffectFailed) -> str:
+    """Gives what a tool said when it failed, as it is recorded."""
+    return str(getattr(failed.effect.outcome, "error", failed))
+
+
+def hash_of(said: Any) -> str:
+    """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def checked_on_error(on_error: OnError) -> OnError:
+    """Gives what is to become of a tool that raises, if that is one of the words for it."""
+    if on_error not in ("raise", "tell"):
+        raise BadCall(f"on_error={on_error!r}: choose raise or tell")
+    return on_error
+
+
 def ordinal_of(call_id: str | None, conversation: Iterable[Spoken]) -> int | None:
     """Says the how manieth call a call is of those in its conversation that say the same; None if it is not there."""
     said = [(one.call_id, _wording(one)) for one in conversation]
@@ -88,6 +133,10 @@ class Terms:
     def options(self, tool: str) -> dict[str, Any]:
         """Gives the words by which a ledger treats a call of this tool."""
         return {word: value for word, value in self._of(tool).items() if word in _OPTIONS}
+
+    def at_once(self, tool: str) -> dict[str, Any]:
+        """Gives the same words for an agent that is paused, and not kept waiting, while a person has to decide."""
+        return {"wait": False, **self.options(tool)}
 
     def own(self, tool: str) -> dict[str, Any]:
         """Gives the words that were said of this tool by its name, and not those that hold for every tool."""

@@ -11,7 +11,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from indelible import current_effect
 from indelible.integrations.everywhere.reach import Around, Undo, is_behind, replaced, run_here
-from indelible.integrations.pydantic_ai import MODEL_TURN, LedgerCapability
+from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.terms import MODEL_TURN
 
 
 def reach(around: Around) -> Undo:
