@@ -27,17 +27,23 @@ SIGNER = json.loads(LINES[0])["signer_pubkey"]
 FROM = ("migrate", "from", "provedex")
 
 
-def signed(events: list[dict[str, Any]]) -> list[str]:
-    """Signs events as provedex does, with a new key."""
-    key = Ed25519PrivateKey.generate()
-    public, parent, lines = key.public_key().public_bytes_raw().hex(), "0" * 64, []
+def signed(events: list[dict[str, Any]], *keys: Ed25519PrivateKey) -> list[str]:
+    """Signs events as provedex does: with a new key, or with those that are given, one after the other."""
+    keys = keys or (Ed25519PrivateKey.generate(),)
+    parent, lines = "0" * 64, []
     for seq, event in enumerate(events):
+        key = keys[seq * len(keys) // len(events)]
+        public = public_of(key)
         body = {"seq": seq, "timestamp_nanos": 1_794_798_087_575_668_104 + seq, "event": event, "parent_hash": parent}
         digest = sha256(json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).digest()
         parent = digest.hex()
         proof = {"self_hash": parent, "signature": key.sign(digest).hex(), "signer_pubkey": public}
         lines.append(json.dumps({**body, **proof}, ensure_ascii=False))
     return lines
+
+
+def public_of(key: Ed25519PrivateKey) -> str:
+    return key.public_key().public_bytes_raw().hex()
 
 
 def called(number: int) -> dict[str, Any]:
@@ -98,6 +104,7 @@ def with_event(number: int, event: dict[str, Any]) -> Callable[[list[str]], list
         (rewritten(1, approved_by="eve"), 2, "nobody signed: approved_by"),
         (rewritten(1, event={"type": "Made up"}), 2, "no event"),
         (rewritten(1, self_hash=5), 2, "no event"),
+        (lambda lines: [lines[0], lines[1].replace("{", '{"seq":0,', 1), *lines[2:]], 2, "two members of one name"),
         (lambda lines: [*lines[:2], "not json", *lines[2:]], 3, "no event"),
         (lambda lines: [*lines[:2], "[]", *lines[2:]], 3, "no event"),
         (lambda lines: [*lines[:2], *signed([called(0), called(1), called(2)])[2:]], 3, "does not follow"),
@@ -126,7 +133,17 @@ def test_a_file_with_nothing_in_it_is_no_proof_of_anything(sqlite_url: str, cli:
 def test_one_that_is_wholly_signed_by_another_key_is_refused(sqlite_url: str, cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "forged.ndjson"
     path.write_text("\n".join(signed([json.loads(line)["event"] for line in LINES])) + "\n", encoding="utf-8")
-    assert "not by the key you gave" in cli(*FROM, str(path), "--key", SIGNER, "--url", sqlite_url, code=1).err
+    assert "not only by what --key names" in cli(*FROM, str(path), "--key", SIGNER, "--url", sqlite_url, code=1).err
+
+
+def test_an_operator_who_changed_the_key_gives_both(sqlite_url: str, cli: Cli, tmp_path: Path) -> None:
+    path, old, new = tmp_path / "ledger.ndjson", Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    path.write_text("\n".join(signed([called(0), called(1)], old, new)) + "\n", encoding="utf-8")
+    taking = (*FROM, str(path), "--url", sqlite_url)
+    assert public_of(new) in cli(*taking, "--key", public_of(old), code=1).err
+    said = cli(*taking, "--key", public_of(old), "--key", public_of(new), "--json").json
+    assert said["became"]["events"] == 2
+    assert not any("whose key" in line for line in said["not_verified"])
 
 
 def test_a_torn_last_line_is_left_out_and_named(sqlite_url: str, cli: Cli, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from indelible.cli.options import by_option
 from indelible.cli.opening import Where, about_ledger, check_is_ledger, where, without_password
+from indelible.cli.options import by_option
 from indelible.cli.show import count, say_json, visible
 from indelible.stores import is_postgres, is_remote
 
@@ -52,19 +52,20 @@ def from_agent_ledger(source: str, table: str) -> int:
 
 @come_from.command("provedex")
 @click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
-@click.option("--key", metavar="HEX", help="The operator's public key: only events signed by it are taken over.")
+@click.option("--key", "keys", multiple=True, metavar="HEX", help="The operator's public key; again, if it changed.")
 @click.option("--run", "run_id", metavar="RUN", help="The run to make of it.  [default: one named by its first hash]")
 @about_ledger
-def from_provedex(path: Path, key: str | None, run_id: str | None) -> int:
+def from_provedex(path: Path, keys: tuple[str, ...], run_id: str | None) -> int:
     """Verify provedex's ledger.ndjson and take it over.
 
-    A line that was changed, moved, added or taken out is named, and then nothing is taken over.
+    A line that was changed, moved, added or taken out is named, and then nothing is taken over; nor is it when an event
+    is signed by another key than those given.
     """
     from indelible.migrating.provedex import take_over
 
     place = where()
     with _opened(place) as ledger, _progress() as progress:
-        taking, name = take_over(ledger, path, key=key, run_id=run_id, progress=progress)
+        taking, name = take_over(ledger, path, keys=keys, run_id=run_id, progress=progress)
     return _say(taking, place, run_id=name)
 
 

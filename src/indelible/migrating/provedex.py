@@ -6,7 +6,7 @@ It is verified whole before anything is written. Of every line all members are k
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -43,7 +43,9 @@ _AT_MOST = timedelta(seconds=1)
 class Verified:
     """Is a file whose lines hold together: each is as it was signed, and follows the one before."""
 
-    lines: Sequence[dict[str, Any]]
+    lines: Sequence[str]
+    """Are as they stand in the file: a text takes a fraction of the room that its members would."""
+    hashes: Sequence[str]
     signers: tuple[str, ...]
     torn: int | None
     """Is the number of a last line that was never finished."""
@@ -51,14 +53,15 @@ class Verified:
     @property
     def first(self) -> str:
         """Is the hash of its first event, by which the file is known again."""
-        return str(self.lines[0]["self_hash"])
+        return self.hashes[0]
 
 
 def verify_lines(path: Path) -> Verified:
     """Verifies a file; raises `JournalError` with the number of the first line that does not hold."""
-    lines: list[dict[str, Any]] = []
+    lines: list[str] = []
+    hashes: list[str] = []
     signers: dict[str, None] = {}
-    parent, torn = _FIRST_PARENT, None
+    torn = None
     for number, (text, is_finished) in enumerate(_texts(path), start=1):
         try:
             line = _line(text)
@@ -67,15 +70,15 @@ def verify_lines(path: Path) -> Verified:
                 torn = number
                 break
             raise _broken(path, number, f"it is no event: {problem}") from problem
-        why = why_broken(line, text, len(lines), parent)
+        why = why_broken(line, text, len(lines), hashes[-1] if hashes else _FIRST_PARENT)
         if why is not None:
             raise _broken(path, number, why)
-        parent = line["self_hash"]
         signers[line["signer_pubkey"]] = None
-        lines.append(line)
+        hashes.append(line["self_hash"])
+        lines.append(text)
     if not lines:
         raise JournalError(f"{path} holds no event, so there is nothing that could be verified")
-    return Verified(lines=lines, signers=tuple(signers), torn=torn)
+    return Verified(lines=lines, hashes=hashes, signers=tuple(signers), torn=torn)
 
 
 def why_broken(line: dict[str, Any], text: str, seq: int, parent: str) -> str | None:
@@ -135,7 +138,7 @@ def _texts(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _line(text: str) -> dict[str, Any]:
-    line = json.loads(text)
+    line = json.loads(text, object_pairs_hook=_members)
     if not isinstance(line, dict) or not set(line) >= KNOWN:
         raise ValueError(f"it lacks some of {', '.join(sorted(KNOWN))}")
     named = [line[name] for name in ("parent_hash", "self_hash", "signature", "signer_pubkey")]
@@ -146,28 +149,42 @@ def _line(text: str) -> dict[str, Any]:
     return line
 
 
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Gives an object; refuses one that says something twice, for readers differ in which of the two they take."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("it has two members of one name")
+    return members
+
+
 def _broken(path: Path, number: int, why: str) -> JournalError:
     return JournalError(f"{path}, line {number}: {why}. Nothing was taken over")
 
 
 def take_over(
-    ledger: Ledger, path: Path, *, key: str | None = None, run_id: str | None = None, progress: Progress = untold
+    ledger: Ledger,
+    path: Path,
+    *,
+    keys: Collection[str] = (),
+    run_id: str | None = None,
+    progress: Progress = untold,
 ) -> tuple[Taking, str]:
     """Verifies a file and takes its events over into a run; gives what came of it, and the run's name.
 
-    `key` is the operator's public key: then all of it has to be signed by that one. A file that has grown since is gone
-    on with where it was left.
+    `keys` are the operator's public keys, more than one where they were changed: then all of it has to be signed by
+    those. A file that has grown since is gone on with where it was left.
     """
     verified = verify_lines(path)
-    if key is not None and verified.signers != (key.lower(),):
-        raise JournalError(f"{path} is signed by {', '.join(verified.signers)}, and not by the key you gave")
+    strangers = set(verified.signers) - {key.lower() for key in keys} if keys else set()
+    if strangers:
+        raise JournalError(f"{path} is signed by {', '.join(sorted(strangers))}, and not only by what --key names")
     name = run_id or f"provedex-{verified.first[:16]}"
     known = _begin_unless_there(ledger, name, verified)
     taking = Taking()
-    _say_what_holds(taking, verified, key)
+    _say_what_holds(taking, verified, is_key_known=bool(keys))
     for start in range(known, len(verified.lines), _AT_ONCE):
         some = verified.lines[start : start + _AT_ONCE]
-        ledger.record_all(name, [_event(line) for line in some])
+        ledger.record_all(name, list(map(_event, some)))
         progress(start + len(some), len(verified.lines))
     taking.became["events"] = len(verified.lines) - known
     taking.became["here already"] = known
@@ -203,7 +220,7 @@ def _taken_before(ledger: Ledger, name: str, verified: Verified) -> int:
             told.append(payload["self_hash"])
 
     ledger.run_story(name, each=note)
-    if told != [line["self_hash"] for line in verified.lines[: len(told)]]:
+    if told != verified.hashes[: len(told)]:
         raise JournalError(
             f"run {name} holds events of this ledger that the file no longer has: it was cut or rewritten"
         )
@@ -212,19 +229,20 @@ def _taken_before(ledger: Ledger, name: str, verified: Verified) -> int:
 
 def _about(verified: Verified) -> tuple[str, str]:
     """Gives the agent and the session that the first event names, if it is one that does."""
-    payload = verified.lines[0]["event"].get("payload") or {}
+    payload = _line(verified.lines[0])["event"].get("payload") or {}
     return str(payload.get("agent_id") or "provedex")[:500], str(payload.get("session_id") or "")
 
 
-def _event(line: dict[str, Any]) -> dict[str, Any]:
+def _event(text: str) -> dict[str, Any]:
+    line = _line(text)
     return {"event_type": RECORDED_AS[line["event"]["type"]], "payload": line}
 
 
-def _say_what_holds(taking: Taking, verified: Verified, key: str | None) -> None:
+def _say_what_holds(taking: Taking, verified: Verified, *, is_key_known: bool) -> None:
     signers = ", ".join(verified.signers)
     taking.verified.append(f"{len(verified.lines)} events: none is changed, missing between others, moved or added")
     taking.verified.append(f"each is signed, by {signers}")
-    if key is None:
+    if not is_key_known:
         taking.not_verified.append(
             "whose key that is: the file itself names it, so it may have been signed anew as a whole; compare it with "
             "the operator's, or give it with --key"
