@@ -8,7 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +19,21 @@ import pytest
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.core.effects.identity import Ref
+from indelible.engine import engine
 from indelible.engine.heartbeats import Heartbeats
-from indelible.errors import EffectFailed, ResultNotRecorded, StoreUnavailable
+from indelible.errors import EffectFailed, LeaseLost, ResultNotRecorded, StoreUnavailable
 from indelible.stores.sqlite.connections import connect
 from tests.core.effects.test_walk_outcomes import Unbound
-from tests.scenarios.shells import PATIENCE, Count, Driver, charge, eventually, in_thread
+from tests.scenarios.shells import (
+    PATIENCE,
+    Count,
+    Driver,
+    charge,
+    eventually,
+    in_thread,
+    interrupt_main,
+    main_is_inside,
+)
 from tests.scenarios.test_living import Beats, HeldStore, in_fork
 
 SOON = 5.0
@@ -66,6 +76,30 @@ def test_a_task_cancelled_just_after_its_result_was_written_does_not_wait_for_ev
             assert await ledger.run(charge(), Count()) == "done"
 
     asyncio.run(scenario())
+
+
+# ── interrupting ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_interrupt_while_a_transaction_begins_does_not_leave_it_open(sqlite_url: str) -> None:
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        other = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+        other.execute("BEGIN IMMEDIATE")
+
+        def interrupt() -> None:
+            eventually(lambda: main_is_inside("store.py:_transact", deepest="_transact"))
+            interrupt_main()
+            other.execute("COMMIT")
+
+        interrupting = in_thread(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.run(charge(), Count())
+        interrupting.result(PATIENCE)
+        other.set_busy_timeout(2000)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("COMMIT")
+        other.close()
+        assert ledger.run(numbered(6), Count()) == "done"
 
 
 # ── no thread to be had ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -119,6 +153,69 @@ def test_no_error_of_one_heartbeat_ends_the_others() -> None:
     heartbeats.keep(claim, timedelta(milliseconds=15))
     assert beats.is_over.wait(SOON)
     heartbeats.close()
+
+
+# ── clocks and forks ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class HeldAfterwards(HeldStore):
+    """Holds a ledger back as soon as it has written."""
+
+    def _held(self, *args: Any) -> Any:
+        answers = self._apply(*args)
+        self.is_held.set()
+        assert self.may_go_on.wait(PATIENCE)
+        return answers
+
+
+def test_a_clock_that_is_set_back_does_not_hide_that_a_lease_is_over(
+    place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process was stopped between its claim and its handler; meanwhile somebody looked, and another one ran it."""
+
+    class AnHourAgo(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) - timedelta(hours=1)
+
+    handler = Count("late")
+    with Ledger.open(**place, seal=False) as ledger, Ledger.open(**place, seal=False) as other:
+        held = HeldAfterwards(ledger)
+        running = in_thread(lambda: ledger.run(charge(), handler, lease=timedelta(milliseconds=40)))
+        assert held.is_held.wait(PATIENCE)
+        (doubtful,) = eventually(lambda: [one for one in other.reconcile() if one.status == "in_doubt"])
+        other.retry(doubtful, by="ada")
+        assert other.run(charge(), Count("in time")) == "in time"
+        monkeypatch.setattr(engine, "datetime", AnHourAgo)
+        held.may_go_on.set()
+        with pytest.raises(LeaseLost, match="nothing was run"):
+            running.result(PATIENCE)
+    assert handler.entries == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("ending", [SystemExit(0), ValueError("in the child"), None])
+def test_a_child_that_a_handler_forked_does_not_speak_for_its_parent(
+    sqlite_url: str, ending: BaseException | None
+) -> None:
+    parent = os.getpid()
+
+    def handler(effect: RunningEffect) -> str:
+        child = os.fork()
+        if child == 0:
+            if ending is not None:
+                raise ending
+            return "child"
+        os.waitpid(child, 0)
+        return "parent"
+
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        try:
+            assert ledger.run(charge(), handler) == "parent"
+        finally:
+            if os.getpid() != parent:
+                os._exit(0)
+        assert ledger.run(charge(), Count()) == "parent"
 
 
 # ── what one effect says of another ──────────────────────────────────────────────────────────────────────────────────

@@ -119,6 +119,7 @@ class Engine:
     def _perform(self, request: Request, errand: _Errand) -> Any:
         match request:
             case Submit(command, known):
+                errand.note(command)
                 answer = errand.settle_inside(command)
                 if answer is None:
                     return errand.heard(self.writer.do(command, known, self._return_claim))
@@ -147,7 +148,7 @@ class Engine:
 
     def _invoke(self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None) -> Returned | Raised:
         lease = handling.lease
-        if not self._is_still_ours(claim, lease):
+        if not self._is_still_ours(claim, lease, errand):
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store, screen)
         with self._entering(claim, lease) as span:
@@ -156,13 +157,15 @@ class Engine:
             else:
                 report = self._in_thread(claim, running, errand.handler, handling.timeout)
             span.end_with(report)
-        if isinstance(report, Raised):
-            running.give_up()
-        return report
+        return running.ended_with(report)
 
-    def _is_still_ours(self, claim: Claim, lease: timedelta) -> bool:
-        """Was this process held up so long after its claim that the lease may be gone? Then ask before entering."""
-        if datetime.now(UTC) - claim.effect.updated_at < lease / 2:
+    def _is_still_ours(self, claim: Claim, lease: timedelta, errand: _Errand) -> bool:
+        """Was this process held up so long after its claim that the lease may be gone? Then ask before entering.
+
+        A clock may have been set back meanwhile, and the other one may have stood still with the machine.
+        """
+        held_up = timedelta(seconds=_seconds_up() - errand.asked_at)
+        if max(held_up, datetime.now(UTC) - claim.effect.updated_at) < lease / 2:
             return True
         return self.store.heartbeat(claim, lease)
 
@@ -249,6 +252,7 @@ class Engine:
     async def _submit(self, command: Command, known: Effect | None, errand: _Errand) -> Answer:
         import asyncio
 
+        errand.note(command)
         if errand.holds_transaction:
             answer = await in_own_thread(errand.settle_inside, command)
             if answer is not None:
@@ -307,7 +311,7 @@ class Engine:
         self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None
     ) -> Returned | Raised:
         lease, most = handling.lease, handling.timeout
-        if not self._is_still_ours(claim, lease):
+        if not self._is_still_ours(claim, lease, errand):
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store, screen)
         with self._entering(claim, lease) as span:
@@ -318,9 +322,7 @@ class Engine:
             finally:
                 _current.reset(token)
             span.end_with(report)
-        if isinstance(report, Raised):
-            running.give_up()
-        return report
+        return running.ended_with(report)
 
     async def _enter_async(self, claim: Claim, running: RunningEffect, handler: Handler) -> Any:
         """Enters a handler from a task: a coroutine function here, any other function in a thread of its own."""
@@ -383,9 +385,10 @@ class Engine:
 class _Errand:
     """Is what one drive of a walk carries along: the handler, and the effect it is running."""
 
-    __slots__ = ("_handler", "_running")
+    __slots__ = ("_handler", "_running", "asked_at")
 
     def __init__(self, handler: Handler | None) -> None:
+        self.asked_at = 0.0
         self._handler = handler
         self._running: RunningEffect | None = None
 
@@ -393,6 +396,11 @@ class _Errand:
     def handler(self) -> Handler:
         assert self._handler is not None, "only walks that were given a handler invoke one"
         return self._handler
+
+    def note(self, command: Command) -> None:
+        """Notes when a claim is asked for: its lease begins later than that."""
+        if isinstance(command, Open):
+            self.asked_at = _seconds_up()
 
     def enter(self, claim: Claim, store: Store, screen: Screen | None) -> RunningEffect:
         is_async = _is_coroutine_function(self.handler)
@@ -418,6 +426,14 @@ class _Errand:
             return None
         answer = self._running.settle_inside(command)
         return answer if isinstance(answer, Moved) else None
+
+
+def _seconds_up() -> float:
+    """Gives a time that nobody can set back, and that goes on while the machine sleeps, where it tells that."""
+    return time.monotonic() if _UP is None else time.clock_gettime(_UP)
+
+
+_UP: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def _refuse_inside_transaction(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from indelible.core.approvals.edits import carried_over
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store, Transaction
 from indelible.core.privacy.redaction import Screen
 from indelible.core.values.canonical import decode
-from indelible.errors import BadCall
+from indelible.errors import BadCall, LeaseLost
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,11 +63,12 @@ class Compensated(NamedTuple):
 class RunningEffect:
     """Is the effect as its handler sees it: the recorded arguments, the key to pass on, the fence."""
 
-    __slots__ = ("_args", "_effect", "_is_async", "_is_over", "_requests", "_store", "_transaction", "screen")
+    __slots__ = ("_args", "_effect", "_is_async", "_is_over", "_pid", "_requests", "_store", "_transaction", "screen")
 
     def __init__(self, claim: Claim, store: Store, *, is_async: bool, screen: Screen | None = None) -> None:
         self._is_async = is_async
         self._is_over = False
+        self._pid = os.getpid()
         self._effect = claim.effect
         self._store = store
         self._args = _own_arguments(claim, screen)
@@ -146,6 +149,22 @@ class RunningEffect:
     def settle_inside(self, command: Command) -> Answer | None:
         """Settles in the handler's transaction; None when there is none, or the settlement did not hold."""
         return None if self._transaction is None else self._transaction.settle(command)
+
+    def ended_with(self, report: Returned | Raised) -> Returned | Raised:
+        """Ends the handler, in the process that entered it: a child that it forked must not speak for its parent."""
+        if os.getpid() != self._pid:
+            raise (
+                report.error
+                if isinstance(report, Raised)
+                else LeaseLost(
+                    f"{self.tool} forked, and this is the child: what became of {self.id} is told by its parent; end a "
+                    "child inside of the handler, with os._exit",
+                    effect=self._effect,
+                )
+            )
+        if isinstance(report, Raised):
+            self.give_up()
+        return report
 
     def give_up(self) -> None:
         """Ends the attempt: what the handler wrote in its transaction is undone, and it gets no other."""

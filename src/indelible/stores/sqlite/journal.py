@@ -33,8 +33,8 @@ class SqliteJournal:
     def integrate(self, tenant: str, most: int) -> Tree | None:
         """Takes waiting events into the tree; the write lock makes racing integrators come one after the other."""
         with self._writing() as connection:
-            connection.execute("BEGIN IMMEDIATE")
             try:
+                connection.execute("BEGIN IMMEDIATE")
                 grown = _integrate(connection, tenant, most)
                 connection.execute("ROLLBACK" if grown is None else "COMMIT")
             except BaseException:

@@ -27,8 +27,8 @@ def is_current(connection: apsw.Connection) -> bool:
 
 def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> list[str]:
     """Applies what is missing, in one transaction, and gives its names; a file from a newer version is left alone."""
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        connection.execute("BEGIN IMMEDIATE")
         connection.execute(_MIGRATIONS_TABLE)
         done = _applied(connection)
         for migration in MIGRATIONS[done:]:
@@ -40,7 +40,8 @@ def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> l
             connection.execute(load_queries(__package__)["name_ledger"], (name, micros(now)))
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
     if done == 0 and not is_memory:
         _presize(connection)

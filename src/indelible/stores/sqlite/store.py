@@ -147,8 +147,8 @@ class SqliteStore:
         return batch.answers
 
     def _transact(self, tenant: str, commands: Sequence[Command], likely: dict[Ref, Effect | None] | None) -> Batch:
-        self._writer.execute("BEGIN IMMEDIATE")
         try:
+            self._writer.execute("BEGIN IMMEDIATE")  # an interrupt meanwhile is raised when it has begun
             effects = read_effects(self._writer, commands) if likely is None else likely
             by = self._provenance(tenant)
             batch = self._pen.write(tenant, commands, effects, by, is_guess=likely is not None)

@@ -36,12 +36,13 @@ class Watched:
         """Gives the effects as they are, and reads only those that are not as they were."""
         if len(refs) < _FEW:
             return [read_effect(connection, ref) for ref in refs]
-        connection.execute("BEGIN")  # all of it at one moment
         try:
+            connection.execute("BEGIN")  # all of it at one moment
             marks = _marks(connection, refs)
             return [self._read(connection, ref, marks.get(ref)) for ref in refs]
         finally:
-            connection.execute("COMMIT")
+            if connection.in_transaction:
+                connection.execute("COMMIT")
 
     def _read(self, connection: apsw.Connection, ref: Ref, mark: _Mark | None) -> Effect | None:
         if mark is None:
