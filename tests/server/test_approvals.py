@@ -9,7 +9,9 @@ from uuid import uuid4
 
 import pytest
 
+from indelible import GrantTerms, connect
 from indelible.core.approvals.approval import approval_digest
+from indelible.errors import NotPermitted
 from tests.server.places import WHO, Place, sqlite_place
 
 
@@ -187,6 +189,23 @@ def test_a_grant_spares_the_next_question_until_it_is_ended(place: Place, run: s
     assert place.get("/v1/grants?tool=mail", "ana").json()["grants"] == []
     wrong = decide(place, ask(place, run + "4"), grant={"count": 1, "until": until, "pin": ["nothing"]})
     assert wrong.status_code == 400
+
+
+def test_an_approvers_own_client_takes_back_what_it_granted_and_delegates_in_its_name_alone(
+    place: Place, run: str
+) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    question = ask(place, run)
+    with connect(place.served.url, token=place.tokens["ana"]) as ana:
+        terms = GrantTerms(count=5, until=later)
+        ana.approve(question["id"], digest=question["digest"], by="ana", grant=terms)
+        ana.revoke_approval(question["id"], by="ana", reason="a mistake")
+        assert [grant for grant in ana.grants() if grant.approval_id == question["id"]] == []
+        assert place.begin(run_id=f"{run}-2", approval="required").status_code == 202, "it is asked about again"
+        given = ana.delegate("dan", until=later, by="ana", reason="on holiday")
+        assert ana.end_delegation(given.id, by="ana", reason="back").is_ended
+        with pytest.raises(NotPermitted):
+            ana.delegate("ana", until=later, by="the boss", reason="so it is said")
 
 
 def test_a_delegation_is_given_listed_and_ended(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Iterator
 
@@ -61,6 +62,27 @@ def test_a_body_is_taken_up_to_its_limit_however_it_is_sent(url: str) -> None:
     assert (answer.status_code, answer.json()) == (413, {"detail": "body: at most 1000 bytes are allowed"})
     chunked = httpx2.post(f"{url}/echo", content=(b"x" * 100 for _ in range(11)), trust_env=False)
     assert chunked.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        [("Authorization", "Bearer mine"), ("Authorization", "Bearer somebody.else.key_1.x")],
+        [("Content-Type", "application/json"), ("content-type", "text/plain")],
+        [("Idempotency-Key", "a"), ("Idempotency-Key", "a")],
+        [("Content-Length", "1"), ("Transfer-Encoding", "chunked")],
+    ],
+)
+def test_what_a_proxy_could_take_for_another_request_is_refused(url: str, twice: list[tuple[str, str]]) -> None:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"))
+    connection.putrequest("POST", "/echo")
+    for name, value in twice:
+        connection.putheader(name, value)
+    connection.endheaders(b"1\r\nx\r\n0\r\n\r\n" if twice[1][0] == "Transfer-Encoding" else None)
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["connection"]) == (400, "close")
+    assert json.loads(answer.read())["detail"] == "a header that counts once is there twice"
+    connection.close()
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"NaN", b"[Infinity]", b'{"a":1,"a":2}', b"\xff", b"[" * 100_000])

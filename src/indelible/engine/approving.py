@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from indelible.core.approvals.approval import Approval, ApprovalStatus, same_person
+from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, unvoted
 from indelible.core.approvals.asking import why_altered
 from indelible.core.approvals.edits import changes_in, holds_mark
 from indelible.core.approvals.grants import (
@@ -268,7 +269,10 @@ class Approving:
             ) from None
 
     def take_back(self, name: str | Approval, *, by: Actor, reason: str, version: int | None = None) -> Approval:
-        """Takes somebody's approval back, as long as nothing runs on it, and with it what they granted besides."""
+        """Takes somebody's approval back, as long as nothing runs on it, and with it what they granted besides.
+
+        The grant ends first: should we die in between, more is taken back than was to be, and not less.
+        """
         approval = self.find(name)
         effect = self._effect_of(approval)
         command = TakeBack(
@@ -278,12 +282,11 @@ class Approving:
             detail_json=self._said(effect.tool, reason),
             version=version,
         )
-        reopened = self._done(self._write(command, effect))[0]
-        granted = [grant for grant in self.grants(approval.tool) if grant.approval_id == approval.id]
-        for grant in granted:
-            if same_person(grant.given_by, by.id):
-                self.end_grant(grant.id, by, reason)
-        return reopened
+        is_as_seen, now = version in (None, approval.version), self._engine.store.look([]).now
+        if approval.grant is not None and is_as_seen and not isinstance(unvoted(approval, by.id, now), Refusal):
+            with suppress(UnknownPermission):  # it was erased, and allows nothing
+                self.end_grant(approval.grant, by, reason)
+        return self._done(self._write(command, effect))[0]
 
     def edit(
         self,

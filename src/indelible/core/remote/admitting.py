@@ -28,7 +28,7 @@ from indelible.core.commands import (
 from indelible.core.effects.effect import Actor
 from indelible.core.policy.said_verdicts import charging_themselves
 from indelible.core.remote.admissible import check_command, check_digest, check_telling, keeps_driving, tells_of_export
-from indelible.core.remote.by_hand import by_hand
+from indelible.core.remote.by_hand import OF_APPROVERS, by_hand
 from indelible.core.remote.questions import Scope
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.stamps import Stamp
@@ -64,7 +64,8 @@ def scopes_for(command: Command) -> frozenset[Scope]:
         return frozenset(allowed)  # it was set aside for a person to look at
     if isinstance(command, _BY_AGENTS + _BY_EITHER) or keeps_driving(command) or tells_of_export(command):
         allowed.add("agent")
-    if isinstance(command, _BY_APPROVERS + _BY_EITHER):
+    is_permission = isinstance(command, Record) and command.event_type in OF_APPROVERS
+    if isinstance(command, _BY_APPROVERS + _BY_EITHER) or is_permission:
         allowed.add("approver")
     return frozenset(allowed)
 

@@ -1,4 +1,4 @@
-"""What an administrator may write by hand over the wire: the few sheets and facts that have no command of their own.
+"""What people may write by hand over the wire: the few sheets and facts that have no command of their own.
 
 Sheets are what is decided on. Whoever could write any of them would vote in other people's names, or empty a budget,
 which no event would tell. Pure.
@@ -26,8 +26,12 @@ _DROPPED_BY_HAND = frozenset({"answered", "challenge", "delivery", "mark", "repl
 _OF_FORGETTING = frozenset({ERASED, HOLD_LIFTED, HOLD_PLACED})
 
 
+OF_APPROVERS = frozenset({"grant_ended", "delegation_given", "delegation_ended"})
+"""Names the facts that approvers tell: permissions that they give in their own name, and those that end."""
+
+
 def by_hand(command: Record | Keep, actor: Actor, at: datetime) -> Record | Keep:
-    """Gives what an administrator writes as it may be written, a stop in their own name; raises `NotPermitted` else."""
+    """Gives what somebody writes as it may be written, a stop in their own name; raises `NotPermitted` else."""
     sheet = command.sheet
     if sheet is not None and sheet.kind in FOR_NOBODY:
         raise NotPermitted("whom the server knows is changed at /v1/people and /v1/api-keys, or with indelible people")

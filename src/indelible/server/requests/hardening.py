@@ -24,6 +24,7 @@ _HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
 }
+_SAID_ONCE = (b"authorization", b"content-type", b"host", b"idempotency-key", b"origin", b"x-csrf-token")
 _ALWAYS_ANSWERED = "/livez"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -51,9 +52,10 @@ class Hardened:
             await self._app(scope, receive, send)
             return
         if not self._is_known(scope):
-            await _refuse(
-                send, 421, "about:blank", "Misdirected Request", "this host is not served here: --allowed-host"
-            )
+            await _refuse(send, 421, "Misdirected Request", "this host is not served here: --allowed-host")
+            return
+        if _says_two_things(scope["headers"]):
+            await _refuse(send, 400, "Bad Request", "a header that counts once is there twice")
             return
         ticket = None if self._gate is None else self._gate.ticket(scope)
 
@@ -75,6 +77,14 @@ class Hardened:
     def _is_known(self, scope: Scope) -> bool:
         said = next((value for name, value in scope["headers"] if name == b"host"), b"")
         return "*" in self._hosts or _name_of(said.decode("latin-1").lower()) in self._hosts
+
+
+def _says_two_things(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Could two readers, as a proxy and we, take this for two requests, or for two people's?"""
+    names = [name for name, _ in headers]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        return True
+    return len(set(names)) < len(names) and any(names.count(name) > 1 for name in _SAID_ONCE)
 
 
 def _name_of(host: str) -> str:
@@ -106,13 +116,15 @@ def _add_headers(message: MutableMapping[str, Any], more: Sequence[tuple[bytes, 
     message["headers"] = headers + [(name, value) for name, value in _HEADERS.items() if name not in there]
 
 
-async def _refuse(send: Send, status: int, kind: str, title: str, detail: str) -> None:
-    await _send_problem(send, {"type": kind, "title": title, "status": status, "detail": detail})
+async def _refuse(send: Send, status: int, title: str, detail: str) -> None:
+    """Refuses what is not looked at, and hangs up: what comes behind it may be a part of it."""
+    problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    await _send_problem(send, problem, (b"connection", b"close"))
 
 
-async def _send_problem(send: Send, problem: dict[str, Any]) -> None:
+async def _send_problem(send: Send, problem: dict[str, Any], *more: tuple[bytes, bytes]) -> None:
     body = json.dumps(problem).encode()
-    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode()), *more]
     start = {"type": "http.response.start", "status": problem["status"], "headers": headers}
     _add_headers(start)
     await send(start)
