@@ -14,7 +14,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal
 
-from indelible.core.commands import Adopt, AwaitingApproval, Illegal, MayRun
+from indelible.core.commands import Adopt, Illegal
 from indelible.core.effects.calls import Resource, ToolCall
 from indelible.core.effects.effect import Actor, Effect, Status
 from indelible.core.effects.identity import identify
@@ -237,9 +237,9 @@ def _adopt(ledger: Ledger, some: Sequence[tuple[Row, Effect]], taking: Taking) -
 
 
 def _ask(ledger: Ledger, row: Row, taking: Taking) -> None:
-    """Asks about a call that waited for a person there."""
-    answer = ledger.ask(row.call, approval="required")
-    if isinstance(answer, AwaitingApproval | MayRun):
-        taking.became["requires_approval"] += 1
-    else:
-        taking.became["here already"] += 1
+    """Asks about a call that waited for a person there, unless it is here."""
+    call = row.call
+    is_here = ledger._engine.store.look([identify(call, ledger.tenant).ref]).effects[0] is not None
+    if not is_here:
+        ledger.ask(call, approval="required")
+    taking.became["here already" if is_here else "requires_approval"] += 1
