@@ -17,9 +17,9 @@ from typing import Any
 import apsw
 import pytest
 
-from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Claimed, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.core.effects.identity import Ref
-from indelible.engine import engine
+from indelible.engine import engine, writer
 from indelible.engine.heartbeats import Heartbeats
 from indelible.errors import EffectFailed, LeaseLost, ResultNotRecorded, StoreUnavailable
 from indelible.stores.sqlite.connections import connect
@@ -153,6 +153,26 @@ def test_no_error_of_one_heartbeat_ends_the_others() -> None:
     heartbeats.keep(claim, timedelta(milliseconds=15))
     assert beats.is_over.wait(SOON)
     heartbeats.close()
+
+
+# ── too much at once ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_fine_alone_is_not_too_much_together(place: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seventy results of 16 MiB each in one statement are more than PostgreSQL takes: 69 were left in doubt by that."""
+    monkeypatch.setattr(writer, "MOST_BYTES_AT_ONCE", 100)
+    with Ledger.open(**place, seal=False) as ledger:
+        held = HeldStore(ledger)
+        calls = [in_thread(lambda: ledger.begin(numbered(0)))]
+        assert held.is_held.wait(PATIENCE)
+        for number, text in enumerate(["x" * 40, "y" * 40, "z" * 200, "z" * 20]):
+            calls.append(in_thread(partial(ledger.begin, charge(args={"text": text}))))
+            eventually(lambda: len(ledger._engine.writer._queue) == number + 1)  # noqa: B023
+        sizes: list[int] = []
+        ledger._engine.writer.listeners.append(lambda answers: sizes.append(len(answers)))
+        held.may_go_on.set()
+        assert all(isinstance(call.result(PATIENCE), Claimed) for call in calls)
+        assert sizes == [1, 2, 1, 1]
 
 
 # ── clocks and forks ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -32,6 +32,7 @@ from indelible.core.commands import (
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.ports import Store
+from indelible.core.runs.commands import SealCheckpoint
 from indelible.core.steps import needed_sheets, next_step
 from indelible.engine.forks import after_fork
 from indelible.errors import StoreError, StoreUnavailable
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("indelible.engine")
 
 MOST_AT_ONCE = 256
+# What is fine alone must be fine together: one statement of very many bytes is refused, or not answered in time.
+MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
 _MOVING = (Moved, InDoubt, Decided, ApprovalEnded, AwaitingApproval)
 
 
@@ -239,7 +242,11 @@ class Writer:
         """Takes the next commands of one tenant: no transaction crosses tenants."""
         slots = [self._queue.popleft()]
         tenant = slots[0].command.ref.tenant
+        size = _size_of(slots[0].command)
         while self._queue and len(slots) < MOST_AT_ONCE and self._queue[0].command.ref.tenant == tenant:
+            size += _size_of(self._queue[0].command)
+            if size > MOST_BYTES_AT_ONCE:
+                break
             slots.append(self._queue.popleft())
         return slots
 
@@ -327,6 +334,15 @@ class Writer:
         with self._busy:  # somebody may be writing in a thread of its own
             while self._queue:
                 self._write_batch()
+
+
+def _size_of(command: Command) -> int:
+    """Gives how many bytes of the caller's a command brings, as far as there can be many."""
+    if isinstance(command, Open):
+        return len(command.args_json)
+    if isinstance(command, Finish):
+        return len(command.detail_json)
+    return len(command.checkpoint.state_json or b"") if isinstance(command, SealCheckpoint) else 0
 
 
 def _copy_of(error: StoreError) -> StoreError:
