@@ -36,6 +36,13 @@ def test_every_address_of_the_page_gives_the_page_without_a_credential(page: htt
     assert '<base href="/" />' in answer.text
 
 
+def test_the_address_in_a_message_leads_to_where_it_is_decided(page: httpx2.Client) -> None:
+    answer = page.get("/approvals/apr_01a1")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/inbox?approval=apr_01a1")
+    for odd in ("/approvals/apr_01a1%0d%0aX:1", "/approvals/%2f%2fevil.example", "/approvals/eff_1", "/approvals"):
+        assert page.get(odd).status_code == 404
+
+
 def test_the_page_may_use_what_came_with_it_and_nothing_else(page: httpx2.Client) -> None:
     policy = page.get("/inbox").headers["content-security-policy"]
     assert "default-src 'none'" in policy

@@ -382,3 +382,17 @@ def test_a_stream_that_goes_on_is_nobody_doing_anything(sqlite_office: Office, m
         monkeypatch.setattr(sightings, "WRITTEN_EVERY", 0.0)
         assert sum(next(lines).startswith(":") for _ in range(40)) >= 20, "so often it was looked who listens"
     assert versions() == [1]
+
+
+def test_strangers_leave_nothing_in_tenants_that_are_none(sqlite_office: Office) -> None:
+    browser = sqlite_office.browser()
+
+    def kept() -> int:
+        return len(sqlite_office.store.sheets(sqlite_office.tenant, SheetFilter(kind="challenge")))
+
+    assert browser.asked()["challenge"], "which tells nobody who is there"
+    assert kept() == 0
+    invited(sqlite_office)
+    before = kept()
+    assert browser.asked()["challenge"]
+    assert kept() == before + 1

@@ -6,12 +6,14 @@ It is served to anybody, for there is nothing in it: what it shows, it asks for 
 from __future__ import annotations
 
 import html
+import re
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Annotated
 
 from fastapi import APIRouter, Header, HTTPException, Request, Response
+from fastapi.responses import RedirectResponse
 
 dashboard = APIRouter(include_in_schema=False)
 PAGES = ("", "inbox", "overview", "runs", "effects", "events", "journal", "tools", "settings")
@@ -39,6 +41,7 @@ POLICY = "; ".join(
 )
 """Lets the page use what came with it, and nothing else."""
 IfNoneMatch = Annotated[str | None, Header()]
+_APPROVAL = re.compile(r"apr_[0-9a-f]{1,64}", re.ASCII)
 
 
 @cache
@@ -73,6 +76,14 @@ async def _file(path: str, if_none_match: IfNoneMatch = None) -> Response:
 
 async def _icon(if_none_match: IfNoneMatch = None) -> Response:
     return _answer(*_content("icon.svg"), _FILES["icon.svg"], if_none_match)
+
+
+@dashboard.get("/approvals/{approval_id}")
+async def _asked(request: Request, approval_id: str) -> Response:
+    """Leads from the address that notifications name to where it is decided."""
+    if _APPROVAL.fullmatch(approval_id) is None:
+        raise HTTPException(404, "Not Found")
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/inbox?approval={approval_id}", 303)
 
 
 for _name in PAGES:

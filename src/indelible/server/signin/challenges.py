@@ -32,14 +32,18 @@ class Challenges:
         self._mint = SystemMint()
 
     def ask(self, purpose: str) -> bytes:
-        """Gives a challenge whose answer is good for one purpose; old ones are cleared away by the way."""
+        """Gives a challenge whose answer is good for one purpose; old ones are cleared away by the way.
+
+        Where nobody could answer it, it is not kept: else strangers would fill the store with tenants that are none.
+        """
         now = datetime.now(UTC)
         old = self._store.sheets(self._tenant, SheetFilter(kind="challenge", due_by=now, limit=_SWEPT_AT_ONCE))
         if old:
             self._store.forgetting.drop(self._tenant, old)
         challenge = secrets.token_bytes(_CHALLENGE_BYTES)
         asked = Challenge(id=challenge_id(challenge), purpose=purpose, due_at=now + CHALLENGE_LASTS)
-        self._keep(challenge_sheet(asked))
+        if self._store.sheets(self._tenant, SheetFilter(kind="person", limit=1)):
+            self._keep(challenge_sheet(asked))
         return challenge
 
     def take(self, challenge: bytes, purpose: str) -> bool:
