@@ -165,7 +165,7 @@ def test_what_is_fine_alone_is_not_too_much_together(place: dict[str, Any], monk
         held = HeldStore(ledger)
         calls = [in_thread(lambda: ledger.begin(numbered(0)))]
         assert held.is_held.wait(PATIENCE)
-        for number, text in enumerate(["x" * 40, "y" * 40, "z" * 200, "z" * 20]):
+        for number, text in enumerate(["x" * 30, "y" * 30, "z" * 200, "z" * 20]):
             calls.append(in_thread(partial(ledger.begin, charge(args={"text": text}))))
             eventually(lambda: len(ledger._engine.writer._queue) == number + 1)  # noqa: B023
         sizes: list[int] = []
