@@ -67,6 +67,13 @@ def postgres_server(_postgres_cluster: PostgresServer) -> PostgresServer:
 
 
 @pytest.fixture
+def postgres_server_url(request: pytest.FixtureRequest) -> str:
+    """Names a PostgreSQL server for what makes databases of its own there, and drops them."""
+    shared = os.environ.get("INDELIBLE_TEST_POSTGRES")
+    return shared or str(request.getfixturevalue("postgres_server").url)
+
+
+@pytest.fixture
 def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """An empty PostgreSQL database for one test: on a private server, or on the one INDELIBLE_TEST_POSTGRES names."""
     if shared := os.environ.get("INDELIBLE_TEST_POSTGRES"):

@@ -7,6 +7,8 @@ would, for root, add a user to the system and open up the permissions of home di
         url = server.create_database("one")    # postgresql://…, through the unix socket
         server.kill()                          # power cut for the postmaster
         server.start()                         # recovers from the write-ahead log, same port, same data
+
+    python -m tests.postgres COMMAND…          # lends a server to a command: it is in $INDELIBLE_TEST_POSTGRES
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -363,3 +366,16 @@ def _free_port() -> int:
 def _plain() -> dict[str, str]:
     """The environment without what would steer PostgreSQL elsewhere (PGDATA, PGHOST, LC_…)."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+
+
+def lend(command: list[str]) -> int:
+    """Runs a command with a server that it finds in $INDELIBLE_TEST_POSTGRES; one that is there already will do."""
+    if "INDELIBLE_TEST_POSTGRES" in os.environ:
+        return subprocess.run(command, check=False).returncode
+    with PostgresServer() as server:
+        lent = {**os.environ, "INDELIBLE_TEST_POSTGRES": server.url}
+        return subprocess.run(command, env=lent, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(lend(sys.argv[1:]))

@@ -1,8 +1,11 @@
 """`python -m tests.integrations.matrix`: writes docs/integrations/matrix.md from what was measured.
 
-The measurements lie beside the page, one file for each framework, as the command gives them:
+The measurements lie beside the page, one file for each framework and store, as the command gives them:
 
     indelible conformance --adapter langchain --json > docs/integrations/matrix/langchain.json
+    indelible conformance --adapter langchain --json --store postgresql://… > …/langchain-postgres.json
+
+`./run python -m tests.postgres COMMAND…` lends a command a server: its address is in $INDELIBLE_TEST_POSTGRES.
 """
 
 from __future__ import annotations
@@ -12,10 +15,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from indelible.testing.adapters.cases import CASES, Row
+from indelible.testing.adapters.place import StoreKind
 
 DOCS = Path(__file__).parents[2] / "docs" / "integrations"
 PAGE = DOCS / "matrix.md"
 MEASURED = DOCS / "matrix"
+STORES: dict[StoreKind, str] = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+# What every framework has to read behind the ledger, on either store.
+OURS = dict.fromkeys(CASES, "1") | {"tampered_state": "refused", "store_down": "refused"}
 
 # Adapter: how people call it, and what it does on its own, in the order in which the page has them.
 FRAMEWORKS = {
@@ -43,7 +50,8 @@ _HEAD = """\
 
 Each framework plays the same cases twice: as it is, with its own approvals and its own saved state, and behind the
 ledger. Real processes play them, some are killed, and what was done outside is counted. Models are scripted. A cell
-says how often the deed was done **natively → behind the ledger**; the ledger's side has to read 1, or refused.
+says how often the deed was done **natively → behind the ledger**; the ledger's side has to read 1, or refused. Every
+cell was played with the ledger on SQLite and on PostgreSQL; where the two differ, or one was not played, it says so.
 
 """
 _FOOT = """
@@ -56,10 +64,15 @@ Measure it yourself; the command ends with 1 if one of ours reads anything else:
 
 ```console
 $ indelible conformance --adapter langchain
+$ indelible conformance --adapter langchain --store postgresql://localhost/postgres
 ```
 
-On each change, the tests play the ledger's side of every framework that they have installed, and its native crash, and
-compare them with this page; heavy ones are played by `./run frameworks`.
+With `--store` each case has a database of its own on that server, which is dropped at the end. "No store" means there
+that the database is dropped under the ledger's connections; with SQLite, that its file is overwritten.
+
+On each change, the tests play the ledger's side of LangChain, OpenAI Agents, Pydantic AI, MCP and plain functions on
+SQLite, their crash on PostgreSQL as well, and their native crash, and compare all that with this page.
+`INDELIBLE_MATRIX=full` plays every case on both stores, and so does `./run frameworks` with the heavy ones.
 """
 
 
@@ -70,19 +83,24 @@ def measured() -> list[Row]:
     return sorted(rows, key=lambda row: (list(FRAMEWORKS).index(row.adapter), cases.index(row.case)))
 
 
-def published(adapter: str) -> dict[str, Row]:
-    """Gives what the page says of one framework, by case."""
-    return {row.case: row for row in measured() if row.adapter == adapter}
+def published(adapter: str, store: StoreKind) -> dict[str, Row]:
+    """Gives what the page says of one framework on one store, by case."""
+    return {row.case: row for row in measured() if (row.adapter, row.store) == (adapter, store)}
+
+
+def plays(*, on_postgres: Iterable[str]) -> list[tuple[str, StoreKind]]:
+    """Gives the cases that are to be played and on which store: all on SQLite, and these on PostgreSQL too."""
+    return [*((case, "sqlite") for case in CASES), *((case, "postgres") for case in on_postgres)]
 
 
 def page_of(rows: Iterable[Row]) -> str:
     """Gives the page."""
-    known = {(row.adapter, row.case): row for row in rows}
-    adapters = dict.fromkeys(adapter for adapter, _ in known)
+    known = {(row.adapter, row.case, row.store): row for row in rows}
+    adapters = dict.fromkeys(adapter for adapter, _, _ in known)
     cases = [f"- **{_TITLES[name]}**: {_said(case.__doc__)}" for name, case in CASES.items()]
     table = [_line("framework", "on its own", *(_TITLES[case] for case in CASES)), _line(*["---"] * (len(CASES) + 2))]
     for adapter in adapters:
-        cells = [_cell(known.get((adapter, case))) for case in CASES]
+        cells = [_cell({store: known.get((adapter, case, store)) for store in STORES}) for case in CASES]
         table.append(_line(*FRAMEWORKS[adapter], *cells))
     return _HEAD + "\n".join(cases) + "\n\n" + "\n".join(table) + "\n" + _FOOT
 
@@ -96,8 +114,12 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(row: Row | None) -> str:
-    return "not measured" if row is None else f"{row.native} → {row.ledger}"
+def _cell(by_store: dict[StoreKind, Row | None]) -> str:
+    """Says what was measured: once where both stores gave the same, else for each store by its name."""
+    said = {store: "not measured" if row is None else f"{row.native} → {row.ledger}" for store, row in by_store.items()}
+    if len(set(said.values())) == 1:
+        return said["sqlite"]
+    return "; ".join(f"{STORES[store]}: {cell}" for store, cell in said.items())
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from indelible import Ledger
 from indelible.testing.adapters.host import Host, HostFailed, hosting
+from indelible.testing.adapters.place import StoreKind, empty_place, kind_of
 from indelible.testing.adapters.rig import Act, Standing
 from indelible.testing.adapters.scene import Asked, Scene, Side
 
@@ -27,10 +28,11 @@ THREE = tuple(Asked(call_id=f"c{n}", order=f"o{n}", amount=n) for n in (1, 2, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Is one case of one integration: what happened natively, and behind the ledger."""
+    """Is one case of one integration on one kind of store: what happened natively, and behind the ledger."""
 
     adapter: str
     case: str
+    store: StoreKind
     native: str
     ledger: str
 
@@ -68,7 +70,7 @@ class Stage:
         self.scene = replace(self.scene, allowed=allowed)
         if self.is_native:
             return
-        with Ledger.open(self.scene.ledger_url, seal=False) as ledger:
+        with Ledger.open(self.scene.place.url, seal=False) as ledger:
             for approval in ledger.approvals(status="pending"):
                 effect = ledger.get_effect(approval.effect_id)
                 assert effect is not None, "an approval is about an effect"
@@ -161,10 +163,10 @@ def decided_elsewhere(stage: Stage) -> str:
 
 
 def _approve_in_the_terminal(scene: Scene) -> None:
-    with Ledger.open(scene.ledger_url, seal=False) as ledger:
+    with Ledger.open(scene.place.url, seal=False) as ledger:
         (approval,) = ledger.approvals(status="pending")
     words = ["approvals", "approve", approval.id, "--digest", approval.digest, "--by", "ana"]
-    environment = {**os.environ, "INDELIBLE_URL": scene.ledger_url}
+    environment = {**os.environ, "INDELIBLE_URL": scene.place.url}
     subprocess.run(  # noqa: S603
         [sys.executable, "-m", "indelible.cli", *words], env=environment, check=True, stdout=subprocess.DEVNULL
     )
@@ -185,15 +187,19 @@ CASES: Mapping[str, Case] = {
 }
 
 
-def rows_of(adapter: str, cases: Sequence[str] = tuple(CASES)) -> Iterator[Row]:
+def rows_of(adapter: str, cases: Sequence[str] = tuple(CASES), server: str | None = None) -> Iterator[Row]:
     """Plays cases with one framework, natively and behind the ledger, and gives what happened."""
+    store = kind_of(server)
     with hosting(adapter) as host:
         for case in cases:
-            cells = {side: played(host, case, side) for side in ("native", "ledger")}
-            yield Row(adapter=adapter, case=case, **cells)
+            cells = {side: played(host, case, side, server) for side in ("native", "ledger")}
+            yield Row(adapter=adapter, case=case, store=store, **cells)
 
 
-def played(host: Host, case: str, side: Side) -> str:
-    """Plays one case on one side, in a folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="indelible-case-") as folder:
-        return CASES[case](Stage(host, Scene(folder=folder, side=side, calls=ONE)))
+def played(host: Host, case: str, side: Side, server: str | None = None) -> str:
+    """Plays one case on one side, with a folder and a store that are gone afterwards: a file, or one on a server."""
+    with (
+        tempfile.TemporaryDirectory(prefix="indelible-case-") as folder,
+        empty_place(folder, server if side == "ledger" else None) as place,
+    ):
+        return CASES[case](Stage(host, Scene(folder=folder, place=place, side=side, calls=ONE)))

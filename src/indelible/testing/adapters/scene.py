@@ -1,4 +1,4 @@
-"""Where a case is played: a folder that holds the framework's saved state, the ledger, and what was done outside."""
+"""Where a case is played: a folder with the framework's saved state and what was done outside, and a ledger's place."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from indelible import Ledger
+from indelible.testing.adapters.place import Place
 
 Side = Literal["native", "ledger"]
 Crash = Literal["after_handler", "after_pause"]
@@ -35,6 +36,7 @@ class Scene:
     """Is one act of a case, in a process of its own: on which side, with which calls, and when it is killed."""
 
     folder: str
+    place: Place
     side: Side
     calls: Sequence[Asked]
     asks: bool = True
@@ -48,7 +50,8 @@ class Scene:
     @staticmethod
     def read(content: Mapping[str, Any]) -> Scene:
         """Gives the scene that was told to another process."""
-        return Scene(**{**content, "calls": [Asked(**one) for one in content["calls"]]})
+        calls = [Asked(**one) for one in content["calls"]]
+        return Scene(**{**content, "calls": calls, "place": Place(**content["place"])})
 
     def told(self) -> dict[str, Any]:
         """Gives the scene as JSON."""
@@ -58,11 +61,6 @@ class Scene:
     def state(self) -> Path:
         """Is the folder of what the framework saves; a case may copy it, and put the copy back."""
         return Path(self.folder, "state")
-
-    @property
-    def ledger_url(self) -> str:
-        """Is where the ledger is."""
-        return f"sqlite:///{self.folder}/ledger.db"
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -98,9 +96,7 @@ class Scene:
         """Opens the ledger of this side, if it has one; a store that is broken breaks once it is open."""
         if self.side == "native":
             return None
-        ledger = Ledger.open(self.ledger_url)
+        ledger = Ledger.open(self.place.url)
         if self.is_store_broken:
-            for end in ("", "-wal", "-shm"):
-                file = Path(f"{self.folder}/ledger.db{end}")
-                file.write_bytes(b"\xff" * file.stat().st_size)
+            self.place.destroy()
         return ledger
