@@ -35,6 +35,7 @@ class Tool(Generic[P, R]):
         options: Options,
     ) -> None:
         functools.update_wrapper(self, function)
+        self.name = name or _name_of(function)
         self._desk = desk
         self._function = function
         self._signature = inspect.signature(function)
@@ -43,15 +44,27 @@ class Tool(Generic[P, R]):
         self._scope = scope
         self._dedupe = dedupe
         self.is_async = inspect.iscoroutinefunction(function)
-        self.name = name or function.__name__
         self.options = options
         self.schema = schema_hash(_schema_of(self.name, function, self._signature))
+        self._check_function()
         self._check_key_fields()
 
     def is_same_as(self, other: Tool[Any, Any]) -> bool:
-        """Is this the same function, perhaps defined once more, as a notebook does?"""
-        mine, others = self._function, other._function
-        return (mine.__module__, mine.__qualname__) == (others.__module__, others.__qualname__)
+        """Is this the same function, perhaps defined once more, as a notebook does?
+
+        Methods of two objects are two: the object is no argument, so calls of one would be answered by the other's.
+        """
+        mine, others = _origin_of(self._function), _origin_of(other._function)
+        return self._function is other._function or (mine == others and mine[1] is not None)
+
+    def _check_function(self) -> None:
+        if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):
+            raise BadCall(f"{self.name}: what a generator yields bit by bit cannot be recorded as one; return a list")
+        if next(iter(self._signature.parameters), None) in ("self", "cls"):
+            raise BadCall(
+                f"{self.name}: a method's own object cannot be recorded as an argument; make a tool of one object's "
+                f'method, with a name that says which: ledger.tool("{self.name}-…")(one.{self.name})'
+            )
 
     def _check_key_fields(self) -> None:
         for path in self._key or ():
@@ -97,7 +110,7 @@ class Tool(Generic[P, R]):
         if self._hints is None:
             try:
                 self._hints = get_type_hints(self._function)
-            except NameError:  # a hint that names something only a type checker knows
+            except (NameError, TypeError):  # a hint that only a type checker knows, or an object that has none
                 self._hints = {}
         return self._hints.get(parameter, Any)
 
@@ -108,6 +121,19 @@ class Tool(Generic[P, R]):
         if self.is_async:
             return cast("R", engine.drive_async(steps, _as_coroutine_function(self.handler)))
         return cast("R", engine.drive(steps, self.handler))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    found: str | None = getattr(function, "__name__", None)
+    if found is None:
+        raise BadCall(f'{function!r} has no name of its own; give it one: ledger.tool("pay")(…)')
+    return found
+
+
+def _origin_of(function: Callable[..., Any]) -> tuple[str | None, str | None, object]:
+    """Says where a function was written, and for a method whose it is; None where that is not known."""
+    owner = getattr(function, "__self__", "")
+    return getattr(function, "__module__", None), getattr(function, "__qualname__", None), owner
 
 
 def _schema_of(name: str, function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import functools
 import inspect
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -359,6 +360,51 @@ def test_two_tools_of_one_name_are_refused(ledger: Driver) -> None:
 
         @ledger.tool("refund", reconcile=lambda effect: Succeeded(2))
         def second(order_id: str) -> None: ...
+
+
+class Account:
+    """Has a method that pays from it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def pay(self, amount: int) -> str:
+        return f"{amount} from {self.name}"
+
+
+def test_the_methods_of_two_objects_are_two_tools(ledger: Driver) -> None:
+    """The object is no argument: under one name, the second account would be told that it has paid."""
+    ours, theirs = Account("ours"), Account("theirs")
+    assert ledger.call(ledger.tool(ours.pay), 5) == "5 from ours"
+    assert ledger.call(ledger.tool(ours.pay), 5) == "5 from ours"
+    with pytest.raises(BadCall, match="another name"):
+        ledger.tool(theirs.pay)
+    assert ledger.call(ledger.tool("pay-theirs")(theirs.pay), 5) == "5 from theirs"
+    with pytest.raises(BadCall, match="own object"):
+        ledger.tool(Account.pay)
+
+
+def test_a_partial_is_a_tool_under_a_name(ledger: Driver) -> None:
+    def pay(account: str, amount: int) -> str:
+        return f"{amount} from {account}"
+
+    with pytest.raises(BadCall, match="give it one"):
+        ledger.tool(functools.partial(pay, "ours"))
+    assert ledger.call(ledger.tool("pay")(functools.partial(pay, "ours")), 5) == "5 from ours"
+    with pytest.raises(BadCall, match="another name"):
+        ledger.tool("pay")(functools.partial(pay, "theirs"))
+
+
+def test_a_generator_is_refused_before_it_is_called(ledger: Driver) -> None:
+    def pages(number: int) -> Any:
+        yield number
+
+    async def later(number: int) -> Any:
+        yield number
+
+    for function in (pages, later):
+        with pytest.raises(BadCall, match="generator"):
+            ledger.tool(function)
 
 
 def test_the_conflict_of_two_contents_under_one_key_is_loud(ledger: Driver) -> None:
