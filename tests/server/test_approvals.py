@@ -235,6 +235,21 @@ def test_approvals_are_listed_by_pages(place: Place, run: str) -> None:
     assert place.get("/v1/approvals?tool=nothing", "ana").json()["approvals"] == []
 
 
+def test_a_page_that_looks_through_large_arguments_ends_early_and_none_is_left_out(
+    place: Place, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.engine.finding.MOST_BYTES", 10_000)
+    made = [ask(place, run, args={"n": n, "large": "x" * 2000})["id"] for n in range(20)]
+    seen: list[str] = []
+    pages, before = 0, {}
+    while pages == 0 or before:
+        page = place.get("/v1/approvals", params={"run_id": run, "q": "xxx", **before}).json()
+        seen += [approval["id"] for approval in page["approvals"]]
+        pages, before = pages + 1, {"before": page["next"]} if page["next"] else {}
+    assert seen == made[::-1]
+    assert pages >= 3
+
+
 def test_bad_signatures_and_odd_ids_are_refused(place: Place, run: str) -> None:
     approval = ask(place, run)
     assert decide(place, approval, signature="not base64!").status_code == 400

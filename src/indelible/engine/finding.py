@@ -87,18 +87,24 @@ class Finding:
         )
 
     def approvals(self, query: Query, selected: SheetFilter, tool: str | None = None) -> Found[Approval, str]:
-        """Finds approvals, newest first, after `selected.before`."""
+        """Finds approvals, newest first, after `selected.before`; a page ends early when it took many bytes."""
         narrowed = replace(
             selected, status=selected.status or query.only("status"), topic=selected.topic or query.only("run")
         )
         since = self._id_since(query, "apr_")
         needs_args = query.needs(ARGS) or query.needs_text()
+        sizes: dict[str, int] = {}
+
+        def args_of(approval: Approval) -> bytes | None:
+            found = self._args_of(approval)
+            sizes[approval.id] = len(found or b"")
+            return found
 
         def is_asked_for(sheet: Sheet) -> bool:
             approval = approval_on(sheet)
             if approval is None or tool not in (None, approval.tool):
                 return False
-            return fits(query, approval_subject(approval, self._agent_of, self._args_of), self._now)
+            return fits(query, approval_subject(approval, self._agent_of, args_of), self._now)
 
         found = look_through(
             lambda before, count: self._store.sheets(self._tenant, replace(narrowed, before=before, limit=count)),
@@ -109,6 +115,7 @@ class Finding:
             is_plain=not query.terms and tool is None,
             most=MOST_LOOKED_UP if needs_args or query.needs("agent") else MOST_LOOKED_AT,
             is_over=lambda sheet: since is not None and sheet.id < since,
+            size_of=lambda sheet: sizes.get(sheet.id, 0),
         )
         return Found([one for one in map(approval_on, found.things) if one is not None], found.next)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approvals.approval import Need, Question, Vote, ask
+from indelible.core.approvals.approval import Approval, Need, Question, Vote, ask
 from indelible.core.effects.effect import STATUSES, Effect
 from indelible.core.filtering.filters import (
     NUMBER,
@@ -307,6 +307,20 @@ def test_approvals_are_filtered_by_who_asked_and_who_voted_and_by_what_would_run
     blind = approval_subject(asked)
     assert not fits(parse("args.amount:*", "approvals"), blind, NOON)
     assert not fits(parse("agent:*", "approvals"), blind, NOON)
+
+
+def test_arguments_are_read_once_however_many_terms_ask_for_them() -> None:
+    reads: list[str] = []
+    question = Question(rule="large")
+    asked = ask("apr_1", of(), question, schema="", policy="p", requester=AGENT, principal=None, now=NOON)
+
+    def args_of(approval: Approval) -> bytes:
+        reads.append(approval.id)
+        return b'{"amount":7}'
+
+    many = " ".join(f"-word{n} -args.b{n}:1" for n in range(20))
+    assert fits(parse(many, "approvals"), approval_subject(asked, args_of=args_of), NOON)
+    assert reads == [asked.id]
 
 
 def event(body: Any) -> Subject:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from operator import ge, gt, le, lt
 from typing import Any, assert_never
 
@@ -43,12 +44,16 @@ _COMPARE = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Is a thing as filters see it: when it was, and what its words say; each is looked up when it is asked for."""
+    """Is a thing as filters see it: when it was, and what its words say; each is looked up when it is asked for.
+
+    Arguments and texts may be large and are asked for by many terms, so they are read once.
+    """
 
     moment: datetime | None
     word: Callable[[str], Iterable[Any]]
     args: Callable[[], Any]
     texts: Callable[[], Iterable[str]]
+    """Gives what can be read, in small letters."""
 
 
 def fits(query: Query, subject: Subject, now: datetime) -> bool:
@@ -64,7 +69,7 @@ def _holds(term: Term, subject: Subject, now: datetime) -> bool:
             return subject.moment is not None and subject.moment < at(moment, now)
         case Text(text, is_excluded):
             sought = text.casefold()
-            return is_excluded != any(sought in one.casefold() for one in subject.texts())
+            return is_excluded != any(sought in one for one in subject.texts())
         case Word(name, values, is_excluded):
             named = _args_at(subject.args(), name.split(".")[1:]) if name.startswith(ARGS) else subject.word(name)
             return is_excluded != any(_is(value, one) for one in named for value in values)
@@ -134,6 +139,10 @@ def _recorded(value: bytes | None) -> Any:
         return None
 
 
+def _read_once(texts: Callable[[], Iterable[str]]) -> Callable[[], Iterable[str]]:
+    return cache(lambda: tuple(one.casefold() for one in texts()))
+
+
 def _nothing(*_: object) -> None:
     return None
 
@@ -151,12 +160,14 @@ def effect_subject(effect: Effect, agent_of: AgentOf = _nothing) -> Subject:
     def word(name: str) -> Iterable[Any]:
         return _given(agent_of(effect.run_id) if name == "agent" else getattr(effect, _EFFECT_WORDS.get(name, name)))
 
+    args = cache(lambda: _recorded(effect.args_json))
+
     def texts() -> Iterable[str]:
         yield from _given(effect.id, effect.tool, effect.run_id, effect.key, effect.scope, effect.call_id)
-        yield from _texts_in(_recorded(effect.args_json))
+        yield from _texts_in(args())
         yield from _texts_in(_recorded(effect.detail_json))
 
-    return Subject(moment=effect.created_at, word=word, args=lambda: _recorded(effect.args_json), texts=texts)
+    return Subject(moment=effect.created_at, word=word, args=args, texts=_read_once(texts))
 
 
 _EFFECT_WORDS = {"run": "run_id", "call": "call_id", "approval": "approval_id"}
@@ -181,7 +192,7 @@ def run_subject(run: Run) -> Subject:
         moment=run.updated_at,
         word=word,
         args=_nothing,
-        texts=lambda: _given(run.id, run.agent, run.intent, run.runtime, run.parent),
+        texts=_read_once(lambda: _given(run.id, run.agent, run.intent, run.runtime, run.parent)),
     )
 
 
@@ -199,12 +210,14 @@ def approval_subject(approval: Approval, agent_of: AgentOf = _nothing, args_of: 
     def word(name: str) -> Iterable[Any]:
         return _given(*named[name]()) if name in named else _given(getattr(approval, name))
 
+    args = cache(lambda: _recorded(args_of(approval)))
+
     def texts() -> Iterable[str]:
         yield from _given(approval.id, approval.effect_id, approval.tool, approval.run_id, approval.question.rule)
         yield from _given(approval.requester.id, approval.principal, *(vote.by for vote in approval.votes))
-        yield from _texts_in(_recorded(args_of(approval)))
+        yield from _texts_in(args())
 
-    return Subject(moment=approval.asked_at, word=word, args=lambda: _recorded(args_of(approval)), texts=texts)
+    return Subject(moment=approval.asked_at, word=word, args=args, texts=_read_once(texts))
 
 
 def event_subject(run_id: str, seq: int, hash_: str, body: bytes, agent_of: AgentOf = _nothing) -> Subject:
@@ -228,7 +241,7 @@ def event_subject(run_id: str, seq: int, hash_: str, body: bytes, agent_of: Agen
         for name in ("type", "tool", "status", "effect", "actor", "facts"):
             yield from _texts_in(told.get(name))
 
-    return Subject(moment=_moment_of(told), word=word, args=_nothing, texts=texts)
+    return Subject(moment=_moment_of(told), word=word, args=_nothing, texts=_read_once(texts))
 
 
 def _moment_of(told: Mapping[str, Any]) -> datetime | None:
