@@ -214,6 +214,8 @@ def test_what_was_edited_there_is_told(gate: Gate, sqlite_url: str, cli: Cli, ed
     said = cli(*FROM, str(gate.path), "--url", sqlite_url, "--json").json
     assert any(verified in line for line in said["verified"])
     assert any("missing or were moved" in line for line in said["not_verified"]) == ("DELETE" in edit)
+    named = "run_1: its name, agent or intent" if "runs" in verified else "run_1: checkpoint"
+    assert any(line.startswith(named) for line in said["not_verified"])
     with Ledger.open(sqlite_url) as ledger:
         run = ledger.resume_run("run_1")
         assert run.context is not None

@@ -250,13 +250,10 @@ def take_over(ledger: Ledger, connection: apsw.Connection, *, progress: Progress
 
 def _take_one(ledger: Ledger, run: GateRun, taking: Taking, counted: dict[str, int]) -> None:
     seals = {one["id"]: seal_holds(one, run.events) for one in run.checkpoints}
-    numbers = [event["seq"] for event in run.events]
-    if numbers != list(range(1, len(numbers) + 1)):
-        taking.not_verified.append(
-            f"{run.id}: its events are numbered {_gaps(numbers)}; some are missing or were moved"
-        )
+    is_itself = integrity_holds(run.told)
+    taking.not_verified += _what_does_not_hold(run, seals, is_itself=is_itself)
     counted["runs"] += 1
-    counted["identities"] += integrity_holds(run.told)
+    counted["identities"] += is_itself
     counted["seals"] += sum(seals.values())
     counted["checkpoints"] += len(seals)
     there = ledger.get_run(run.id)
@@ -269,6 +266,16 @@ def _take_one(ledger: Ledger, run: GateRun, taking: Taking, counted: dict[str, i
     if status is not None and (there is None or there.status == "blocked"):
         ledger.end_run(run.id, status, by=_BY, reason=f"it was {status} in zehrava-gate")
     taking.became["here already" if there is not None else status or "resumable"] += 1
+
+
+def _what_does_not_hold(run: GateRun, seals: Mapping[str, bool], *, is_itself: bool) -> list[str]:
+    """Names what of a run is not as it was written."""
+    found = [] if is_itself else [f"{run.id}: its name, agent or intent is not what its hash says"]
+    numbers = [event["seq"] for event in run.events]
+    if numbers != list(range(1, len(numbers) + 1)):
+        found.append(f"{run.id}: its events are numbered {_gaps(numbers)}; some are missing or were moved")
+    broken = [name for name, holds in seals.items() if not holds]
+    return found + [f"{run.id}: checkpoint {name} is not what was sealed; nobody goes on from it" for name in broken]
 
 
 def _start(ledger: Ledger, run: GateRun, seals: Mapping[str, bool]) -> None:
