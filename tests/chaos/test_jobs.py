@@ -10,18 +10,19 @@ from tests.chaos import strace
 from tests.chaos.jobs import JOBS, Toothless, bite, run_job
 from tests.chaos.procs import ChildRaised
 
-# Points per job in the ordinary test run; `python -m tests.chaos` does the full numbers.
+# Points per job in the ordinary test run; `python -m tests.chaos` does the full numbers. On each store a process dies
+# at 500 distinct points or more: mostly at lines, where a death costs least.
 POINTS = {
-    "kill-lines": 300,
-    "kill-syscalls": 250,
-    "power-loss": 1000,
+    "kill-lines": 440,
+    "kill-syscalls": 80,
+    "power-loss": 500,
     "disk-faults": 60,
     "wire-faults": 300,
     "http-faults": 60,
     "zombies": 20,
     "races": 500,
     "outages": 12,
-    "journal-kills": 3000,
+    "journal-kills": 2000,
     "approval-races": 60,
     "approval-kills": 16,
     "budget-races": 400,
@@ -37,6 +38,8 @@ BITTEN_ON_SQLITE = {
     "kill-lines",
     "kill-syscalls",
     "zombies",
+    "races",
+    "journal-kills",
     "http-faults",
     "approval-races",
     "approval-kills",
