@@ -17,8 +17,8 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 class IdempotencyTransport(httpx2.BaseTransport):
     """Adds the running effect's key to requests that may change something; outside a handler it adds nothing.
 
-    A second request of the same handler gets the key with its number behind it, so that two different requests never
-    share one key. A key that the request already has is left alone.
+    The same request sent once more has the same key. Another one of the same handler has something behind the key, so
+    that two different requests never share one. A key that the request already has is left alone.
     """
 
     def __init__(self, inner: httpx2.BaseTransport | None = None) -> None:
@@ -53,4 +53,12 @@ class AsyncIdempotencyTransport(httpx2.AsyncBaseTransport):
 def _mark(request: httpx2.Request) -> None:
     effect = current_effect()
     if effect is not None and request.method.upper() not in _SAFE and _HEADER not in request.headers:
-        request.headers[_HEADER] = effect.next_request_key()
+        request.headers[_HEADER] = effect.request_key(_content_of(request))
+
+
+def _content_of(request: httpx2.Request) -> bytes | None:
+    """Gives what tells one request from another; None when its body is a stream, which can be read but once."""
+    try:
+        return b"\0".join((request.method.upper().encode(), str(request.url).encode(), request.content))
+    except httpx2.RequestNotRead:
+        return None

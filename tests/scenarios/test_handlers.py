@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
 from typing import Any
 
+import httpx2
 import pytest
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, current_effect
 from indelible.errors import EffectFailed
+from indelible.http import AsyncIdempotencyTransport, IdempotencyTransport
 from tests.scenarios.shells import PATIENCE, Count, Driver, Gate, charge, in_thread
 
 # ── both kinds in both ledgers ───────────────────────────────────────────────────────────────────────────────────────
@@ -215,11 +218,11 @@ def test_a_handler_may_be_interrupted_and_the_ledger_used_again(place: dict[str,
         assert ledger.run(charge(args={"amount": 6}), Count("next")) == "next"
 
 
-def test_a_request_key_is_the_effects_key_and_then_numbered(ledger: Driver) -> None:
+def test_the_same_request_has_the_same_key_and_another_one_has_its_own(ledger: Driver) -> None:
     keys: list[str] = []
 
     def handler(effect: RunningEffect) -> None:
-        keys.extend(effect.next_request_key() for _ in range(3))
+        keys.extend(effect.request_key(request) for request in (b"charge", b"mail", b"charge", b"mail", None, None))
         if effect.attempt == 1:
             raise NothingHappened("again")
 
@@ -228,8 +231,39 @@ def test_a_request_key_is_the_effects_key_and_then_numbered(ledger: Driver) -> N
             ledger.run(charge(), handler)
         except NothingHappened:
             continue
-    key = ledger.effects()[0].key
-    assert keys == [key, f"{key}-2", f"{key}-3"] * 2, "a second attempt repeats the keys of the first"
+    key, mail = ledger.effects()[0].key, keys[1]
+    assert mail.startswith(f"{key}-")
+    assert keys == [key, mail, key, mail, f"{key}-3", f"{key}-4"] * 2, "a second attempt repeats the keys of the first"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_handler_sends_again_because_the_answer_got_lost_is_done_once(sqlite_url: str, is_async: bool) -> None:
+    done: dict[str, bytes] = {}
+
+    def provider(request: httpx2.Request) -> httpx2.Response:
+        is_new = request.headers["Idempotency-Key"] not in done
+        done.setdefault(request.headers["Idempotency-Key"], request.content)
+        if is_new:
+            raise httpx2.ReadTimeout("it is done, and the answer got lost")
+        return httpx2.Response(200)
+
+    def pay(effect: RunningEffect) -> None:
+        with httpx2.Client(transport=IdempotencyTransport(httpx2.MockTransport(provider))) as bank:
+            for amount in (5, 5, 6, 6):
+                with contextlib.suppress(httpx2.ReadTimeout):
+                    bank.post("https://bank.example/charges", json={"amount": amount})
+
+    async def pay_later(effect: RunningEffect) -> None:
+        transport = AsyncIdempotencyTransport(httpx2.MockTransport(provider))
+        async with httpx2.AsyncClient(transport=transport) as bank:
+            for amount in (5, 5, 6, 6):
+                with contextlib.suppress(httpx2.ReadTimeout):
+                    await bank.post("https://bank.example/charges", json={"amount": amount})
+
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        ledger.run(charge(), pay_later if is_async else pay)
+        assert next(iter(done)) == ledger.effects()[0].key
+    assert list(done.values()) == [b'{"amount":5}', b'{"amount":6}']
 
 
 # ── closing while threads start ──────────────────────────────────────────────────────────────────────────────────────

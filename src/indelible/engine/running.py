@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     import asyncio
 
 Result = TypeVar("Result")
+
+_SUFFIX_DIGITS = 16
+_REQUESTS = threading.Lock()
 
 _current: ContextVar[RunningEffect | None] = ContextVar("indelible_effect", default=None)
 _current_run: ContextVar[str | None] = ContextVar("indelible_run", default=None)
@@ -74,7 +78,7 @@ class RunningEffect:
         self._args = _own_arguments(claim, screen)
         self.screen = screen
         self._transaction: HandlersTransaction | None = None
-        self._requests = 0
+        self._requests: dict[bytes | str, str] = {}
 
     @property
     def effect(self) -> Effect:
@@ -172,13 +176,22 @@ class RunningEffect:
         if self._transaction is not None:
             self._transaction.give_up()
 
-    def next_request_key(self) -> str:
-        """Gives the idempotency key of the next request this handler sends: its key, then its key with a number.
+    def request_key(self, request: bytes | None) -> str:
+        """Gives the idempotency key of a request this handler sends: the effect's own for the first one.
 
-        The requests of a handler are told apart by their order, so that a second attempt repeats the same keys.
+        Any other one has the hash of its content behind it. So the same request sent once more, because its answer got
+        lost, has the same key, two different ones never share one, and a second attempt repeats the keys of the first.
+        One whose content is not known, None, is told apart by its number.
         """
-        self._requests += 1
-        return self.key if self._requests == 1 else f"{self.key}-{self._requests}"
+        with _REQUESTS:
+            known = self._requests.get(request) if request is not None else None
+            if known is None:
+                known = self.key if not self._requests else f"{self.key}-{self._suffix(request)}"
+                self._requests[request if request is not None else known] = known
+            return known
+
+    def _suffix(self, request: bytes | None) -> str:
+        return str(len(self._requests) + 1) if request is None else sha256(request).hexdigest()[:_SUFFIX_DIGITS]
 
 
 def _own_arguments(claim: Claim, screen: Screen | None) -> dict[str, Any] | None:
