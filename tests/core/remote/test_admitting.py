@@ -29,7 +29,7 @@ from indelible.core.commands import (
     TakeBack,
 )
 from indelible.core.effects.effect import Actor, Claim
-from indelible.core.effects.identity import Ref, digest_of
+from indelible.core.effects.identity import Ref, digest_of, key_of
 from indelible.core.events import facts_json
 from indelible.core.privacy.forgetting import erased_facts
 from indelible.core.remote.admissible import LONGEST_LEASE, MOST_MEMBERS, MOST_TOLD, check_arguments, members_in
@@ -307,6 +307,45 @@ def test_nothing_goes_without_an_event_that_tells_what_goes() -> None:
         assert let_in(command, caller("admin", actor=None)) is not None, "but one that is part of us knows what it does"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"committed": {"approval": b"1"}},
+        {"committed": {"run": b"1"}},
+        {"committed": {"A b": b"1"}},
+        {"facts": b"{}"},
+        {"facts": facts_json({"packet": 1})},
+        {"facts": facts_json({"fence": "1", "packet": "ab" * 32})},
+        {"event_type": "payload_erased"},
+        {"event_type": "hold_lifted"},
+        {"event_type": "tool_call_started"},
+        {"event_type": "artifact_created"},
+        {"event_type": "run_blocked"},
+    ],
+    ids=str,
+)
+def test_no_credential_spoils_the_record_for_who_verifies_it(changes: dict[str, Any]) -> None:
+    """An event is for ever: one that no verifier can read would make an honest journal look tampered with."""
+    for scope in ("agent", "admin"):
+        with pytest.raises((BadCall, NotPermitted)):
+            let_in(exported(**changes), caller(scope))
+    assert let_in(exported(**changes), caller("admin", actor=None)), "but one that is part of us knows what it does"
+
+
+def test_a_key_is_of_the_place_where_its_effect_is() -> None:
+    """Else whoever verifies the ledger finds a key that fits another scope than the row's, and calls it tampering."""
+    honest = open_command(call_id="c1")
+    parts = honest.ref.tenant, honest.run_id, honest.tool, "args", honest.args_json
+    for occurrence in (None, "c1"):
+        made = replace(honest, ref=Ref(honest.ref.tenant, honest.run_id, key_of(*parts, occurrence)))
+        assert let_in(made)
+        about = replace(made, resource_json=b'["","account","7"]')
+        for forged in (replace(made, ref=made.ref._replace(scope="x")), replace(about, digest=digest_in(about))):
+            with pytest.raises(BadCall, match="key: is that of this call"):
+                let_in(forged)
+            assert let_in(forged, caller("agent", actor=None))
+
+
 @pytest.mark.parametrize("args", [b"[]", b"null", b'"text"', b"1", encode(Decimal(1))])
 def test_arguments_are_an_object(args: bytes) -> None:
     for command in (open_command(args_json=args), replace(example(Amend), args_json=args)):
@@ -429,7 +468,8 @@ def test_the_ledgers_own_runs_are_its_own() -> None:
     for command in (replace(example(StartRun), run=run(id=own)), exported(run_id=own), *telling):
         with pytest.raises(BadCall, match="belong to the ledger"):
             let_in(command)
-    assert let_in(exported(run_id=own, event_type="hold_placed"), caller("admin")), "administrators tell it things"
+    placed = exported(run_id=own, event_type="hold_placed", facts=facts_json({"hold": "hold_1"}))
+    assert let_in(placed, caller("admin")), "administrators tell it things"
 
 
 def test_whoever_takes_a_run_has_a_token() -> None:

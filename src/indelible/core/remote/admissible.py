@@ -7,6 +7,7 @@ on it that there are none of these.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeGuard
@@ -14,17 +15,19 @@ from typing import Any, TypeGuard
 from indelible.core.commands import Adopt, Amend, Command, Keep, Open, Record
 from indelible.core.effects.calls import check_name, check_run_id
 from indelible.core.effects.effect import Claim, Effect
-from indelible.core.effects.identity import Ref, digest_of
+from indelible.core.effects.identity import Ref, digest_of, key_of
 from indelible.core.events import facts_json
 from indelible.core.policy.said_verdicts import check_verdict
 from indelible.core.policy.verdicts import Verdict
-from indelible.core.privacy.forgetting import ERASED, erased_facts
+from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED, erased_facts
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
-from indelible.core.runs.run import driver_sheet, read_driver
+from indelible.core.runs.run import EVENT_TYPES, driver_sheet, read_driver
 from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import Encrypted
+from indelible.core.verifying.moves import EFFECT_TYPES
+from indelible.core.verifying.run_moves import FORMS
 from indelible.errors import BadCall, TooLarge
 
 LONGEST_LEASE = timedelta(days=1)
@@ -38,6 +41,13 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 _NAMES = frozenset({"run_id", "effect_id", "tool", "token", "call_id", "approval_id", "id", "agent", "event_type"})
 # These may be missing, and then they are empty or None.
 _PERHAPS = frozenset({"schema", "grant_id", "pinned", "principal", "checkpoint_id", "delegation_id", "parent"})
+_TOLD_BY_VERBS = EFFECT_TYPES | EVENT_TYPES | FORMS.keys()
+_IN_CLEAR = {
+    "packet_exported": (frozenset({"packet"}), frozenset[str]()),
+    HOLD_PLACED: (frozenset({"hold"}), frozenset({"subject"})),
+    HOLD_LIFTED: (frozenset({"hold"}), frozenset[str]()),
+}
+"""Says what facts say in clear, and what they may say besides: texts all of them."""
 _IN_DRIVER = {"fence": int, "holder": str, "token_hash": str}
 
 
@@ -87,11 +97,38 @@ def check_digest(command: Open) -> None:
         raise BadCall("digest: is not that of this tool with these arguments; leave it to the client to make it")
 
 
+def check_key(command: Open) -> None:
+    """Raises `BadCall` for the key of another place: by it a verifier would find the effect's row changed."""
+    ref = command.ref
+    for scope in (ref.scope, command.run_id):
+        made_of = ref.tenant, scope, command.tool, "args", command.args_json
+        is_of_args = ref.key in (key_of(*made_of, None), key_of(*made_of, command.call_id))
+        if is_of_args and (scope != ref.scope or command.resource_json is not None):
+            raise BadCall(
+                "key: is that of this call in another scope, or about nothing; leave it to the client to make it"
+            )
+
+
 def check_telling(command: Record) -> None:
-    """Raises `BadCall` unless the event tells what goes with it, in the words by which a verifier knows it."""
+    """Raises `BadCall` unless an event says what its type says, in the words by which a verifier knows it.
+
+    The record is for ever: one event that no verifier can read would make all of it look tampered with.
+    """
     facts: Any = decode(command.facts)
-    if command.event_type != ERASED or erased_facts(facts.get("basis"), command.erased) != command.facts:
+    is_erasure = command.event_type == ERASED and erased_facts(facts.get("basis"), command.erased) == command.facts
+    if not is_erasure and (command.erased or command.event_type == ERASED):
         raise BadCall("erased: nothing goes without an event that says what goes; use ledger.erase or ledger.prune")
+    if not command.committed.keys() <= {"reason"}:
+        raise BadCall("committed: a fact from afar commits to its reason, and to the sheet that comes with it")
+    if command.sheet is None and command.event_type in _TOLD_BY_VERBS:
+        raise BadCall(f"event_type: {command.event_type} comes with what it tells of; use the verb that does it")
+    if command.event_type in _IN_CLEAR and not _says(facts, *_IN_CLEAR[command.event_type]):
+        raise BadCall(f"facts: {command.event_type} does not say this; use the verb of the ledger that tells it")
+
+
+def _says(facts: Mapping[str, Any], needed: Set[str], perhaps: Set[str]) -> bool:
+    is_known = needed <= facts.keys() <= needed | perhaps
+    return is_known and all(isinstance(value, str) for value in facts.values())
 
 
 def check_place(ref: Ref) -> None:

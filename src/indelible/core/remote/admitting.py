@@ -27,7 +27,14 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.effect import Actor
 from indelible.core.policy.said_verdicts import charging_themselves
-from indelible.core.remote.admissible import check_command, check_digest, check_telling, keeps_driving, tells_of_export
+from indelible.core.remote.admissible import (
+    check_command,
+    check_digest,
+    check_key,
+    check_telling,
+    keeps_driving,
+    tells_of_export,
+)
 from indelible.core.remote.by_hand import OF_APPROVERS, by_hand
 from indelible.core.remote.questions import Scope
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
@@ -85,7 +92,8 @@ def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | N
         command = by_hand(command, caller.actor, stamp.at)
     if isinstance(command, Open) and not caller.is_trusted:
         check_digest(command)
-    if isinstance(command, Record) and command.erased and not caller.is_trusted:
+        check_key(command)
+    if isinstance(command, Record) and not caller.is_trusted:
         check_telling(command)
     admitted_one: Command = replace(command, stamp=_stamped(command.stamp, caller, stamp))
     if isinstance(admitted_one, Open | Amend) and caller.actor is not None:
