@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Header, HTTPException, Path, Query, Response
@@ -84,10 +86,8 @@ async def decide(
     approval = await _find(asked, approval_id)
     # Of one that is over, it is told by whom it was decided, which says more than that it is another version.
     seen = seen_version(if_match, approval.version, approval.id) if approval.status == "pending" else None
-    try:
+    with _saying_who():
         decided = await _voted(asked, approval, body, seen)
-    except VoteRefused as refused:
-        raise _saying_who(refused) from None
     return await _shown(asked, decided, 201)
 
 
@@ -126,8 +126,16 @@ def _signature(told: str | None) -> bytes | None:
         raise BadCall("signature: base64 is expected here") from None
 
 
-def _saying_who(refused: VoteRefused) -> VoteRefused | HTTPException:
-    """Gives a refusal that also says who has decided before."""
+@contextmanager
+def _saying_who() -> Iterator[None]:
+    """Lets a refusal also say who has decided before."""
+    try:
+        yield
+    except VoteRefused as refused:
+        raise _with_who(refused) from None
+
+
+def _with_who(refused: VoteRefused) -> VoteRefused | HTTPException:
     approval = refused.approval
     if refused.code == "version":  # somebody else came in between
         return outdated(str(refused))
@@ -146,12 +154,10 @@ async def edit(
     """Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
     approval = await _find(asked, approval_id)
     seen = seen_version(if_match, approval.version, approval.id)
-    try:
+    with _saying_who():
         edited = await asked.ledger.edit_approval(
             approval, body.args, digest=body.digest, by=asked.actor, reason=body.reason, version=seen
         )
-    except VoteRefused as refused:
-        raise _saying_who(refused) from None
     return await _shown(asked, edited)
 
 
@@ -162,10 +168,8 @@ async def revoke(
     """Take one's own approval back, as long as nothing runs on it."""
     approval = await _find(asked, approval_id)
     seen = seen_version(if_match, approval.version, approval.id)
-    try:
+    with _saying_who():
         taken_back = await asked.ledger.revoke_approval(approval, by=asked.actor, reason=body.reason, version=seen)
-    except VoteRefused as refused:
-        raise _saying_who(refused) from None
     return await _shown(asked, taken_back)
 
 

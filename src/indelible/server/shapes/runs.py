@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from indelible.core.approvals.approval import Approval
 from indelible.core.effects.calls import SideEffect
 from indelible.core.events import Event
 from indelible.core.runs.following import Artifact, EffectLine, RunEvent, RunStory
@@ -17,6 +16,14 @@ from indelible.runs.contents import why_invalid
 from indelible.runs.desk import Seat
 from indelible.runs.keeping import RunReport
 from indelible.server.shapes.effects import plainly
+
+Shown = TypeVar("Shown", bound=BaseModel)
+
+
+def _shown(kind: type[Shown], thing: object, **otherwise: Any) -> Shown:
+    """Gives a thing as it is answered: what is not said otherwise is the thing's own of the same name."""
+    own = {name: getattr(thing, name) for name in kind.model_fields if name not in otherwise}
+    return kind(**own, **otherwise)
 
 
 class ForkShown(BaseModel):
@@ -48,23 +55,8 @@ class RunShown(BaseModel):
 
 def run_shown(run: Run) -> RunShown:
     """Gives a run as it is answered."""
-    fork = run.fork
-    return RunShown(
-        id=run.id,
-        status=run.status,
-        agent=run.agent,
-        intent=run.intent,
-        runtime=run.runtime,
-        parent=run.parent,
-        parent_event=run.parent_event,
-        permissions=plainly(remaining_permissions(run)),
-        fork=None if fork is None else ForkShown(run_id=fork.run_id, at=fork.at, is_dry=fork.is_dry),
-        version=run.version,
-        seq=run.seq,
-        created_at=run.created_at,
-        updated_at=run.updated_at,
-        unread=run.unread,
-    )
+    fork = None if run.fork is None else _shown(ForkShown, run.fork)
+    return _shown(RunShown, run, fork=fork, permissions=plainly(remaining_permissions(run)))
 
 
 class RunPage(BaseModel):
@@ -94,21 +86,7 @@ class RunEventShown(BaseModel):
 
 def run_event_shown(event: RunEvent) -> RunEventShown:
     """Gives an event as it is answered."""
-    return RunEventShown(
-        id=f"evt_{event.id}",
-        seq=event.seq,
-        type=event.type,
-        at=event.at,
-        actor=event.actor,
-        told_by=event.told_by,
-        step=event.step,
-        status=event.status,
-        side_effect=event.side_effect,
-        tool=event.tool,
-        effect_id=event.effect_id,
-        effect_status=event.effect_status,
-        payload=plainly(event.payload),
-    )
+    return _shown(RunEventShown, event, id=f"evt_{event.id}", payload=plainly(event.payload))
 
 
 class RunEventPage(BaseModel):
@@ -150,17 +128,7 @@ class CheckpointShown(BaseModel):
 
 def checkpoint_shown(checkpoint: Checkpoint, sealed_by: Event | None) -> CheckpointShown:
     """Gives a checkpoint as it is answered."""
-    return CheckpointShown(
-        id=checkpoint.id,
-        run_id=checkpoint.run_id,
-        at=checkpoint.at,
-        reason=checkpoint.reason,
-        suggested=checkpoint.suggested,
-        has_state=checkpoint.has_state,
-        seq=checkpoint.seq,
-        sealed_hash=None if sealed_by is None else sealed_by.hash,
-        created_at=checkpoint.created_at,
-    )
+    return _shown(CheckpointShown, checkpoint, sealed_hash=None if sealed_by is None else sealed_by.hash)
 
 
 class CheckpointPage(BaseModel):
@@ -206,13 +174,9 @@ class ArtifactShown(BaseModel):
 
 
 def _artifact_shown(artifact: Artifact) -> ArtifactShown:
-    content_hash = artifact.content_hash
-    return ArtifactShown(
-        seq=artifact.seq,
-        uri=artifact.uri,
-        content_hash=content_hash if content_hash is None else str(content_hash),
-        metadata=plainly(dict(artifact.metadata)),
-    )
+    found = artifact.content_hash
+    content_hash = found if found is None else str(found)
+    return _shown(ArtifactShown, artifact, content_hash=content_hash, metadata=plainly(dict(artifact.metadata)))
 
 
 class EffectLineShown(BaseModel):
@@ -229,16 +193,7 @@ class EffectLineShown(BaseModel):
 
 
 def _line_shown(line: EffectLine) -> EffectLineShown:
-    return EffectLineShown(
-        id=line.id,
-        tool=line.tool,
-        side_effect=line.side_effect,
-        status=line.status,
-        attempt=line.attempt,
-        key=line.key,
-        opened_seq=line.opened_seq,
-        seq=line.seq,
-    )
+    return _shown(EffectLineShown, line)
 
 
 class OpenApproval(BaseModel):
@@ -250,17 +205,6 @@ class OpenApproval(BaseModel):
     digest: str
     asked_at: datetime
     expires_at: datetime
-
-
-def _open_approval(approval: Approval) -> OpenApproval:
-    return OpenApproval(
-        id=approval.id,
-        effect_id=approval.effect_id,
-        tool=approval.tool,
-        digest=approval.digest,
-        asked_at=approval.asked_at,
-        expires_at=approval.expires_at,
-    )
 
 
 class Context(BaseModel):
@@ -283,20 +227,18 @@ class Context(BaseModel):
 
 def context_shown(context: ResumeContext) -> Context:
     """Gives what a run is gone on with as it is answered."""
-    return Context(
+    return _shown(
+        Context,
+        context,
         checkpoint=None if context.checkpoint is None else context.checkpoint.id,
         state=plainly(context.state),
-        current_step=context.current_step,
         receipts=[run_event_shown(event) for event in context.receipts],
         artifacts=[_artifact_shown(artifact) for artifact in context.artifacts],
-        unresolved_approvals=[_open_approval(approval) for approval in context.unresolved_approvals],
+        unresolved_approvals=[_shown(OpenApproval, approval) for approval in context.unresolved_approvals],
         remaining_permissions=plainly(dict(context.remaining_permissions)),
         blocked_side_effect_keys=list(context.blocked_side_effect_keys),
         in_doubt=[_line_shown(line) for line in context.in_doubt],
         open_delegations=list(context.open_delegations),
-        suggested_next_action=context.suggested_next_action,
-        resumed_at=context.resumed_at,
-        head=context.head,
     )
 
 
@@ -326,20 +268,17 @@ class Story(BaseModel):
 
 def story_shown(story: RunStory) -> Story:
     """Gives what a run's events tell as it is answered."""
-    return Story(
-        run_id=story.run_id,
+    return _shown(
+        Story,
+        story,
         events=story.head.length,
         head=story.head.hash,
         current_step=story.step,
-        progress=story.progress,
         last_safe_event=None if story.last_safe is None else f"evt_{story.last_safe.hash}",
         artifacts=[_artifact_shown(artifact) for artifact in story.artifacts],
         effects=[_line_shown(line) for line in story.effects.values()],
-        checkpoints=story.checkpoints,
-        open_delegations=story.open_delegations,
         blocked_side_effect_keys=story.blocked_keys,
         in_doubt=[_line_shown(line) for line in story.in_doubt],
-        broken=story.broken,
     )
 
 
@@ -365,17 +304,8 @@ class Report(BaseModel):
 
 def report_shown(report: RunReport) -> Report:
     """Gives the verification of a run as it is answered."""
-    return Report(
-        run_id=report.run_id,
-        is_valid=report.is_valid,
-        hash=report.hash,
-        events=report.events,
-        not_valid=why_invalid(report),
-        checkpoints=[
-            SealShown(checkpoint=seal.checkpoint.id, is_valid=seal.is_valid, why=seal.why) for seal in report.seals
-        ],
-        parent=report.parent,
-    )
+    checkpoints = [_shown(SealShown, seal, checkpoint=seal.checkpoint.id) for seal in report.seals]
+    return _shown(Report, report, not_valid=why_invalid(report), checkpoints=checkpoints)
 
 
 class Packet(BaseModel):

@@ -36,6 +36,11 @@ class Here:
     host: str
     origin: str
 
+    @property
+    def expected(self) -> dict[str, Any]:
+        """Is what every answer has to agree with, in the words of `webauthn`; its owner has to have been there."""
+        return {"expected_rp_id": self.host, "expected_origin": self.origin, "require_user_verification": True}
+
 
 def asked_to_register(person: Person, challenge: bytes, here: Here) -> dict[str, Any]:
     """Gives what a browser needs to make a passkey: one that the authenticator keeps, and that wants its owner."""
@@ -79,13 +84,7 @@ def challenge_in(answer: dict[str, Any]) -> bytes:
 def registered(answer: dict[str, Any], name: str, challenge: bytes, here: Here) -> Passkey:
     """Gives the passkey that a browser made; raises `NotAnswered` when it was not made for this."""
     try:
-        found = webauthn.verify_registration_response(
-            credential=answer,
-            expected_challenge=challenge,
-            expected_rp_id=here.host,
-            expected_origin=here.origin,
-            require_user_verification=True,
-        )
+        found = webauthn.verify_registration_response(credential=answer, expected_challenge=challenge, **here.expected)
     except Exception as problem:  # as above
         raise NotAnswered(_why(answer, here)) from problem
     return Passkey(
@@ -117,11 +116,9 @@ def signed(answer: dict[str, Any], person: Person, challenge: bytes, here: Here)
         found = webauthn.verify_authentication_response(
             credential=answer,
             expected_challenge=challenge,
-            expected_rp_id=here.host,
-            expected_origin=here.origin,
             credential_public_key=base64url_to_bytes(passkey.public_key),
             credential_current_sign_count=0,
-            require_user_verification=True,
+            **here.expected,
         )
     except Exception as problem:  # as above
         raise NotAnswered(_why(answer, here)) from problem
