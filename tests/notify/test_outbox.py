@@ -23,6 +23,7 @@ from indelible.notify.hidden import Secret
 from indelible.notify.outbox import Attendant, Outbox
 from indelible.notify.sending import Sender, store_time
 from indelible.notify.webhook import WebhookChannel
+from indelible.stores.postgres import PostgresStore
 from indelible.testing.clock import FakeClock
 from tests.notify.receivers import Receiver, answering, cutting, eventually, free_port, receiving
 from tests.notify.recording import Recorder, ask, deliveries, failing
@@ -344,6 +345,13 @@ def test_closing_sends_what_was_just_written(url: str) -> None:
 # ── outages of the store ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture
+def is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets stores give a server up after a second: that they wait longer is not what these outages are about."""
+    monkeypatch.setitem(PostgresStore.__init__.__kwdefaults__, "patience", timedelta(seconds=1))
+
+
+@pytest.mark.usefixtures("is_impatient")
 def test_an_outage_of_the_store_is_outlived_and_what_went_does_not_go_again(
     postgres_url: str, postgres_server: PostgresServer
 ) -> None:
@@ -376,6 +384,7 @@ def _when_up(is_so: Callable[[], bool]) -> bool:
         return False
 
 
+@pytest.mark.usefixtures("is_impatient")
 def test_a_store_that_is_away_while_looking_is_looked_at_again(
     postgres_url: str, postgres_server: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
