@@ -34,7 +34,7 @@ from tests.scenarios.shells import (
     interrupt_main,
     main_is_inside,
 )
-from tests.scenarios.test_living import Beats, HeldStore, in_fork
+from tests.scenarios.test_living import Beats, HeldStore, in_fork, until
 
 SOON = 5.0
 
@@ -76,6 +76,25 @@ def test_a_task_cancelled_just_after_its_result_was_written_does_not_wait_for_ev
             assert await ledger.run(charge(), Count()) == "done"
 
     asyncio.run(scenario())
+
+
+def test_the_claim_of_a_task_cancelled_while_the_ledger_closes_is_given_back(place: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        ledger = AsyncLedger.open(**place, seal=False)
+        held = HeldStore(ledger)
+        task = asyncio.create_task(ledger.run(charge(), Count()))
+        await asyncio.to_thread(held.is_held.wait, PATIENCE)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        closing = asyncio.create_task(ledger.close())
+        await until(lambda: ledger._engine.writer._is_closed)
+        held.may_go_on.set()
+        await asyncio.wait_for(closing, SOON)
+
+    asyncio.run(scenario())
+    with Ledger.open(**place, seal=False) as ledger:
+        assert [effect.status for effect in ledger.effects()] == ["ready"]
 
 
 # ── interrupting ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ a lease or the time of a question ends, only that effect is looked at.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import threading
@@ -19,6 +20,8 @@ from indelible.core.effects.identity import Ref
 from indelible.core.ports import Alarm, Seen, Store
 from indelible.engine.forks import after_fork
 from indelible.errors import StoreError
+
+log = logging.getLogger("indelible.engine")
 
 LOOK_AT_LEAST_EVERY = timedelta(seconds=1)
 # A look at many costs 2 to 35 µs each, so a thousand who wait cost a third of a percent of a core at most.
@@ -196,7 +199,9 @@ class Waiting:
             return
         try:
             seen = look(refs)
-        except StoreError:  # it is down: whoever waits does so until its own time is up
+        except Exception as problem:  # it is down: whoever waits does so until its own time is up
+            if not isinstance(problem, StoreError):  # whatever it is, those who come later must be woken all the same
+                log.exception("effects that somebody waits for could not be looked at")
             self._next_look = time.monotonic() + LOOK_AT_LEAST_EVERY.total_seconds()
             return
         now = time.monotonic()

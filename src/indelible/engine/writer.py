@@ -164,8 +164,8 @@ class Writer:
             if_unwanted(slot.answer)
 
     def hand_in(self, command: Command, known: Effect | None = None) -> None:
-        """Queues a command whose answer nobody waits for."""
-        self._append(Slot(command, known))
+        """Queues a command whose answer nobody waits for; while we close, too: what is queued is written before."""
+        self._queue.append(Slot(command, known))
         self._pass_on()
 
     def post(self, command: Command, known: Effect | None = None) -> Slot:
