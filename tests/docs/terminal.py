@@ -17,16 +17,16 @@ from click.testing import CliRunner
 
 from indelible.cli.root import root
 from tests.cli.test_serve import wait_until_it_answers
-from tests.server.serving import free_port
 
-# What goes on until somebody presses Ctrl-C, and the port it listens at unless told otherwise; 0 if at none.
-_ENDLESS = {
+# What goes on until somebody presses Ctrl-C, and the port at which pages say that it listens; 0 if at none.
+ENDLESS = {
     ("serve",): 8787,
     ("worker",): 0,
     ("approvals", "watch"): 0,
     ("channels", "slack-listen"): 8788,
     ("witness", "serve"): 7420,
 }
+_LISTENS = re.compile(r"http://127\.0\.0\.1:\d+")
 _PATIENCE = 60
 
 
@@ -53,7 +53,7 @@ class Terminal:
         words = [re.sub(r"^~(?=/)", self.env["HOME"], word) for word in words]
         if words[:1] != ["indelible"] or not self.is_hurried:
             return self._in_a_shell(line)
-        port = next((port for name, port in _ENDLESS.items() if tuple(words[1 : len(name) + 1]) == name), None)
+        port = next((port for name, port in ENDLESS.items() if tuple(words[1 : len(name) + 1]) == name), None)
         if port is None or "--once" in words:
             return self._here(words[1:], file)
         return self._for_a_while(words[1:], port, lines)
@@ -72,23 +72,20 @@ class Terminal:
         return done.returncode, done.stdout
 
     def _for_a_while(self, words: list[str], port: int, lines: int) -> tuple[int, str]:
-        """Presses Ctrl-C when so many lines are there. It listens at a free port, which is told as the page's."""
-        free = str(free_port())
-        if port:
-            words = [free if word == str(port) else word for word in words]
-            words += [] if free in words else ["--port", free]
+        """Presses Ctrl-C when so many lines are there. It listens at any port, which is told as the page's."""
+        words += ["--port", "0"] if port else []
         with subprocess.Popen([sys.executable, "-m", "indelible.cli", *words], **self._as_a_process()) as process:
             assert process.stdout is not None
             try:
                 said = "".join(process.stdout.readline() for _ in range(lines))
-                if words[0] == "serve":
-                    wait_until_it_answers(f"http://127.0.0.1:{free}", process)
+                if words[0] == "serve" and (listens := _LISTENS.search(said)):
+                    wait_until_it_answers(listens[0], process)
                 process.send_signal(signal.SIGINT)
                 rest, _ = process.communicate(timeout=_PATIENCE)
             finally:
                 process.kill()
         assert "Traceback" not in rest, rest
-        return process.returncode, said.replace(free, str(port))
+        return process.returncode, _LISTENS.sub(f"http://127.0.0.1:{port}", said)
 
     def _as_a_process(self) -> dict[str, Any]:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("INDELIBLE_")}

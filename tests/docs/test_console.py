@@ -6,13 +6,15 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
+import click
 import pytest
 
+from indelible.cli.root import root
 from tests.docs.following import EXCUSED, Reader, excused
 from tests.docs.pages import ROOT, Typed, blocks, named, pages, typed
 from tests.docs.stage import Stage
 from tests.docs.stages import STAGES
-from tests.docs.terminal import Terminal
+from tests.docs.terminal import ENDLESS, Terminal
 
 # Where a page's own test follows it, together with the programs on it.
 FOLLOWED_BY = {
@@ -96,6 +98,15 @@ def test_commands_stand_where_they_are_typed() -> None:
         if block.kind != "console" and (named(page), block.kind) != ("docs/http.md", "bash")
     ]
     assert elsewhere == []
+
+
+@pytest.mark.parametrize(("name", "port"), ENDLESS.items())
+def test_servers_listen_where_the_pages_say(name: tuple[str, ...], port: int) -> None:
+    command: click.Command = root
+    for word in name:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(root), word) or command
+    assert [option.default for option in command.params if option.name == "port"] == ([port] if port else [])
 
 
 def test_nothing_is_excused_that_is_on_no_page() -> None:
