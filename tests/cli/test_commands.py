@@ -12,7 +12,8 @@ import pytest
 
 import indelible
 from indelible import Ledger
-from indelible.cli.opening import without_password
+from indelible.cli.opening import usual_tenant, without_password
+from indelible.core.people.credentials import Token
 from tests.cli.conftest import Cli, call
 
 READING = [
@@ -52,9 +53,15 @@ def test_help_names_every_command_in_a_whole_line(cli: Cli) -> None:
     said = cli("--help").out
     assert "demo" in said
     assert "..." not in said.partition("Commands:")[2]
-    for group in ("effects", "approvals"):
+    for group in ("effects", "approvals", "runs", "mcp"):
         assert "..." not in cli(group, "--help").out.partition("Commands:")[2]
     assert cli().out == said
+
+
+def test_a_group_alone_and_a_command_that_is_none_name_what_there_is(cli: Cli) -> None:
+    assert "indelible hold what? One of: add, list, remove" in cli("hold", code=2).err
+    assert "Did you mean: effects?" in cli("effcts", code=2).err
+    assert "Did you mean" not in cli("zzz", code=2).err
 
 
 def test_the_entry_point_stays_a_function_after_use(cli: Cli) -> None:
@@ -133,6 +140,26 @@ def test_a_server_without_a_schema_is_told_to_migrate(cli: Cli, postgres_url: st
     assert "run: indelible migrate" in cli("effects", "list", "--url", postgres_url, code=2).err
 
 
+@pytest.mark.parametrize(
+    "words", ["verify", "migrate", "serve", "worker", "keys rotate", "journal continue", "people list"]
+)
+def test_what_is_done_at_the_database_is_not_done_through_a_server(
+    cli: Cli, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_TOKEN", str(Token("acme", "key_1", "secret")))
+    assert (
+        "is a server, and this is done at its database"
+        in cli(*words.split(), "--url", "http://localhost:1", code=2).err
+    )
+
+
+def test_at_a_server_the_token_says_whose_ledger_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INDELIBLE_TOKEN", f"{Token('acme', 'key_1', 'secret')}\n")
+    assert [usual_tenant(url) for url in ("https://ledger.example", "sqlite:///x.db")] == ["acme", "default"]
+    monkeypatch.setenv("INDELIBLE_TOKEN", "nonsense")
+    assert usual_tenant("https://ledger.example") == "default", "the server says what is wrong with it"
+
+
 def test_migrate_says_what_it_did(cli: Cli, store_url: str) -> None:
     first = cli("migrate", "--url", store_url).out
     assert "applied 0001_effects" in first
@@ -183,9 +210,10 @@ def test_a_pipe_that_closes_early_is_no_error_message(cli: Cli, sqlite_url: str)
     with Ledger.open(sqlite_url) as ledger:
         for number in range(300):
             ledger.run(call("t", n=number), lambda effect: None)
-    command = f"{sys.executable} -m indelible.cli effects list --limit 300 --json --url {sqlite_url} | head -1"
-    said = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
-    assert (said.stdout, said.stderr) == ("{\n", "")
+    command = f"{sys.executable} -m indelible.cli effects list --limit 300 --json --url {sqlite_url}"
+    piped = f"{{ {command}; echo $? >&2; }} | head -1"
+    said = subprocess.run(["/bin/sh", "-c", piped], capture_output=True, text=True, check=False)
+    assert (said.stdout, said.stderr) == ("{\n", "2\n"), "1 would be a verdict, as of `verify`"
 
 
 def test_a_terminal_that_cannot_show_a_character_still_gets_everything(cli: Cli, sqlite_url: str) -> None:

@@ -70,7 +70,7 @@ def test_a_demo_that_is_kept_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
     url = f"sqlite:///{report['folder']}/ledger.db"
     assert "chain intact: 7 events" in cli("events", "order-123", "--url", url).out
     effects = cli("effects", "list", "--url", url, "--json").json["effects"]
-    assert {effect["status"] for effect in effects if effect["run"] != "order-790"} == {"succeeded"}
+    assert {effect["status"] for effect in effects if effect["run_id"] != "order-790"} == {"succeeded"}
     asked = cli("approvals", "list", "--status", "all", "--run", "order-790", "--url", url, "--json").json["approvals"]
     assert [approval["status"] for approval in asked] == ["denied", "stale"]
     assert "args.amount: 4200 → 9900" in cli("approvals", "show", asked[0]["id"], "--url", url).out

@@ -27,7 +27,7 @@ def test_a_list_says_what_was_filtered_and_how_many_are_shown(cli: Cli, ids: dic
     assert re.search(r"^id +status +tool +side effect +run +attempt +age$", everything, re.MULTILINE)
     assert all(effect_id in everything for effect_id in ids.values())
     some = cli("effects", "list", "--status", "in_doubt", "--tool", "stripe.refund", "--run", "order-1").out
-    assert "all 1 effect. Filter: status in_doubt, tool stripe.refund, run order-1." in some
+    assert "the only effect. Filter: status in_doubt, tool stripe.refund, run order-1." in some
     assert [effect_id for effect_id in ids.values() if effect_id in some] == [ids["stripe.refund"]]
 
 

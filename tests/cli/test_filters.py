@@ -14,7 +14,7 @@ def test_effects_are_filtered_and_the_filter_is_said(cli: Cli, ids: dict[str, st
     said = cli("effects", "list", "--filter", "tool:stripe.*,wire.* args.amount:>100 since:1h").out
     assert ids["stripe.refund"] in said
     assert ids["wire.transfer"] not in said
-    assert "Shown: all 1 effect. Filter: tool:stripe.*,wire.* args.amount:>100 since:1h." in said
+    assert "Shown: the only effect. Filter: tool:stripe.*,wire.* args.amount:>100 since:1h." in said
     told = cli("effects", "list", "--status", "failed", "--filter", "money", "--json").json
     assert [effect["tool"] for effect in told["effects"]] == ["mail.send"]
     assert told["filter"] == {"status": "failed", "q": "money"}
@@ -50,7 +50,7 @@ def test_runs_are_filtered(cli: Cli, ledger_url: str) -> None:
                 pass
     said = cli("runs", "list", "--filter", '"refund order-2" agent:bill*').out
     assert "order-2" in said
-    assert 'Shown: all 1 run. Filter: "refund order-2" agent:bill*.' in said
+    assert 'Shown: the only run. Filter: "refund order-2" agent:bill*.' in said
     assert cli("runs", "list", "--filter", "order-2", "--json").json["filter"] == {"q": "order-2"}
 
 

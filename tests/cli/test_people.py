@@ -55,7 +55,7 @@ def test_when_a_token_was_last_used_is_listed(ledger_url: str, cli: Cli) -> None
     store.close()
     assert "2030-01-31" in cli("apikeys", "list").out
     (shown,) = cli("apikeys", "list", "--json").json["apikeys"]
-    assert shown["last_used"] == "2030-01-31T12:00:00+00:00"
+    assert shown["last_used"] == "2030-01-31T12:00:00.000000Z"
 
 
 def test_people_and_tokens_are_made_where_the_database_is(cli: Cli) -> None:

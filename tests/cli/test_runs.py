@@ -217,7 +217,8 @@ def test_a_list_says_what_was_filtered_and_goes_on(cli: Cli, run_id: str, ledger
     assert [run["runId"] for run in rest["runs"]] == ["r0"]
     assert "\x1b" not in said
     assert (
-        "all 1 run. Filter: agent lead-enrichment-agent." in cli("runs", "list", "--agent", "lead-enrichment-agent").out
+        "the only run. Filter: agent lead-enrichment-agent."
+        in cli("runs", "list", "--agent", "lead-enrichment-agent").out
     )
 
 

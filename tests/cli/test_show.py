@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.cli.show import age, one_line_json, pretty_json, table, visible
+from indelible.cli.show import age, may_colour, one_line_json, pretty_json, table, visible
 
 ANY_TEXT = st.text(st.characters())
 
@@ -75,6 +75,11 @@ def test_columns_line_up_beside_wide_letters(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.splitlines() == ["run    age", "日本   1s", "abcde  2s"]
 
 
+def test_a_very_long_value_spreads_no_other_row(capsys: pytest.CaptureFixture[str]) -> None:
+    table(("run", "age"), [("x" * 5000, "1s"), ("abcde", "2s")])
+    assert capsys.readouterr().out.splitlines() == ["run    age", f"{'x' * 5000}  1s", "abcde  2s"]
+
+
 ROWS = [("eff_01a1dee64a530a16cec475c9bf7e", "in_doubt", "stripe.refund"), ("eff_2", "succeeded", "crm.lookup")]
 
 
@@ -99,5 +104,18 @@ def test_a_terminal_gets_colours_and_a_pipe_gets_none(
     assert "\x1b" not in capsys.readouterr().out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     table(("id", "status", "tool"), ROWS)
     assert "\x1b[1;33min_doubt\x1b[0m" in capsys.readouterr().out
+    monkeypatch.setenv("TERM", "dumb")
+    assert not may_colour()
+
+
+def test_a_line_on_which_nothing_stands_is_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("NO_COLOR", "1")
+    table(("time", "effect", "actor"), [("2026-11-16 06:07", "", "agent"), ("2026-11-16 06:08", "eff_01a1dee6", "ana")])
+    assert capsys.readouterr().out.splitlines()[3:5] == ["2026-11-16 06:07", "    agent"]

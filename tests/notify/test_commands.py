@@ -142,10 +142,15 @@ def test_messages_are_listed_and_dead_ones_sent_again(
 ) -> None:
     receiver.behave = answering(410, 410, 200)
     path = written(tmp_path, ops=hook(receiver.port))
-    assert cli("channels", "deliveries").out == "No messages.\n"
+    assert cli("channels", "deliveries").out.startswith("Shown: 0 messages. Filter: none.")
     with asking(ledger_url, "ops") as ledger:
         one, other = ask(ledger, 1), ask(ledger, 2)
     assert [found["status"] for found in cli("channels", "deliveries", "--json").json["deliveries"]] == ["due", "due"]
+    first = cli("channels", "deliveries", "--limit", "1", "--json").json
+    assert (first["has_more"], first["next"]) == (True, f"{other}:1:requested:ops")
+    assert "Shown: the only message." not in cli("channels", "deliveries", "--limit", "1").out
+    rest = cli("channels", "deliveries", "--before", first["next"], "--json").json
+    assert ([found["approval_id"] for found in rest["deliveries"]], rest["has_more"]) == ([one], False)
     cli("worker", "--once", "--channels", path)
     said = cli("channels", "deliveries", "--status", "dead")
     assert said.out.count("wants no more messages") == 2

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from indelible import Ledger, Succeeded, ToolCall
+from indelible import Ledger, Succeeded, ToolCall, connect
 from tests.server.places import Place, sqlite_place
 
 
@@ -181,6 +182,8 @@ def test_what_was_erased_is_not_given_and_not_done_again(place: Place, run: str)
     assert (effect["args"], effect["outcome"]["value"], effect["erased"]) == (None, None, ["args", "detail"])
     again = place.begin(run_id=run)
     assert (again.status_code, again.json()["type"]) == (410, "/problems/effect-erased")
+    with connect(place.served.url, token=place.tokens["admin"]) as far:
+        assert far.prune(timedelta(days=90), by="admin", reason="old").count == 0, "a server lists so many at once"
 
 
 def test_what_is_encrypted_or_redacted_in_the_record_is_so_over_http(tmp_path: Path) -> None:

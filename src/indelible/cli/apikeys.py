@@ -8,11 +8,14 @@ from typing import Any, cast
 import click
 
 from indelible.cli.behind import store_behind
+from indelible.cli.listing import say_all
 from indelible.cli.moments import moment_ahead
+from indelible.cli.naming import only
 from indelible.cli.opening import ASK_THE_SERVER, about_ledger, open_here, where
 from indelible.cli.options import InOrder, by_option
-from indelible.cli.show import say_json, table, timestamp, visible
+from indelible.cli.show import say_json, timestamp, visible
 from indelible.core.effects.effect import Actor
+from indelible.core.events import instant
 from indelible.core.people.credentials import Credential
 from indelible.core.remote.questions import SCOPES, Scope
 from indelible.server.signin.credentials import Credentials
@@ -36,7 +39,9 @@ def apikeys() -> None:
 @by_option
 @about_ledger
 def create(name: str, scopes: tuple[str, ...], expires: str | None, principal: str | None, by: str) -> None:
-    """Make a token for NAME. It is shown once, and only a hash of it is kept.
+    """Make a token for NAME.
+
+    It is shown once, and only a hash of it is kept.
 
     \b
     indelible apikeys create billing-agent --scope agent --principal ana
@@ -68,14 +73,9 @@ def list_keys() -> None:
         shown = [credential_json(one) | {"last_used": _moment(used[one.id])} for one in found]
         say_json({"tenant": place.tenant, "apikeys": shown})
         return
-    if not found:
-        print(f"No tokens for {place.tenant}. Make one: {place.command('apikeys create NAME --scope agent')}")
-        return
-    rows = [
-        (one.id, visible(one.name), ", ".join(one.scopes), visible(one.given_by), _until(one), _used(used[one.id]))
-        for one in found
-    ]
-    table(("id", "name", "scopes", "given by", "holds", "last used"), rows)
+    rows = [(one.id, one.name, ", ".join(one.scopes), one.given_by, _until(one), _used(used[one.id])) for one in found]
+    if_none = f"No tokens yet. Make one: {place.command('apikeys create NAME --scope agent')}"
+    say_all("token", ("id", "name", "scopes", "given by", "holds", "last used"), rows, place, if_none)
 
 
 @apikeys.command()
@@ -86,7 +86,8 @@ def revoke(key_id: str, by: str) -> None:
     """End a token; a running server stops letting it in within a second."""
     place = where()
     with open_here(place, ASK_THE_SERVER) as ledger:
-        over = Credentials(store_behind(ledger), place.tenant).revoke(key_id, by=Actor(by))
+        known = Credentials(store_behind(ledger), place.tenant)
+        over = known.revoke(only([one.id for one in known.all()], key_id, "token", "apikeys list"), by=Actor(by))
     if place.is_json:
         say_json({"apikey": credential_json(over)})
     else:
@@ -102,14 +103,14 @@ def credential_json(credential: Credential) -> dict[str, Any]:
         "scopes": list(credential.scopes),
         "principal": credential.principal,
         "given_by": credential.given_by,
-        "created_at": credential.created_at.isoformat(),
-        "expires_at": None if credential.expires_at is None else credential.expires_at.isoformat(),
+        "created_at": instant(credential.created_at),
+        "expires_at": None if credential.expires_at is None else instant(credential.expires_at),
         "is_revoked": credential.is_revoked,
     }
 
 
 def _moment(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
+    return None if at is None else instant(at)
 
 
 def _used(at: datetime | None) -> str:

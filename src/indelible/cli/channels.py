@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,17 @@ from typing import Any
 import click
 
 from indelible import Actor, Ledger
+from indelible.cli.approvals.finding import find_approval
+from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, where
-from indelible.cli.options import InOrder
+from indelible.cli.options import InOrder, limit_option
 from indelible.cli.show import age, count, say_json, table, visible
 from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_sheet, read_delivery
 from indelible.core.commands import Keep, Outrun
 from indelible.core.effects.effect import SYSTEM
+from indelible.core.events import instant
 from indelible.core.sheets import SheetFilter
+from indelible.engine.finding import Found
 from indelible.errors import BadCall, IndelibleError
 from indelible.notify.channels import Channel, Channels, NotSent
 from indelible.notify.config import load_channels
@@ -101,29 +105,38 @@ def test(name: str, path: Path) -> int:
 @click.option("--status", type=click.Choice(DELIVERY_STATUSES), help="Only those that are so.")
 @click.option("--channel", help="Only those of this channel.")
 @click.option("--approval", metavar="ID", help="Only those about this approval.")
-@click.option("--limit", type=click.IntRange(min=1, max=_PAGE), default=50, show_default=True, help="So many.")
+@click.option("--before", metavar="ID", help="Only messages older than this one: the next page.")
+@limit_option
 @about_ledger
-def deliveries(status: str | None, channel: str | None, approval: str | None, limit: int) -> int:
-    """List messages, and what became of them."""
+def deliveries(status: str | None, channel: str | None, approval: str | None, before: str | None, limit: int) -> None:
+    """List messages, newest first, and what became of them."""
     place = where()
     with open_existing(place) as ledger:
         store = ledger._engine.store
-        if approval is not None:
-            listed = deliveries_about(store, ledger.tenant, approval, channel)
-            found = [one for one in listed if status in (None, one.status)][:limit]
-        else:
-            selected = SheetFilter(kind="delivery", status=status, topic=channel, limit=limit)
-            found = [read_delivery(sheet) for sheet in store.sheets(ledger.tenant, selected) if sheet.body is not None]
+        about = None if approval is None else find_approval(ledger, approval).id
+        chosen = {"status": status, "channel": channel, "approval": about, "before": before}
+        listed = Listed(noun="message", found=_sent(ledger, chosen, limit), chosen=chosen, address=ledger.address)
         now = store_time(store)
     if place.is_json:
-        say_json({"tenant": place.tenant, "deliveries": [_as_json(delivery) for delivery in found]})
-    elif found:
-        table(("id", "status", "attempts", "due", "problem"), [_row(delivery, now) for delivery in found])
-        if any(delivery.status == "dead" for delivery in found):
-            print(f"\nSend the dead ones again: {place.command('channels redeliver --all-dead')}")
-    else:
-        print("No messages.")
-    return 0
+        say_page_json(listed, place, _as_json, "deliveries")
+        return
+    say_page(listed, place, ("id", "status", "attempts", "due", "problem"), lambda one: _row(one, now))
+    if any(delivery.status == "dead" for delivery in listed.found.things):
+        print(f"Send the dead ones again: {place.command('channels redeliver --all-dead')}")
+
+
+def _sent(ledger: Ledger, chosen: Mapping[str, str | None], limit: int) -> Found[Delivery, str]:
+    """Gives a page of messages, one more than is shown being read to see whether there are more."""
+    store, about = ledger._engine.store, chosen["approval"]
+    if about is not None:
+        listed = deliveries_about(store, ledger.tenant, about, chosen["channel"])
+        return Found([one for one in listed if chosen["status"] in (None, one.status)][:limit], None)
+    selected = SheetFilter(
+        kind="delivery", status=chosen["status"], topic=chosen["channel"], before=chosen["before"], limit=limit + 1
+    )
+    sheets = store.sheets(ledger.tenant, selected)
+    found = [read_delivery(sheet) for sheet in sheets[:limit] if sheet.body is not None]
+    return Found(found, sheets[limit - 1].id if len(sheets) > limit else None)
 
 
 def _row(delivery: Delivery, now: datetime) -> tuple[str, ...]:
@@ -138,9 +151,9 @@ def _as_json(delivery: Delivery) -> dict[str, Any]:
         "status": delivery.status,
         "channel": delivery.channel,
         "about": delivery.about,
-        "approval": delivery.approval_id,
+        "approval_id": delivery.approval_id,
         "attempts": delivery.attempts,
-        "due_at": None if delivery.due_at is None else delivery.due_at.isoformat(),
+        "due_at": None if delivery.due_at is None else instant(delivery.due_at),
         "error": delivery.error,
         "receipt": dict(delivery.receipt),
     }
@@ -213,7 +226,7 @@ def slack_listen(name: str | None, host: str, port: int, path: Path) -> int:
     Slack posts each pressed button to the app's Request URL; let that lead to this address, through a proxy that
     speaks https. Only people listed in the file may decide, and only what they were shown. Ends on SIGTERM or Ctrl-C.
     """
-    from indelible.cli.worker import until_stopped
+    from indelible.cli.ending import until_stopped
     from indelible.notify.slack_interactions import interactions_of
     from indelible.notify.slack_server import SlackServer
 

@@ -8,6 +8,7 @@ import click
 
 from indelible.cli.migrating import come_from, move_to
 from indelible.cli.opening import about_ledger, where
+from indelible.cli.options import InOrder
 
 
 @click.command()
@@ -38,7 +39,7 @@ def version() -> int:
     return say_version(is_json=where().is_json)
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=InOrder, invoke_without_command=True)
 @click.option(
     "--row-security", "is_secured", is_flag=True, help="PostgreSQL: each connection sees the rows of one tenant only."
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
+from indelible.cli.listing import say_all
 from indelible.cli.moments import span_or_moment
+from indelible.cli.naming import only
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, reason_option
-from indelible.cli.show import count, say_json, table, visible
+from indelible.cli.show import count, say_json, timestamp, visible
 from indelible.core.privacy.forgetting import Erasure, Hold
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,7 +78,7 @@ def prune(before: str, reason: str, dry_run: bool, rewrite: bool | None, by: str
 
 def _say(report: Erasure, *, is_json: bool) -> int:
     """Says what went and what stayed; gives 1 when something stayed."""
-    kept = [{"run": each.run_id, "effect": each.effect_id, "why": each.why} for each in report.kept]
+    kept = [{"run_id": each.run_id, "effect_id": each.effect_id, "why": each.why} for each in report.kept]
     if is_json:
         say_json(
             {
@@ -134,12 +137,10 @@ def list_holds() -> None:
     with open_existing(place) as ledger:
         found = ledger.holds()
     if place.is_json:
-        say_json({"holds": [_hold_json(each) for each in found]})
+        say_json({"tenant": place.tenant, "holds": [_hold_json(each) for each in found]})
         return
-    if found:
-        table(("id", "on", "by", "since"), [(each.id, _what(each), each.by, each.at) for each in found])
-        print()
-    print(f"{count(len(found), 'hold')}.")
+    rows = [(each.id, _what(each), each.by, timestamp(datetime.fromisoformat(each.at))) for each in found]
+    say_all("hold", ("id", "on", "by", "since"), rows, place)
 
 
 @hold.command()
@@ -151,7 +152,8 @@ def remove(hold_id: str, reason: str, by: str) -> None:
     """Lift a hold."""
     place = where()
     with open_existing(place) as ledger:
-        lifted = ledger.lift_hold(hold_id, by=by, reason=reason)
+        name = only([each.id for each in ledger.holds()], hold_id, "hold", "hold list")
+        lifted = ledger.lift_hold(name, by=by, reason=reason)
     if place.is_json:
         say_json(_hold_json(lifted))
         return
@@ -163,4 +165,4 @@ def _what(found: Hold) -> str:
 
 
 def _hold_json(found: Hold) -> dict[str, Any]:
-    return {"id": found.id, "run": found.run_id, "subject_mark": found.subject, "by": found.by, "at": found.at}
+    return {"id": found.id, "run_id": found.run_id, "subject_mark": found.subject, "by": found.by, "at": found.at}

@@ -108,11 +108,11 @@ def _say_json(run_id: str, shown: list[Event], verdict: Intact | Broken, has_mor
         chain = {"intact": False, "checked": verdict.checked, "first_bad_seq": verdict.seq, "why": verdict.why}
     else:
         chain = {"intact": True, "checked": verdict.checked, "head": verdict.head.hash}
-    told = {"run": run_id, "chain": chain, "has_more": has_more, "events": [event_json(e) for e in shown]}
+    told = {"run_id": run_id, "chain": chain, "has_more": has_more, "events": [event_json(e) for e in shown]}
     say_json({**told, "filter": with_query({}, query)} if query.terms else told)
 
 
 def event_json(event: Event) -> dict[str, Any]:
     """Gives the record's exact text beside its hash, so that a program can check it too."""
     body = event.body.decode("utf-8", "backslashreplace")
-    return {"seq": event.seq, "type": event.type, "effect": event.effect_id, "hash": event.hash, "body": body}
+    return {"seq": event.seq, "type": event.type, "effect_id": event.effect_id, "hash": event.hash, "body": body}

@@ -30,9 +30,10 @@ def finding_in(ledger: Ledger) -> Finding:
     return Finding(ledger._engine.store, ledger.tenant, ledger._run_desk().keeping)
 
 
-def said(chosen: dict[str, Any], query: Query, words: dict[str, str] | None = None) -> str:
+def said(chosen: dict[str, Any], query: Query) -> str:
     """Says what was filtered by."""
-    named = [f"{(words or {}).get(name, name)} {visible(str(value))}" for name, value in chosen.items()]
+    words = {name: name.removesuffix("_id").replace("_", " ") for name in chosen}
+    named = [f"{words[name]} {visible(str(value))}" for name, value in chosen.items()]
     return ", ".join([*named, *([visible(str(query))] if query.terms else [])]) or "none"
 
 

@@ -13,6 +13,7 @@ import click
 
 from indelible.cli.mcp import read_terms
 from indelible.cli.opening import about_ledger, where
+from indelible.cli.options import InOrder
 from indelible.errors import BadCall
 from indelible.ledger import Ledger
 
@@ -20,7 +21,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _BLOCKS = 2  # the only code by which Claude Code stops a tool; any other lets it run
 
 
-@click.group()
+@click.group(cls=InOrder)
 def hook() -> None:
     """Stand before the tools of coding agents."""
     project = os.environ.get("CLAUDE_PROJECT_DIR")
@@ -38,11 +39,11 @@ def hook() -> None:
 @click.option("--defer", is_flag=True, help="With claude -p: end when a call waits for a person; resume to go on.")
 @about_ledger
 def claude_code(run_id: str | None, terms: Path | None, approval: str | None, allow: bool, defer: bool) -> None:
-    """Answer the hooks of Claude Code: each tool call once, with permission, on the record.
+    """Answer the hooks of Claude Code.
 
-    Reads what a hook is told from standard input, and answers on standard output. PreToolUse begins the effect, or
-    denies the call with the reason; PostToolUse and PostToolUseFailure record what came of it. When the ledger cannot
-    tell, the call is stopped.
+    Each tool call once, with permission, on the record. Reads what a hook is told from standard input, and answers on
+    standard output. PreToolUse begins the effect, or denies the call with the reason; PostToolUse and
+    PostToolUseFailure record what came of it. When the ledger cannot tell, the call is stopped.
 
     \b
     {"hooks": {"PreToolUse": [{"matcher": "Bash|Write|Edit", "hooks": [

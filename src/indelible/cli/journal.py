@@ -92,7 +92,7 @@ def seal() -> None:
 @click.argument("new", type=click.IntRange(min=0), required=False)
 @about_ledger
 def consistency(old: int, new: int | None) -> None:
-    """Print the proof that the journal of NEW events begins with that of OLD events.
+    """Print the proof that the journal of NEW events begins with OLD.
 
     Without NEW it is the journal under the newest signed head.
     """

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from indelible.cli.opening import about_ledger, where
+from indelible.cli.options import InOrder
 from indelible.errors import Misconfigured
 from indelible.ledger import Ledger
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(cls=InOrder)
 def mcp() -> None:
     """Put MCP servers behind the ledger, or let agents look at it."""
 
@@ -37,10 +38,10 @@ def mcp() -> None:
 @click.argument("server", nargs=-1, required=True)
 def proxy(run_id: str | None, terms: Path | None, approval: str | None, approver: str | None,
           server: tuple[str, ...]) -> None:  # fmt: skip
-    """Speak MCP on standard input and output, in front of another MCP server: each tool call once, with permission.
+    """Stand before another MCP server: each call once, with permission.
 
-    SERVER is the command that starts it, or its URL. The same call again in the same run gets the recorded result; name
-    the run to keep that so over restarts.
+    It speaks MCP on standard input and output. SERVER is the command that starts it, or its URL. The same call again in
+    the same run gets the recorded result; name the run to keep that so over restarts.
 
     \b
     indelible mcp proxy --run order-123 -- npx @example/payments-mcp
@@ -89,9 +90,10 @@ def _run_proxy(ledger: Ledger, server: tuple[str, ...], **words: Any) -> None:
 @mcp.command()
 @about_ledger
 def serve() -> None:
-    """Let an agent look up its own calls over MCP: which ran, which wait for whom, which are in doubt.
+    """Let an agent look up its own calls over MCP.
 
-    It can look, and never decide. Speaks on standard input and output.
+    Which ran, which wait for whom, which are in doubt: it can look, and never decide. It speaks on standard input and
+    output.
     """
     anyio = _needed()
     from indelible.integrations.mcp_lookup import lookup_server

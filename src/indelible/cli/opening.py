@@ -86,7 +86,7 @@ def usual_tenant(url: str | None) -> str:
     token = os.environ.get("INDELIBLE_TOKEN")
     if token and is_remote(address_of(url)):
         try:
-            return read_token(token).tenant
+            return read_token(token.strip()).tenant
         except NotAuthenticated:
             pass  # the server says so, with the next step
     return DEFAULT_TENANT

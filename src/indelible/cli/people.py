@@ -9,14 +9,17 @@ from urllib.parse import urlsplit
 import click
 
 from indelible.cli.behind import store_behind
+from indelible.cli.listing import say_all
 from indelible.cli.moments import moment_ahead
+from indelible.cli.naming import only
 from indelible.cli.opening import ASK_THE_SERVER, about_ledger, open_here, where
 from indelible.cli.options import InOrder, by_option
-from indelible.cli.show import say_json, table, timestamp, visible
+from indelible.cli.show import count, say_json, timestamp, visible
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
 from indelible.core.people.person import SCOPES_OF_PEOPLE, Person, person_id
 from indelible.core.remote.questions import Scope
+from indelible.errors import BadCall
 from indelible.server.signin.people import People
 
 HERE = "http://localhost:8787"
@@ -80,11 +83,9 @@ def list_people() -> None:
     if place.is_json:
         say_json({"tenant": place.tenant, "people": [person_json(one) for one in found]})
         return
-    if not found:
-        print(f"Nobody of {place.tenant} yet. Invite the first: {place.command('people invite NAME --scope admin')}")
-        return
-    rows = [(one.id, visible(one.name), ", ".join(one.scopes), *_ways(one, datetime.now(UTC))) for one in found]
-    table(("id", "name", "scopes", "comes in by", "sessions"), rows)
+    rows = [(one.id, one.name, ", ".join(one.scopes), *_ways(one, datetime.now(UTC))) for one in found]
+    if_none = f"Nobody yet. Invite the first: {place.command('people invite NAME --scope admin')}"
+    say_all("person", ("id", "name", "scopes", "comes in by", "sessions"), rows, place, if_none)
 
 
 @people.command()
@@ -99,7 +100,10 @@ def revoke(name: str, by: str) -> None:
     place = where()
     with open_here(place, ASK_THE_SERVER) as ledger:
         known = People(store_behind(ledger), place.tenant)
-        id_ = name if name.startswith("per_") else person_id(name)
+        ids = [one.id for one in known.all()]
+        if not name.startswith("per_") and person_id(name) not in ids:
+            raise BadCall(f"nobody is called {visible(name)} here; see: indelible people list")
+        id_ = only(ids, name, "person", "people list") if name.startswith("per_") else person_id(name)
         over = known.revoke(id_, by=Actor(by))
     if place.is_json:
         say_json({"person": person_json(over)})
@@ -131,7 +135,7 @@ def _ways(person: Person, now: datetime) -> tuple[str, str]:
     if person.issuer is not None:
         ways.append(visible(person.issuer))
     if person.passkeys:
-        ways.append(f"{len(person.passkeys)} passkey{'s' if len(person.passkeys) > 1 else ''}")
+        ways.append(count(len(person.passkeys), "passkey"))
     if person.invitation is not None:
         word = "link until" if person.invitation.expires_at > now else "link expired"
         ways.append(f"{word} {timestamp(person.invitation.expires_at)}")

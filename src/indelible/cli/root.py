@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from indelible import __version__
+from indelible.cli.ending import is_reader_gone
 from indelible.cli.opening import about_ledger
 from indelible.cli.options import InOrder
 from indelible.cli.show import escape_unseen
@@ -84,7 +85,7 @@ class Root(InOrder):
             done = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            if not _is_reader_gone():
+            if not is_reader_gone():
                 raise
             return _UNHEARD
         return done
@@ -106,16 +107,6 @@ class Root(InOrder):
 
 
 _UNHEARD = 2  # 1 would be an answer, and 0 one too
-
-
-def _is_reader_gone() -> bool:
-    """Has whoever read our output gone? Then nothing is left to be flushed at the end."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
 
 
 def explain(error: Exception) -> tuple[str, str, int] | None:

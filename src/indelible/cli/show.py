@@ -17,6 +17,8 @@ from indelible.core.values.visible import visible as visible  # every command pr
 if TYPE_CHECKING:
     from indelible import Effect
 
+_PLURALS = {"person": "people", "entry": "entries"}
+_WIDEST = 100  # a column
 _COLOURS = {  # of statuses, as a terminal names them
     "succeeded": "32",
     "failed": "31",
@@ -31,6 +33,14 @@ _COLOURS = {  # of statuses, as a terminal names them
     "expired": "31",
     "stale": "33",
     "consumed": "2",
+    "active": "34",
+    "blocked": "1;33",
+    "completed": "32",
+    "manual_review_required": "1;33",
+    "due": "36",
+    "sending": "34",
+    "sent": "32",
+    "dead": "31",
 }
 
 
@@ -79,8 +89,8 @@ def age(since: datetime, now: datetime) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Says how many: `1 event`, `2 events`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Says how many: `1 event`, `2 events`, `2 people`."""
+    return f"{number} {noun if number == 1 else _PLURALS.get(noun, f'{noun}s')}"
 
 
 def timestamp(at: datetime) -> str:
@@ -91,14 +101,27 @@ def timestamp(at: datetime) -> str:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints a table; on a terminal with colours, and in as many lines to a row as the terminal needs."""
     listed = [tuple(map(visible, row)) for row in rows]
-    widths = [max(map(text_width, column)) for column in zip(columns, *listed, strict=True)]
+    widths = [_column_width(column) for column in zip(columns, *listed, strict=True)]
     is_terminal = sys.stdout.isatty()
     lines = _lines_of_columns(widths, shutil.get_terminal_size().columns if is_terminal else None)
-    is_coloured = is_terminal and not os.environ.get("NO_COLOR")
+    is_coloured = may_colour()
     for number, row in enumerate((tuple(columns), *listed)):
         for indent, line in zip(("", *["    "] * len(lines)), lines, strict=False):
+            if indent and not any(row[at] for at in line):
+                continue  # nothing of this row stands on this line
             cells = [_cell(row[at], widths[at], is_coloured, is_heading=number == 0) for at in line]
             print((indent + "  ".join(cells)).rstrip())
+
+
+def may_colour() -> bool:
+    """Does somebody look who wants colours? NO_COLOR and a terminal that knows none say no."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _column_width(column: Sequence[str]) -> int:
+    """Gives how wide a column is; a value that is very long sticks out, and the others are not spread for it."""
+    widths = [text_width(text) for text in column]
+    return max(width if width <= _WIDEST else 0 for width in widths) or _WIDEST
 
 
 def _lines_of_columns(widths: list[int], room: int | None) -> list[list[int]]:
@@ -116,7 +139,7 @@ def _lines_of_columns(widths: list[int], room: int | None) -> list[list[int]]:
 
 def _cell(text: str, width: int, is_coloured: bool, *, is_heading: bool) -> str:
     colour = "1" if is_heading else _COLOURS.get(text)
-    gap = " " * (width - text_width(text))
+    gap = " " * max(0, width - text_width(text))
     return f"\x1b[{colour}m{text}\x1b[0m{gap}" if is_coloured and colour else text + gap
 
 
@@ -127,6 +150,11 @@ def text_width(text: str) -> int:
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in ("W", "F") else 1 for c in text
     )
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """Gives the beginning of a text that a list has no room for; whoever wants all of it looks at the one thing."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def fields(pairs: Iterable[tuple[str, str | None]]) -> None:
@@ -150,7 +178,7 @@ def effect_json(effect: Effect) -> dict[str, Any]:
         "scope": effect.scope,
         "key": effect.key,
         "digest": effect.digest,
-        "run": effect.run_id,
+        "run_id": effect.run_id,
         "tool": effect.tool,
         "side_effect": effect.side_effect,
         "on_crash": effect.on_crash,

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from indelible.cli.behind import store_behind
+from indelible.cli.ending import until_ended
 from indelible.cli.filtering import filter_option, finding_in, said
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.show import timestamp, visible
@@ -43,14 +44,12 @@ def tail(query: Query, once: bool) -> None:
         after = finding_in(ledger).before_since(query, None) if is_from_before else size - 1
         if not place.is_json:
             print(f"Filter: {said({}, query)}.", flush=True)
-        try:
+        with until_ended():
             while True:
                 after = _say_new(finding_in(ledger), query, after, is_json=place.is_json)
                 if once:
                     return
                 time.sleep(_LOOK_EVERY)  # there is no bell for what comes into the journal
-        except KeyboardInterrupt:
-            return
 
 
 def _say_new(finding: Finding, query: Query, after: int, *, is_json: bool) -> int:
@@ -65,7 +64,7 @@ def _say_new(finding: Finding, query: Query, after: int, *, is_json: bool) -> in
 
 def _told(event: Event | Entry) -> dict[str, Any]:
     body = event.body.decode("utf-8", "backslashreplace")
-    return {"index": number_of(event), "run": event.run_id, "seq": event.seq, "hash": event.hash, "body": body}
+    return {"index": number_of(event), "run_id": event.run_id, "seq": event.seq, "hash": event.hash, "body": body}
 
 
 def _line(event: Event | Entry) -> str:

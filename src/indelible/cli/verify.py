@@ -14,7 +14,7 @@ from indelible.cli.behind import store_behind
 from indelible.cli.moments import span
 from indelible.cli.opening import about_ledger, check_is_here, check_is_ledger, where
 from indelible.cli.progress import progress_bar
-from indelible.cli.show import count, fields, say_json, visible
+from indelible.cli.show import count, fields, say_json, timestamp, visible
 from indelible.core.verifying.findings import ATTACKS, GROUNDS, Report
 from indelible.errors import BadCall, IndelibleError
 from indelible.journal.evidence.live import LiveEvidence
@@ -139,7 +139,7 @@ def _facts(report: Report) -> list[tuple[str, str | None]]:
         ("first bad entry", None if flaw is None else _place(report)),
         ("expected", None if flaw is None or flaw.expected is None else visible(flaw.expected)),
         ("found", None if flaw is None or flaw.found is None else visible(flaw.found)),
-        ("journal", None if report.origin is None else f"{visible(report.origin)}, {_entries(report.size or 0)}"),
+        ("journal", None if report.origin is None else f"{visible(report.origin)}, {count(report.size or 0, 'entry')}"),
         ("signed by", report.signed_by and visible(report.signed_by)),
         ("rests on", "; ".join(words for ground, words in GROUNDS.items() if ground in report.grounds) or None),
         ("witnesses", _witnesses(report)),
@@ -168,12 +168,8 @@ def _witnesses(report: Report) -> str | None:
     return "; ".join(f"{visible(name)} at {at}" for name, at in times.items()) or None
 
 
-def _entries(number: int) -> str:
-    return "1 entry" if number == 1 else f"{number} entries"
-
-
 def _moment(at: int) -> str:
     try:
-        return datetime.fromtimestamp(at, UTC).isoformat()
+        return timestamp(datetime.fromtimestamp(at, UTC))
     except (OverflowError, OSError, ValueError):
         return f"{at} seconds after 1970, which no calendar has"

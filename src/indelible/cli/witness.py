@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
+from indelible.cli.ending import until_ended
 from indelible.cli.options import InOrder
 from indelible.cli.show import count, say_json, visible
+from indelible.core.events import instant
 from indelible.core.journal.journal import Prove
 from indelible.core.journal.notes import MOST_NOTE_BYTES, PublicKey, parse_head, parse_note, parse_vkey
 from indelible.errors import BadNote
@@ -118,8 +119,7 @@ def serve(key_file: Path, logs: Sequence[PublicKey], state: Path, host: str, por
 
 def _serve(server: WitnessServer, is_private: bool, key: PublicKey, logs: Sequence[PublicKey], is_json: bool) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
-    try:
-        signal.signal(signal.SIGTERM, _interrupt)
+    with until_ended():
         if not is_private:
             click.echo(
                 f"anybody who reaches {server.url} can send heads, in clear text; put a server with TLS in front",
@@ -127,12 +127,7 @@ def _serve(server: WitnessServer, is_private: bool, key: PublicKey, logs: Sequen
             )
         _say_serving(server.url, key, logs, is_json)
         server.serve_forever()
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
-
-
-def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+    click.echo("stopped", err=True)
 
 
 def _say_serving(url: str, key: PublicKey, logs: Sequence[PublicKey], is_json: bool) -> None:
@@ -188,7 +183,7 @@ def ask(
         return complain("WitnessUnavailable", str(problem), 2, is_json=is_json)
     if is_json:
         at = datetime.fromtimestamp(cosigned.cosigned_by(key) or 0, UTC)
-        say_json({"note": str(cosigned), "witness": key.name, "size": head.size, "cosigned_at": at.isoformat()})
+        say_json({"note": str(cosigned), "witness": key.name, "size": head.size, "cosigned_at": instant(at)})
     else:
         click.echo(
             str(cosigned).encode(), nl=False

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from indelible.cli.behind import store_behind
+from indelible.cli.ending import until_stopped
 from indelible.cli.moments import span
 from indelible.cli.opening import Where, about_ledger, open_here, where
 from indelible.cli.show import count, say_json, visible
@@ -120,19 +116,3 @@ def _say_done(sizes: dict[str, int], problems: dict[str, str], place: Where) -> 
         return
     for tenant, size in sizes.items():
         print(f"{visible(tenant)}: {count(size, 'event')} under a signed head")
-
-
-@contextmanager
-def until_stopped() -> Iterator[threading.Event]:
-    """Gives an event that a signal sets, so that what is under way is finished first."""
-    stopped = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

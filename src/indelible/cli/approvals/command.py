@@ -10,18 +10,19 @@ import click
 from click.core import ParameterSource
 
 from indelible import Approval, Ledger
-from indelible.cli.approvals.as_json import approval_json
 from indelible.cli.approvals.deciding import approve, deny, edit, revoke
 from indelible.cli.approvals.finding import find_approval
 from indelible.cli.approvals.permissions import delegate, delegations, grants
 from indelible.cli.approvals.signing import key
 from indelible.cli.approvals.words import quorum, standing, time_left
 from indelible.cli.behind import store_behind
-from indelible.cli.filtering import filter_option, finding_in, said, with_query
+from indelible.cli.filtering import filter_option, finding_in
+from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, limit_option
-from indelible.cli.show import age, count, say_json, table, visible
+from indelible.cli.show import age, say_json
 from indelible.core.approvals.approval import ApprovalStatus
+from indelible.core.approvals.shown import approval_shown
 from indelible.core.filtering.filters import Query
 from indelible.core.sheets import SheetFilter
 from indelible.engine.finding import Found, everything
@@ -73,23 +74,21 @@ def list_approvals(limit: int, before: str | None, status: str, query: Query, **
         filters["before"] = None if before is None else find_approval(ledger, before).id
         found = _found(ledger, query, limit, filters)
         now = store_behind(ledger).look([]).now
-        address = ledger.address
-    shown, following = found.things, found.next
-    has_more = following is not None
-    chosen = {name: value for name, value in filters.items() if value is not None}
+        listed = Listed(noun="approval", found=found, chosen=filters, query=query, address=ledger.address)
     if place.is_json:
-        say_json(
-            {
-                "store": address,
-                "tenant": place.tenant,
-                "filter": with_query(chosen, query),
-                "shown": len(shown),
-                "has_more": has_more,
-                "approvals": [approval_json(approval) for approval in shown],
-            }
-        )
+        say_page_json(listed, place, approval_shown, "approvals")
         return
-    _say_list(shown, following, chosen, query, address, place, now)
+    say_page(listed, place, COLUMNS, lambda approval: row(approval, now), _if_none(listed, place))
+    if found.things and found.next is None and status == "pending":
+        print(f"Look at one: {place.command(f'approvals show {found.things[0].id}')}")
+
+
+def _if_none(listed: Listed[Approval], place: Where) -> str:
+    if listed.is_whole:
+        return HOW_TO_ASK
+    if listed.filters == {"status": "pending"} and not listed.query.terms:
+        return "Nothing waits for a decision. What was decided: " + place.command("approvals list --status all")
+    return ""
 
 
 def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Approval, str]:
@@ -118,31 +117,6 @@ def row(approval: Approval, now: datetime) -> tuple[str, ...]:
         age(approval.asked_at, now),
         time_left(approval, now) if approval.is_open else "",
     )
-
-
-def _say_list(
-    shown: list[Approval],
-    following: str | None,
-    chosen: dict[str, str],
-    query: Query,
-    address: str,
-    place: Where,
-    now: datetime,
-) -> None:
-    if shown:
-        table(COLUMNS, [row(approval, now) for approval in shown])
-        print()
-    elif chosen == {"status": "pending"} and not query.terms:
-        print("Nothing waits for a decision. What was decided: " + place.command("approvals list --status all") + "\n")
-    elif not chosen and not query.terms:
-        print(HOW_TO_ASK + "\n")
-    filtered = said(chosen, query, {"run_id": "run"})
-    total = f"all {count(len(shown), 'approval')}" if following is None and shown else count(len(shown), "approval")
-    print(f"Shown: {total}. Filter: {filtered}. Tenant: {visible(place.tenant)}. Ledger: {visible(address)}.")
-    if following is not None:
-        print(f"There are more. Add: --before {following}")
-    elif shown and chosen.get("status") == "pending":
-        print(f"Look at one: {place.command(f'approvals show {shown[0].id}')}")
 
 
 @approvals.command()

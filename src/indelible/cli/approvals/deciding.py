@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from indelible import Approval, GrantTerms, Ledger
-from indelible.cli.approvals.as_json import approval_json
 from indelible.cli.approvals.finding import find_approval
 from indelible.cli.approvals.signing import signature_of, voter
 from indelible.cli.approvals.words import still_needed
@@ -18,6 +17,7 @@ from indelible.cli.moments import moment_ahead
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.options import by_option, reason_option
 from indelible.cli.show import say_json, timestamp, visible
+from indelible.core.approvals.shown import approval_shown
 from indelible.errors import VoteRefused
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -196,7 +196,7 @@ def _decide(approval_id: str, do: Callable[[Ledger, Approval], Approval], by: st
         before = find_approval(ledger, approval_id)
         after = do(ledger, before)
     if place.is_json:
-        say_json({"was": before.status, "by": by, "approval": approval_json(after)})
+        say_json({"was": before.status, "by": by, "approval": approval_shown(after)})
     else:
         print(f"{after.id} {after.tool}: {before.status} → {after.status}, by {visible(by)}. {what_now(after, place)}")
 

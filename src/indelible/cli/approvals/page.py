@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from indelible import Approval, ApprovalView, Ledger
-from indelible.cli.approvals.as_json import approval_json, differences_json
 from indelible.cli.approvals.look_alikes import look_closely
 from indelible.cli.approvals.words import (
     asker,
@@ -37,6 +36,7 @@ from indelible.cli.show import (
     visible,
 )
 from indelible.core.approvals.approval import approval_digest
+from indelible.core.approvals.shown import approval_shown, differences_shown
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import MISSING, Difference, differences
 from indelible.errors import VoteRefused
@@ -126,15 +126,15 @@ def _digest_with(approval: Approval, args_json: bytes) -> str:
 def page_json(page: Page) -> dict[str, Any]:
     """Gives the page for programs."""
     return {
-        "approval": approval_json(page.approval),
+        "approval": approval_shown(page.approval),
         "args": recorded_json(page.args_json),
         "is_bound": page.is_bound,
         "is_decidable": page.is_decidable,
         "newest": page.newest,
         "look_closely": [{"path": path, "why": why} for path, why in look_closely(page.view.args)],
-        "changed": differences_json(page.view.changed),
-        "edited": differences_json(edited(page)),
-        "unusual": differences_json(page.view.unusual),
+        "changed": differences_shown(page.view.changed),
+        "edited": differences_shown(edited(page)),
+        "unusual": differences_shown(page.view.unusual),
         "events": history_json(page.history),
     }
 

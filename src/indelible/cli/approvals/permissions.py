@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import click
 
-from indelible.cli.approvals.as_json import delegation_json, grant_json
 from indelible.cli.behind import store_behind
+from indelible.cli.listing import say_all
 from indelible.cli.moments import moment_ahead
-from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.naming import only
+from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, reason_option
-from indelible.cli.show import age, count, say_json, table, timestamp, visible
-from indelible.core.approvals.grants import Delegation, Grant
-from indelible.errors import BadCall
-
-T = TypeVar("T", Delegation, Grant)
+from indelible.cli.show import age, count, say_json, timestamp, visible
+from indelible.core.approvals.grants import Grant
+from indelible.core.approvals.shown import delegation_shown, grant_shown
 
 
 @click.command()
@@ -39,7 +36,7 @@ def delegate(to: str, until: str, reason: str, by: str) -> None:
     with open_existing(place) as ledger:
         given = ledger.delegate(to, until=end, by=by, reason=reason)
     if place.is_json:
-        say_json({"delegation": delegation_json(given)})
+        say_json({"delegation": delegation_shown(given)})
     else:
         print(f"{given.id}: {visible(given.to)} may decide for {visible(given.giver)} until {timestamp(given.until)}.")
 
@@ -65,10 +62,10 @@ def _list_delegations() -> None:
     with open_existing(place) as ledger:
         found, now = ledger.delegations(), store_behind(ledger).look([]).now
     if place.is_json:
-        say_json({"tenant": place.tenant, "delegations": [delegation_json(one) for one in found]})
+        say_json({"tenant": place.tenant, "delegations": [delegation_shown(one) for one in found]})
         return
     rows = [(one.id, one.giver, one.to, _end(one.until, now)) for one in found]
-    _say_table(("id", "of", "to", "until"), rows, "delegation", place)
+    say_all("delegation", ("id", "of", "to", "until"), rows, place)
 
 
 @delegations.command(name="end")
@@ -80,9 +77,11 @@ def end_delegation(delegation_id: str, reason: str, by: str) -> None:
     """End a delegation before its time."""
     place = where()
     with open_existing(place) as ledger:
-        ended = ledger.end_delegation(_only(ledger.delegations(), delegation_id), by=by, reason=reason)
+        given = [one.id for one in ledger.delegations()]
+        name = only(given, delegation_id, "delegation", "approvals delegations")
+        ended = ledger.end_delegation(name, by=by, reason=reason)
     if place.is_json:
-        say_json({"delegation": delegation_json(ended)})
+        say_json({"delegation": delegation_shown(ended)})
     else:
         print(f"{ended.id}: {visible(ended.to)} no longer decides for {visible(ended.giver)}.")
 
@@ -112,13 +111,13 @@ def _list_grants(tool: str | None) -> None:
     with open_existing(place) as ledger:
         found, now = ledger.grants(tool=tool), store_behind(ledger).look([]).now
     if place.is_json:
-        say_json({"tenant": place.tenant, "grants": [grant_json(one) for one in found]})
+        say_json({"tenant": place.tenant, "grants": [grant_shown(one) for one in found]})
         return
     rows = [
         (one.id, one.tool, str(one.uses_left), _end(one.until, now), _pins(one), one.given_by, one.approval_id)
         for one in found
     ]
-    _say_table(("id", "tool", "left", "until", "the same", "given by", "approval"), rows, "grant", place)
+    say_all("grant", ("id", "tool", "left", "until", "the same", "given by", "approval"), rows, place)
 
 
 @grants.command(name="end")
@@ -130,9 +129,10 @@ def end_grant(grant_id: str, reason: str, by: str) -> None:
     """Withdraw a grant; the next such call asks again."""
     place = where()
     with open_existing(place) as ledger:
-        ended = ledger.end_grant(_only(ledger.grants(), grant_id), by=by, reason=reason)
+        name = only([one.id for one in ledger.grants()], grant_id, "grant", "approvals grants")
+        ended = ledger.end_grant(name, by=by, reason=reason)
     if place.is_json:
-        say_json({"grant": grant_json(ended)})
+        say_json({"grant": grant_shown(ended)})
     else:
         print(
             f"{ended.id}: ended, with {count(ended.uses_left, 'use')} left. The next call of {ended.tool} asks again."
@@ -145,20 +145,3 @@ def _pins(grant: Grant) -> str:
 
 def _end(until: datetime, now: datetime) -> str:
     return f"{timestamp(until)} ({'over' if until <= now else f'in {age(now, until)}'})"
-
-
-def _say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], noun: str, place: Where) -> None:
-    if rows:
-        table(columns, rows)
-        print()
-    print(f"Shown: {count(len(rows), noun)}. Tenant: {visible(place.tenant)}.")
-
-
-def _only(found: Sequence[T], name: str) -> str:
-    """Gives the id that a name stands for: the whole id, or the beginning of only one."""
-    if not name.strip():
-        raise BadCall("an empty ID would mean any of them; name one")
-    fitting = [one.id for one in found if one.id.startswith(name)]
-    if len(fitting) > 1 and name not in fitting:
-        raise BadCall(f"{name}… is the beginning of more than one id; give more of it")
-    return name if name in fitting or not fitting else fitting[0]

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
-from types import FrameType
 
 import click
 
 from indelible import Approval, Ledger
-from indelible.cli.approvals.as_json import approval_json
 from indelible.cli.approvals.words import quorum, standing, time_left
 from indelible.cli.behind import store_behind
+from indelible.cli.ending import until_ended
 from indelible.cli.opening import Where
 from indelible.cli.show import timestamp, visible
+from indelible.core.approvals.shown import approval_shown
 from indelible.core.ports import Alarm
 from indelible.errors import StoreError
 
@@ -31,41 +29,17 @@ LOOK_EVERY_REMOTELY = 0.5
 NOT_SOONER_THAN = 0.05  # however many writes ring
 
 
-class Stopped(Exception):
-    """Somebody wants it to end."""
-
-
 def watch_approvals(ledger: Ledger, place: Where, *, by: str, tool: str | None, run_id: str | None) -> int:
     """Follows the open approvals until somebody ends it."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    with Following(ledger, tool, run_id) as following, _until_stopped():
-        try:
-            if is_terminal and not place.is_json:
-                from indelible.cli.approvals.watch_terminal import decide_at_terminal
+    with Following(ledger, tool, run_id) as following, until_ended():
+        if is_terminal and not place.is_json:
+            from indelible.cli.approvals.watch_terminal import decide_at_terminal
 
-                decide_at_terminal(ledger, following, place, by)
-            else:
-                _tell(following, place)
-        except (Stopped, KeyboardInterrupt):
-            pass
-        except BrokenPipeError:  # whoever read us has gone; nothing is left to be flushed at the end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            decide_at_terminal(ledger, following, place, by)
+        else:
+            _tell(following, place)
     return 0
-
-
-@contextmanager
-def _until_stopped() -> Iterator[None]:
-    """Lets a signal end the work as Ctrl-C does, so that the terminal is given back as it was."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Following:
@@ -175,4 +149,4 @@ def _line(approval: Approval, now: datetime) -> str:
 
 
 def _json_line(approval: Approval, now: datetime) -> str:
-    return json.dumps({"standing": standing(approval, now), "approval": approval_json(approval)})
+    return json.dumps({"standing": standing(approval, now), "approval": approval_shown(approval)})

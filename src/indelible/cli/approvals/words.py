@@ -31,10 +31,9 @@ def time_left(approval: Approval, now: datetime) -> str:
 def needs_words(approval: Approval) -> str:
     """Says how many people have to approve, and of which roles."""
     parts = [
-        "1 person" if need.count == 1 and need.role is None else
-        f"{need.count} people" if need.role is None else f"{need.count} of role {visible(need.role)}"
+        count(need.count, "person") if need.role is None else f"{need.count} of role {visible(need.role)}"
         for need in approval.question.needs
-    ]  # fmt: skip
+    ]
     signed = ", each with a signature of their own" if approval.question.needs_signature else ""
     return " and ".join(parts) + signed
 

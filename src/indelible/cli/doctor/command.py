@@ -12,7 +12,7 @@ import click
 
 from indelible import Ledger
 from indelible.cli.opening import Where, about_ledger, where, without_password
-from indelible.cli.show import count, escape_unseen, say_json
+from indelible.cli.show import count, escape_unseen, may_colour, say_json
 from indelible.integrations.instrument import Framework, installed, is_known_version
 from indelible.stores import is_postgres, is_remote
 
@@ -157,7 +157,9 @@ def _say(checks: list[Check], place: Where) -> None:
     click.echo(f"Ledger: {without_password(place.address)}, tenant {place.tenant}\n")
     width = max(len(check.name) for check in checks)
     for check in checks:
-        sign = click.style(_SIGNS[check.verdict], fg=_COLOURS[check.verdict], bold=True)
+        sign = _SIGNS[check.verdict]
+        if may_colour():
+            sign = click.style(sign, fg=_COLOURS[check.verdict], bold=True)
         click.echo(f"  {sign} {check.name.ljust(width)}  {escape_unseen(check.says)}")
         if check.fix is not None:
             click.echo(f"    {' ' * width}  → {check.fix}")

@@ -10,10 +10,11 @@ from typing import Any, get_args
 import click
 
 from indelible import Effect, Failed, Ledger, Succeeded
-from indelible.cli.filtering import filter_option, finding_in, said, with_query
-from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.filtering import filter_option, finding_in
+from indelible.cli.listing import Listed, say_page, say_page_json
+from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, limit_option, reason_option
-from indelible.cli.show import age, count, effect_json, say_json, table, visible
+from indelible.cli.show import age, effect_json, say_json, visible
 from indelible.core.effects.calls import SideEffect
 from indelible.core.effects.effect import Status
 from indelible.core.filtering.filters import Query
@@ -53,23 +54,19 @@ def list_effects(limit: int, before: str | None, query: Query, **filters: Any) -
     with open_existing(place) as ledger:
         filters["before"] = None if before is None else find(ledger, before).id
         found = _found(ledger, query, limit, filters)
-        address = ledger.address
-    shown, following = found.things, found.next
-    has_more = following is not None
-    chosen = {name: value for name, value in filters.items() if value is not None}
+        listed = Listed(noun="effect", found=found, chosen=filters, query=query, address=ledger.address)
     if place.is_json:
-        say_json(
-            {
-                "store": address,
-                "tenant": place.tenant,
-                "filter": with_query(chosen, query),
-                "shown": len(shown),
-                "has_more": has_more,
-                "effects": [effect_json(effect) for effect in shown],
-            }
-        )
-        return
-    _say_list(shown, following, chosen, query, address, place)
+        say_page_json(listed, place, effect_json, "effects")
+    else:
+        say_page(listed, place, COLUMNS, _row, HOW_TO_MAKE_ONE if listed.is_whole else "")
+
+
+COLUMNS = ("id", "status", "tool", "side effect", "run", "attempt", "age")
+
+
+def _row(effect: Effect) -> tuple[str, ...]:
+    since = age(effect.created_at, datetime.now(UTC))
+    return (effect.id, effect.status, effect.tool, effect.side_effect, effect.run_id, str(effect.attempt), since)
 
 
 def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Effect, str]:
@@ -80,25 +77,6 @@ def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) ->
         return finding.effects(query, replace(selected, before=before, limit=count))
 
     return everything(page, selected.before, limit)
-
-
-def _say_list(
-    shown: list[Effect], following: str | None, chosen: dict[str, str], query: Query, address: str, place: Where
-) -> None:
-    now = datetime.now(UTC)
-    if shown:
-        table(
-            ("id", "status", "tool", "side effect", "run", "attempt", "age"),
-            [(e.id, e.status, e.tool, e.side_effect, e.run_id, str(e.attempt), age(e.created_at, now)) for e in shown],
-        )
-        print()
-    elif not chosen and not query.terms:
-        print(HOW_TO_MAKE_ONE + "\n")
-    filtered = said(chosen, query, {"run_id": "run", "side_effect": "side effect"})
-    total = f"all {count(len(shown), 'effect')}" if following is None and shown else count(len(shown), "effect")
-    print(f"Shown: {total}. Filter: {filtered}. Tenant: {visible(place.tenant)}. Ledger: {visible(address)}.")
-    if following is not None:
-        print(f"There are more. Add: --before {following}")
 
 
 @effects.command()

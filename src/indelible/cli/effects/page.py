@@ -65,7 +65,7 @@ def _entry(ledger: Ledger, effect: Effect, event: Event, payloads: list[Payload]
 def say_effect_json(effect: Effect, approval: Approval | None, history: list[Entry]) -> int:
     """Prints the page for programs."""
     shown = effect_json(effect) | {
-        "approval": effect.approval_id,
+        "approval_id": effect.approval_id,
         "approval_status": None if approval is None else approval.status,
         "verdict": verdict_of(history),
         "reserved": [_charge_json(charge) for charge in read_charges(effect.charges_json)],

@@ -12,7 +12,9 @@ import click
 
 from indelible import Ledger
 from indelible.cli.approvals.edited_args import read_args
-from indelible.cli.filtering import filter_option, finding_in, said, with_query
+from indelible.cli.ending import until_ended
+from indelible.cli.filtering import filter_option, finding_in
+from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, limit_option, reason_option
 from indelible.cli.runs.pages import (
@@ -24,7 +26,7 @@ from indelible.cli.runs.pages import (
     resumed,
     verified,
 )
-from indelible.cli.show import age, count, say_json, table, visible
+from indelible.cli.show import age, count, say_json, shortened, visible
 from indelible.core.filtering.filters import Query
 from indelible.core.runs.following import RunEvent, RunStory
 from indelible.core.runs.resuming import artifact_content, context_content
@@ -63,43 +65,32 @@ def runs() -> None:
 @limit_option
 @about_ledger
 def list_runs(status: RunStatus | None, agent: str | None, query: Query, before: str | None, limit: int) -> None:
-    """List runs, the one begun last first."""
+    """List runs, newest first."""
     place = where()
     with open_existing(place) as ledger:
         finding = finding_in(ledger)
-        found = everything(lambda place, count: finding.runs(query, status, agent, place, count), before, limit)
+        found = everything(lambda after, count: finding.runs(query, status, agent, after, count), before, limit)
+        chosen = {"status": status, "agent": agent, "before": before}
+        listed = Listed(noun="run", found=found, chosen=chosen, query=query, address=ledger.address)
         ledger_id = _ledger_id(ledger)
-    shown, following = found.things, found.next
-    chosen = {name: value for name, value in (("status", status), ("agent", agent)) if value is not None}
     if place.is_json:
-        content = [run_content(run, ledger_id) for run in shown]
-        filtered = with_query(chosen, query)
-        say_json({"filter": filtered, "shown": len(shown), "has_more": following is not None, "runs": content})
-        return
-    _say_list(shown, following, chosen, query)
+        say_page_json(listed, place, lambda run: run_content(run, ledger_id), "runs")
+    else:
+        say_page(listed, place, COLUMNS, _row, HOW_TO_MAKE_ONE if listed.is_whole else "")
 
 
-def _say_list(shown: list[Run], following: str | None, chosen: dict[str, str], query: Query) -> None:
-    now = datetime.now(UTC)
-    if shown:
-        table(
-            ("run", "status", "agent", "intent", "updated"),
-            [(run.id, run.status, run.agent, run.intent, age(run.updated_at, now)) for run in shown],
-        )
-        print()
-    elif not chosen and not query.terms:
-        print(HOW_TO_MAKE_ONE + "\n")
-    total = f"all {count(len(shown), 'run')}" if following is None and shown else count(len(shown), "run")
-    print(f"Shown: {total}. Filter: {said(chosen, query)}.")
-    if following is not None:
-        print(f"There are more. Add: --before {visible(following)}")
+COLUMNS = ("run", "status", "agent", "intent", "updated")
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    return (run.id, run.status, run.agent, shortened(run.intent), age(run.updated_at, datetime.now(UTC)))
 
 
 @runs.command()
 @click.argument("run_id", metavar="RUN")
 @about_ledger
 def inspect(run_id: str) -> None:
-    """Show one run: where it is, what it has done, and whether it can be resumed."""
+    """Show one run, and whether it can be resumed."""
     place = where()
     with open_existing(place) as ledger:
         run = find(ledger, run_id)
@@ -132,7 +123,11 @@ def inspect(run_id: str) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on as events come in, until the run is over.")
 @about_ledger
 def events(run_id: str, follow: bool) -> None:
-    """List a run's events in their order."""
+    """List a run's events, and follow them as they come.
+
+    They are numbered from 1; `indelible events RUN` lists the record itself, and checks its chain. With --json, one
+    JSON document a line.
+    """
     place = where()
 
     def say(event: RunEvent) -> None:
@@ -151,15 +146,13 @@ def events(run_id: str, follow: bool) -> None:
 
 def _follow(ledger: Ledger, story: RunStory, say: Any) -> None:
     """Prints what comes in; a look is one cheap read, and there is no bell for events that move no effect."""
-    try:
+    with until_ended():
         while True:
             run = ledger.get_run(story.run_id)
             ledger.follow_run(story, each=say)
             if run is not None and run.status in OVER:
                 return
             time.sleep(_LOOK_EVERY)
-    except KeyboardInterrupt:
-        return
 
 
 @runs.command()
@@ -174,6 +167,7 @@ def checkpoint(run_id: str, reason: CheckpointReason, state: str | None, suggest
     """Seal a run as it is now."""
     place = where()
     with open_existing(place) as ledger:
+        find(ledger, run_id)
         saved = None if state is None else read_args(state)
         seq = _seq_of(ledger, run_id, at)
         sealed = ledger.checkpoint(run_id, saved, reason=reason, suggested=suggested, at=seq)
@@ -190,7 +184,7 @@ def checkpoint(run_id: str, reason: CheckpointReason, state: str | None, suggest
 @click.option("--force", is_flag=True, help="Also when somebody has to look at it first; say so only if you did.")
 @about_ledger
 def resume(run_id: str, checkpoint_id: str | None, force: bool) -> None:
-    """Resume a run: print what it is gone on with, and leave it to an agent to go on.
+    """Let a run go on, and print with what.
 
     The run is active afterwards and nobody drives it, so that a program can: ledger.resume_run("RUN").
     """
@@ -210,7 +204,10 @@ def resume(run_id: str, checkpoint_id: str | None, force: bool) -> None:
 @click.argument("run_id", metavar="RUN")
 @about_ledger
 def verify(run_id: str) -> int:
-    """Check a run's chain, its values, its checkpoints and its lineage; exit 1 when something is not valid."""
+    """Check a run's chain, values, checkpoints and lineage.
+
+    Exits with 1 when something is not valid.
+    """
     place = where()
     with open_existing(place) as ledger:
         report = ledger.verify_run(run_id)
@@ -228,7 +225,7 @@ def verify(run_id: str) -> int:
 @click.option("--width", type=click.IntRange(min=40), help="How wide to draw.  [default: the terminal]")
 @about_ledger
 def timeline(run_id: str, width: int | None) -> None:
-    """Draw a run: what waited, what was executed, what was replayed, where it was saved."""
+    """Draw what waited, what was executed, and when."""
     from indelible.cli.runs.timeline import draw, timeline_content
 
     place = where()
@@ -248,7 +245,7 @@ def timeline(run_id: str, width: int | None) -> None:
 @click.option("--for-real", is_flag=True, help="Let calls that are not on the record happen.  [default: a dry run]")
 @about_ledger
 def fork(run_id: str, at: str | None, name: str | None, for_real: bool) -> None:
-    """Begin a run in which the effects of another one replay from the record."""
+    """Begin a run that replays another one from the record."""
     place = where()
     with open_existing(place) as ledger:
         forked = ledger.fork_run(run_id, at=_seq_of(ledger, run_id, at), new_id=name, dry_run=not for_real)
@@ -268,7 +265,10 @@ def fork(run_id: str, at: str | None, name: str | None, for_real: bool) -> None:
 @click.argument("right", metavar="OTHER")
 @about_ledger
 def diff(left: str, right: str) -> int:
-    """Compare the tool calls of two runs; exit 1 when they differ."""
+    """Compare the tool calls of two runs.
+
+    Exits with 1 when they differ.
+    """
     from indelible.cli.runs.diff_page import diff_content, said
 
     place = where()
@@ -287,10 +287,13 @@ def diff(left: str, right: str) -> int:
 @by_option
 @about_ledger
 def cancel(run_id: str, reason: str, by: str) -> None:
-    """End a run before its work is done; whoever drives it loses it."""
+    """End a run before its work is done.
+
+    Whoever drives it loses it.
+    """
     place = where()
     with open_existing(place) as ledger:
-        run = ledger.end_run(run_id, "canceled", by=by, reason=reason)
+        run = ledger.end_run(find(ledger, run_id).id, "canceled", by=by, reason=reason)
         ledger_id = _ledger_id(ledger)
     if place.is_json:
         say_json(run_content(run, ledger_id))
@@ -303,9 +306,10 @@ def cancel(run_id: str, reason: str, by: str) -> None:
 @click.option("--ledger", "named", metavar="MODULE:NAME", required=True, help="The ledger that knows the run's tools.")
 @about_ledger
 def compensate(run_id: str, named: str) -> int:
-    """Make good what a run's tools did, newest first, by what they declare; exit 1 when something is left to do.
+    """Make good what a run's tools did, newest first.
 
-    The tools are functions of yours, so the ledger is named as a program knows it: shop.tools:ledger.
+    They do it by what they declare. They are functions of yours, so the ledger is named as a program knows it:
+    shop.tools:ledger. Exits with 1 when something is left to do.
     """
     from indelible.cli.runs.compensating import compensate_by, said_content, say_compensated
 
@@ -323,7 +327,7 @@ def compensate(run_id: str, named: str) -> int:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write.")
 @about_ledger
 def packet(run_id: str, out: Path) -> None:
-    """Write a run as a signed packet that another ledger can take over."""
+    """Write a run as a signed packet for another ledger."""
     place = where()
     if out.exists():
         raise BadCall(f"{out} is there already; name another file")
@@ -344,7 +348,10 @@ def packet(run_id: str, out: Path) -> None:
 @click.option("--trust", is_flag=True, help="Take it as it is, without a proof of where it comes from.")
 @about_ledger
 def import_packet(file: Path, key: str | None, trust: bool) -> None:
-    """Take a run over from another ledger; nothing of it is done again here."""
+    """Take a run over from another ledger's packet.
+
+    Nothing of it is done again here.
+    """
     place = where()
     with open_existing(place) as ledger:
         run = ledger.import_packet(file, key=key, trust=trust)
@@ -359,7 +366,10 @@ def find(ledger: Ledger, run_id: str) -> Run:
     """Gives a run that was started; raises what to do when there is none."""
     run = ledger.get_run(run_id)
     if run is None:
-        raise UnknownRun(f"no run named {run_id!r} was started here; see: indelible runs list")
+        name = visible(run_id)
+        if ledger.effects(run_id=run_id, limit=1):
+            raise UnknownRun(f"run {name} was never started, it only names calls: indelible effects list --run {name}")
+        raise UnknownRun(f"no run of tenant {ledger.tenant!r} is named {name!r}; see: indelible runs list")
     return run
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from indelible.cli.ending import ending_well
 from indelible.cli.opening import about_ledger, check_is_here, check_is_ledger, where, without_password
 from indelible.cli.serve.oidc import about_provider, provider_of
-from indelible.cli.serve.operation import about_operation, ending_well, operating
+from indelible.cli.serve.operation import about_operation, operating
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 import click
@@ -62,18 +59,3 @@ def operating(
         "is_metrics_open": is_metrics_open,
         "drain": drain,
     }
-
-
-@contextmanager
-def ending_well() -> Iterator[None]:
-    """Lets a signal end the program as if it had come to its end, so that everything is put away first."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(0)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from indelible.core.approvals.approval import Approval, ApprovalStatus, Question, Vote
-from indelible.core.approvals.grants import Delegation, Grant
-from indelible.core.events import instant
+from indelible.core.approvals.approval import ApprovalStatus
+from indelible.core.approvals.shown import approval_shown as approval_shown  # the command line shows the same
+from indelible.core.approvals.shown import delegation_shown as delegation_shown
+from indelible.core.approvals.shown import differences_shown as differences_shown
+from indelible.core.approvals.shown import grant_shown as grant_shown
+from indelible.core.approvals.shown import needs_shown as needs_shown
 from indelible.core.values.canonical import encode
-from indelible.core.values.differences import MISSING, Difference
 from indelible.engine.approving import ApprovalView
 from indelible.server.shapes.effects import (
     EffectShown,
     Moment,
     Name,
     Sent,
-    actor_shown,
     effect_shown,
     plainly,
 )
@@ -225,55 +223,6 @@ class DelegationList(BaseModel):
     delegations: list[DelegationShown]
 
 
-def approval_shown(approval: Approval) -> dict[str, Any]:
-    """Gives an approval for programs."""
-    question = approval.question
-    return {
-        "id": approval.id,
-        "status": approval.status,
-        "version": approval.version,
-        "digest": approval.digest,
-        "effect_id": approval.effect_id,
-        "run_id": approval.run_id,
-        "tool": approval.tool,
-        "side_effect": approval.side_effect,
-        "schema": approval.schema,
-        "policy": approval.policy,
-        "rule": question.rule,
-        "requester": actor_shown(approval.requester),
-        "principal": approval.principal,
-        "asked_at": instant(approval.asked_at),
-        "expires_at": instant(approval.expires_at),
-        "needs": needs_shown(question),
-        "lacking": approval.lacking,
-        "people": None if approval.people is None else {name: list(one.roles) for name, one in approval.people.items()},
-        "needs_signature": question.needs_signature,
-        "may_edit": question.may_edit,
-        "votes": [_vote(vote) for vote in approval.votes],
-        "escalated": approval.escalated,
-        "replaces": approval.replaces,
-        "edited_by": approval.edited_by,
-        "grant": approval.grant,
-        "attempt": approval.attempt,
-    }
-
-
-def needs_shown(question: Question) -> list[dict[str, Any]]:
-    """Gives how many have to approve, and of which roles."""
-    return [{"count": need.count, "role": need.role} for need in question.needs]
-
-
-def _vote(vote: Vote) -> dict[str, Any]:
-    return {
-        "by": vote.by,
-        "via": vote.via,
-        "at": instant(vote.at),
-        "is_approval": vote.is_approval,
-        "on_behalf_of": vote.on_behalf_of,
-        "signature": None if vote.signature is None else b64encode(vote.signature).decode(),
-    }
-
-
 def view_shown(view: ApprovalView) -> dict[str, Any]:
     """Gives everything to see before deciding."""
     return {
@@ -281,50 +230,8 @@ def view_shown(view: ApprovalView) -> dict[str, Any]:
         "effect": effect_shown(view.effect),
         "args": plainly(view.args),
         "args_json": encode(view.args).decode(),
-        "changed": _differences(view.changed),
-        "unusual": _differences(view.unusual),
+        "changed": differences_shown(view.changed),
+        "unusual": differences_shown(view.unusual),
         "previous": None if view.previous is None else view.previous.id,
-        "since_previous": _differences(view.since_previous),
-    }
-
-
-def _differences(found: Iterable[Difference] | None) -> list[dict[str, Any]] | None:
-    return None if found is None else differences_shown(found)
-
-
-def differences_shown(found: Iterable[Difference]) -> list[dict[str, Any]]:
-    """Gives fields that differ, each side only where it is there."""
-    return [{"path": one.path, **_side("before", one.before), **_side("after", one.after)} for one in found]
-
-
-def _side(name: str, value: Any) -> dict[str, Any]:
-    # As it is recorded: a number too long for some readers is a text there, and nobody sees another one.
-    return {} if value is MISSING else {name: json.loads(encode(value))}
-
-
-def grant_shown(grant: Grant) -> dict[str, Any]:
-    """Gives a standing grant."""
-    return {
-        "id": grant.id,
-        "tool": grant.tool,
-        "pin": None if grant.pin is None else list(grant.pin),
-        "uses_left": grant.uses_left,
-        "until": instant(grant.until),
-        "given_by": grant.given_by,
-        "approval_id": grant.approval_id,
-        "policy": grant.policy,
-        "rule": grant.rule,
-        "schema": grant.schema,
-        "is_ended": grant.is_ended,
-    }
-
-
-def delegation_shown(delegation: Delegation) -> dict[str, Any]:
-    """Gives a delegation."""
-    return {
-        "id": delegation.id,
-        "giver": delegation.giver,
-        "to": delegation.to,
-        "until": instant(delegation.until),
-        "is_ended": delegation.is_ended,
+        "since_previous": differences_shown(view.since_previous),
     }

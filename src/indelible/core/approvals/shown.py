@@ -1,46 +1,45 @@
-"""Approvals, grants and delegations for programs."""
+"""Approvals, grants and delegations as programs see them: the server and the command line show the same."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from indelible import Approval
-from indelible.core.approvals.approval import Person, Vote
+from indelible.core.approvals.approval import Approval, Question, Vote
 from indelible.core.approvals.grants import Delegation, Grant
 from indelible.core.events import instant
 from indelible.core.values.canonical import encode
 from indelible.core.values.differences import MISSING, Difference
 
 
-def approval_json(approval: Approval) -> dict[str, Any]:
+def approval_shown(approval: Approval) -> dict[str, Any]:
     """Gives an approval for programs."""
-    question = approval.question
+    question, requester = approval.question, approval.requester
     return {
         "id": approval.id,
         "status": approval.status,
+        "version": approval.version,
         "digest": approval.digest,
-        "effect": approval.effect_id,
-        "run": approval.run_id,
+        "effect_id": approval.effect_id,
+        "run_id": approval.run_id,
         "tool": approval.tool,
         "side_effect": approval.side_effect,
         "schema": approval.schema,
         "policy": approval.policy,
         "rule": question.rule,
-        "requester": {"id": approval.requester.id, "kind": approval.requester.kind, "via": approval.requester.via},
+        "requester": {"id": requester.id, "kind": requester.kind, "via": requester.via},
         "principal": approval.principal,
         "asked_at": instant(approval.asked_at),
         "expires_at": instant(approval.expires_at),
-        "needs": [{"count": need.count, "role": need.role} for need in question.needs],
+        "needs": needs_shown(question),
         "lacking": approval.lacking,
-        "people": None if approval.people is None else people_json(approval.people),
+        "people": None if approval.people is None else {name: list(one.roles) for name, one in approval.people.items()},
         "needs_signature": question.needs_signature,
         "may_edit": question.may_edit,
+        "votes": [_vote(vote) for vote in approval.votes],
         "escalated": approval.escalated,
-        "notify": list(question.notify),
-        "votes": [_vote_json(vote) for vote in approval.votes],
         "replaces": approval.replaces,
         "edited_by": approval.edited_by,
         "grant": approval.grant,
@@ -48,35 +47,36 @@ def approval_json(approval: Approval) -> dict[str, Any]:
     }
 
 
-def people_json(people: Mapping[str, Person]) -> dict[str, Any]:
-    """Gives who may decide, with their roles and keys."""
-    return {name: {"roles": list(person.roles), "key": _base64(person.key)} for name, person in people.items()}
+def needs_shown(question: Question) -> list[dict[str, Any]]:
+    """Gives how many have to approve, and of which roles."""
+    return [{"count": need.count, "role": need.role} for need in question.needs]
 
 
-def _vote_json(vote: Vote) -> dict[str, Any]:
+def _vote(vote: Vote) -> dict[str, Any]:
     return {
         "by": vote.by,
         "via": vote.via,
         "at": instant(vote.at),
         "is_approval": vote.is_approval,
         "on_behalf_of": vote.on_behalf_of,
-        "signature": _base64(vote.signature),
+        "signature": None if vote.signature is None else b64encode(vote.signature).decode(),
     }
 
 
-def differences_json(found: Iterable[Difference] | None) -> list[dict[str, Any]] | None:
-    """Gives fields that differ; a side where the field is not there has no word for it."""
+def differences_shown(found: Iterable[Difference] | None) -> list[dict[str, Any]] | None:
+    """Gives fields that differ, each side only where it is there; None where nothing was compared."""
     if found is None:
         return None
     return [{"path": one.path, **_side("before", one.before), **_side("after", one.after)} for one in found]
 
 
 def _side(name: str, value: Any) -> dict[str, Any]:
+    # As it is recorded: a number too long for some readers is a text there, and nobody sees another one.
     return {} if value is MISSING else {name: json.loads(encode(value))}
 
 
-def grant_json(grant: Grant) -> dict[str, Any]:
-    """Gives a standing grant for programs."""
+def grant_shown(grant: Grant) -> dict[str, Any]:
+    """Gives a standing grant."""
     return {
         "id": grant.id,
         "tool": grant.tool,
@@ -84,7 +84,7 @@ def grant_json(grant: Grant) -> dict[str, Any]:
         "uses_left": grant.uses_left,
         "until": instant(grant.until),
         "given_by": grant.given_by,
-        "approval": grant.approval_id,
+        "approval_id": grant.approval_id,
         "policy": grant.policy,
         "rule": grant.rule,
         "schema": grant.schema,
@@ -92,8 +92,8 @@ def grant_json(grant: Grant) -> dict[str, Any]:
     }
 
 
-def delegation_json(delegation: Delegation) -> dict[str, Any]:
-    """Gives a delegation for programs."""
+def delegation_shown(delegation: Delegation) -> dict[str, Any]:
+    """Gives a delegation."""
     return {
         "id": delegation.id,
         "giver": delegation.giver,
@@ -101,7 +101,3 @@ def delegation_json(delegation: Delegation) -> dict[str, Any]:
         "until": instant(delegation.until),
         "is_ended": delegation.is_ended,
     }
-
-
-def _base64(raw: bytes | None) -> str | None:
-    return None if raw is None else b64encode(raw).decode("ascii")
