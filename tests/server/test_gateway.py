@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from indelible import Actor, Failed, Ledger, ToolCall, migrate
-from indelible.errors import Misconfigured, NotPermitted
+from indelible.errors import BadCall, Misconfigured, NotPermitted
 from indelible.server.app import create_app
 from indelible.server.gateway import MOST_ANSWER_BYTES, Gateway
 from indelible.server.gateway_tools import load_tools
@@ -173,6 +173,26 @@ def test_a_person_is_asked_and_then_exactly_that_runs(place: Place, bank: Any) -
             person.approve(question["id"], digest=question["digest"], by="whoever")
         assert waiting.result().json()["value"] == {"id": "ch_1"}
     assert [sent["args"] for sent in bank.seen] == [{"to": "DE02"}]
+
+
+def test_an_edit_keeps_to_what_the_tool_takes(place: Place, bank: Any) -> None:
+    with (
+        Ledger.open(place.url) as inside,
+        Ledger.open(place.served.url, token=place.tokens["approver"]) as person,
+        httpx2.Client(headers={"Authorization": f"Bearer {place.tokens['approver']}"}, trust_env=False) as client,
+    ):
+        inside.apply_policy({"defaults": {"payment": "ask"}}, by="root")
+        asked = place.post("bank.charge", {"amount": 5}, wait_s=0).json()["approval"]
+        edit = {"args": {"amount": 5000}, "digest": asked["digest"]}
+        refused = client.post(f"{place.served.url}/v1/approvals/{asked['id']}/edit", json=edit)
+        assert (refused.status_code, "schema" in refused.text) == (400, True)
+        with pytest.raises(BadCall, match="schema"):
+            person.edit_approval(asked["id"], edit["args"], digest=asked["digest"], by="approver")
+        # Who has the database itself is not asked what a tool takes; the tool is not given it all the same.
+        edited = inside.edit_approval(asked["id"], edit["args"], digest=asked["digest"], by="ana")
+        inside.approve(edited, digest=edited.digest, by="ana")
+    assert place.post("bank.charge", {"amount": 5}).json()["status"] == "failed"
+    assert bank.seen == []
 
 
 # What the tool answers, what the agent is told then, and what it is told when it asks again.

@@ -52,6 +52,7 @@ from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from indelible.journal.erasures.erasable import Erasable
 from indelible.server.ledgers import Ledgers
+from indelible.server.shapes.effects import plain
 
 LONGEST_WAIT = 30
 
@@ -261,6 +262,7 @@ class Answering:
         effect = self._engine.store.look([command.ref]).effects[0]
         if approval is None or effect is None:
             raise BadCall(f"no approval of this tenant has the id {command.approval_id}")
+        self._gateway.check_edit(effect.tool, plain(command.args_json))
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
         return replace(command, verdict=strictest([own, command.verdict]))
 

@@ -104,12 +104,23 @@ class Gateway:
         if not task.cancelled():
             task.exception()  # whoever waited was told; whoever went is not
 
+    def check_edit(self, name: str, args: Mapping[str, Any]) -> None:
+        """Raises `BadCall` for an edit that a tool of the server's does not take."""
+        if name in self.tools:
+            self.tools[name].check(args)
+
     async def _enter(self, tool: GatewayTool, effect: RunningEffect) -> Any:
+        assert effect.effect.args_json is not None, "what is entered has its arguments"
+        args = plain(effect.effect.args_json)
+        try:
+            tool.check(args)  # once more: somebody may have edited what was asked about, here or at the database
+        except BadCall as problem:
+            raise ToolRefused(str(problem)) from None
         if tool.function is not None:
             return await _called(tool.function, effect.args)
-        return await self._posted(tool, effect)
+        return await self._posted(tool, effect, json.dumps(args).encode())
 
-    async def _posted(self, tool: GatewayTool, effect: RunningEffect) -> Any:
+    async def _posted(self, tool: GatewayTool, effect: RunningEffect, body: bytes) -> Any:
         """Sends the recorded arguments to the tool, with the key and the fence by which it can tell repeats."""
         if self._client is None:
             self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=False)
@@ -121,8 +132,6 @@ class Gateway:
             "Indelible-Effect": effect.id,
             "Indelible-Fence": str(effect.fence),
         }
-        assert effect.effect.args_json is not None, "what is entered has its arguments"
-        body = json.dumps(plain(effect.effect.args_json)).encode()
         try:
             async with asyncio.timeout(tool.timeout.total_seconds()):  # all of it, however slowly the tool speaks
                 status, content = await self._asked(tool, headers, body)
