@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,3 +36,15 @@ def decide(ledger: Ledger, *, yes: bool = True) -> None:
             ledger.approve(approval, digest=approval.digest, by="ana")
         else:
             ledger.deny(approval, by="ana", reason="not today")
+
+
+def told_of(ledger: Ledger, kind: str) -> list[Any]:
+    """Gives what the events of one kind say in the run of the tests."""
+    told: list[Any] = []
+
+    def look(event: Any) -> None:
+        if event.type == kind:
+            told.append(event.payload)
+
+    ledger.run_story("order-123", each=look)
+    return told

@@ -19,8 +19,9 @@ from google.genai import types
 from indelible import Ledger, MayHaveHappened, Succeeded
 from indelible.errors import ApprovalPending, BadCall, EffectInDoubt
 from indelible.integrations.adk import LedgerPlugin, ToolFailed
+from indelible.integrations.model_turns import sha256_of
 from indelible.testing.adapters.adk import ScriptedLlm, called
-from tests.frameworks.conftest import decide
+from tests.frameworks.conftest import decide, told_of
 
 DONE: list[str] = []
 
@@ -40,6 +41,14 @@ def charge(order: str, amount: int) -> str:
 CHARGE = called("charge", "c1", order="o1", amount=5)
 
 
+class NoAnswer(ScriptedLlm):
+    """Is a model that raises."""
+
+    async def generate_content_async(self, *words: Any, **more: Any) -> Any:
+        raise ValueError("no answer")
+        yield  # it is a stream
+
+
 class Played:
     """Is an app in one session; making it again is like a new process."""
 
@@ -48,7 +57,7 @@ class Played:
         model = ScriptedLlm(model="scripted", turns=[list(parts), [types.Part(text="done")]])
         app = App(
             name="billing",
-            root_agent=LlmAgent(name="billing", model=model, tools=list(tools), **(agent or {})),
+            root_agent=LlmAgent(name="billing", tools=list(tools), **({"model": model} | (agent or {}))),
             plugins=[] if self.plugin is None else [self.plugin],
             resumability_config=ResumabilityConfig(is_resumable=True),
         )
@@ -199,3 +208,24 @@ def test_a_tool_that_was_behind_a_ledger_is_free_in_an_app_without_one(ledger: L
     Played(None, CHARGE, tools=[shared]).begin("two")
     assert DONE == ["o1 5", "o1 5"]
     assert len(list(ledger.effects())) == 1
+
+
+def test_the_turns_of_a_model_are_on_the_record_of_its_session(ledger: Ledger) -> None:
+    Played(ledger, CHARGE, record_turns=True).begin()
+    first, second = told_of(ledger, "adk.model_invoked")
+    args = sha256_of({"order": "o1", "amount": 5})
+    assert first["tool_calls"] == [{"id": "c1", "name": "charge", "args_sha256": args}]
+    assert (second["model_id"], second["success"], second["tool_calls"]) == ("scripted", True, [])
+    assert second["response_sha256"] == sha256_of({"role": "model", "parts": [{"text": "done"}]})
+    assert first["prompt_sha256"] != second["prompt_sha256"]
+
+
+def test_a_model_that_gives_no_answer_is_on_the_record_and_nothing_is_unless_it_is_asked_for(ledger: Ledger) -> None:
+    for number, asked_for in enumerate((True, False)):
+        broken = Played(
+            ledger, record_turns=asked_for, run="order-123", agent={"model": NoAnswer(model="broken", turns=[])}
+        )
+        with pytest.raises(ValueError, match="no answer"):
+            broken.begin(f"session-{number}")
+    (only,) = told_of(ledger, "adk.model_invoked")
+    assert (only["model_id"], only["success"], only["error"]) == ("broken", False, "ValueError")

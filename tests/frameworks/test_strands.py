@@ -17,10 +17,11 @@ from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import EventLoopException
 
 from indelible import Ledger, MayHaveHappened, NothingHappened, Succeeded
-from indelible.errors import BadCall, KeyReused
+from indelible.errors import BadCall, IndelibleError, KeyReused
+from indelible.integrations.model_turns import sha256_of
 from indelible.integrations.strands import LedgerPlugin
 from indelible.testing.adapters.strands import ScriptedModel, called
-from tests.frameworks.conftest import decide
+from tests.frameworks.conftest import decide, told_of
 
 DONE: list[str] = []
 
@@ -297,3 +298,35 @@ def test_an_agent_that_died_in_a_tool_asks_and_does_not_run_it_again(ledger: Led
     while again.stop_reason != "interrupt" or again.interrupts[0].reason["type"] != "indelible.in_doubt":
         again = resumed(agent_of(ledger, called("die", "c1", order="o1"), tools=[die], approval="required"))
     assert [effect.status for effect in ledger.effects()] == ["in_doubt"]
+
+
+def test_the_turns_of_a_model_are_on_the_record_of_its_session(ledger: Ledger) -> None:
+    agent_of(ledger, CHARGE, record_turns=True)("charge")
+    first, second = told_of(ledger, "strands.model_invoked")
+    args = sha256_of({"order": "o1", "amount": 5})
+    assert first["tool_calls"] == [{"id": "c1", "name": "charge", "args_sha256": args}]
+    assert (second["model_id"], second["success"], second["tool_calls"]) == ("ScriptedModel", True, [])
+    assert second["response_sha256"] == sha256_of([{"text": "done"}])
+    assert first["prompt_sha256"] != second["prompt_sha256"]
+
+
+def test_a_model_that_gives_no_answer_is_on_the_record_and_nothing_is_unless_it_is_asked_for(ledger: Ledger) -> None:
+    class Broken(ScriptedModel):
+        def stream(self, *words: Any, **more: Any) -> Any:
+            raise ValueError("no answer")
+
+    for asked_for in (True, False):
+        agent = agent_of(ledger, CHARGE, record_turns=asked_for)
+        agent.model = Broken([])
+        with pytest.raises(ValueError, match="no answer"):
+            agent("charge")
+    (only,) = told_of(ledger, "strands.model_invoked")
+    assert (only["success"], only["error"]) == (False, "ValueError")
+
+
+def test_a_turn_that_cannot_be_recorded_stops_the_agent(ledger: Ledger) -> None:
+    agent = agent_of(ledger, CHARGE, record_turns=True)
+    ledger.close()
+    with pytest.raises(IndelibleError):
+        agent("charge")
+    assert DONE == []

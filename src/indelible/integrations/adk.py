@@ -16,9 +16,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.events.event_actions import EventActions
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions.session import Session
 from google.adk.tools.base_tool import BaseTool
@@ -36,15 +40,27 @@ from indelible.errors import (
     EffectInDoubt,
     StillRunning,
 )
+from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, error_in, hash_of, question_of
+from indelible.integrations.terms import (
+    SAID_TO_THE_MODEL,
+    Named,
+    Spoken,
+    Terms,
+    asked_again,
+    error_in,
+    hash_of,
+    question_of,
+)
 
 RunOf = Callable[[ToolContext], str]
 NAME = "indelible"
 _INSIDE = (TransferToAgentTool, SetModelResponseTool)  # these do nothing outside of the app
 _ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
 _CONFIRMATION = "adk_request_confirmation"
+# The turn that an agent's model is taking; agents beside each other are tasks of their own, and have one each.
+_turn: ContextVar[tuple[Turn, str] | None] = ContextVar("indelible_turn", default=None)
 
 
 class Answer(NamedTuple):
@@ -59,7 +75,8 @@ class LedgerPlugin(BasePlugin):
     """Lets each tool call of an app run at most once and with permission, whoever resumes its session, and wherever.
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
-    belong to the run that `run` names, by default the session.
+    belong to the run that `run` names, by default the session. With `record_turns`, each turn of the model is an event
+    of that run.
     """
 
     def __init__(
@@ -68,12 +85,14 @@ class LedgerPlugin(BasePlugin):
         *,
         run: str | RunOf | None = None,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
+        record_turns: bool = False,
         **usual: Any,
     ) -> None:
         super().__init__(name=NAME)
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)
+        self._records_turns = record_turns
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -107,6 +126,30 @@ class LedgerPlugin(BasePlugin):
             except EffectFailed as failed:
                 raise ToolFailed(error_in(failed)) from failed
 
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Notes what a model is about to be asked, and when."""
+        if self._records_turns:
+            asked = [llm_request.config.system_instruction, [_plain(one) for one in llm_request.contents]]
+            _turn.set((Turn.asking(asked), llm_request.model or "unknown"))
+
+    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        """Records what came of a model's turn, durable before the app goes on; parts of a stream are not the end."""
+        if not llm_response.partial:
+            await self._end_turn(callback_context, lambda turn, model: _told(turn, model, llm_response))
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> None:
+        """Records that a model gave no answer."""
+        kind, said = type(error).__name__, str(error)
+        await self._end_turn(callback_context, lambda turn, model: turn.failed(model, kind, said))
+
+    async def _end_turn(self, context: CallbackContext, told: Callable[[Turn, str], dict[str, Any]]) -> None:
+        begun = _turn.get()
+        if begun is not None:
+            _turn.set(None)
+            await self._ledger.record(self._run_of(context), f"adk.{MODEL_INVOKED}", told(*begun))
+
     def _call(self, entry: _Entry) -> ToolCall:
         named = Named(
             tool=entry.tool.name,
@@ -117,7 +160,7 @@ class LedgerPlugin(BasePlugin):
         )
         return self._terms.call(named)
 
-    def _run_of(self, context: ToolContext) -> str:
+    def _run_of(self, context: Any) -> str:
         if self._run is not None:
             return self._run if isinstance(self._run, str) else self._run(context)
         return str(context.session.id)
@@ -229,3 +272,18 @@ def _schema_of(tool: BaseTool) -> str:
     declared = tool._get_declaration()
     parameters = None if declared is None else declared.model_dump(mode="json", exclude_none=True)
     return hash_of([tool.name, tool.description, parameters])
+
+
+def _plain(content: types.Content) -> Any:
+    return content.model_dump(mode="json", exclude_none=True)
+
+
+def _told(turn: Turn, model: str, response: LlmResponse) -> dict[str, Any]:
+    model_id = response.model_version or model
+    if response.error_code is not None:
+        return turn.failed(model_id, response.error_code, response.error_message or "")
+    asked = [part.function_call for part in (response.content and response.content.parts) or () if part.function_call]
+    calls = [Spoken(call.id, str(call.name), call.args) for call in asked]
+    used = response.usage_metadata
+    tokens = (0, 0) if used is None else (used.prompt_token_count or 0, used.candidates_token_count or 0)
+    return turn.answered(model_id, None if response.content is None else _plain(response.content), calls, tokens)

@@ -6,8 +6,6 @@ A hash is SHA-256 of a text, or of the canonical JSON of anything else: names so
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -16,9 +14,9 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration
 
+from indelible.integrations.model_turns import sha256_of
+
 Keep = Literal["hashes", "values"]
-# One for all: to make an encoder takes as long as to encode.
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=repr)
 
 
 class Started(NamedTuple):
@@ -40,8 +38,8 @@ def model_invoked(started: Started, now: int, response: Any, error: BaseExceptio
     return {
         **_ended(started, now, error),
         "model_id": _model_of(started),
-        "prompt_sha256": None if started.asked is None else _hash(prompt),
-        "response_sha256": _hash(answer),
+        "prompt_sha256": None if started.asked is None else sha256_of(prompt),
+        "response_sha256": sha256_of(answer),
         "prompt_tokens": used[0],
         "response_tokens": used[1],
         "tool_calls": [] if response is None else [_tool_call(call, keep) for call in _tool_calls(response)],
@@ -55,7 +53,7 @@ def tool_called(started: Started, keep: Keep) -> dict[str, Any]:
     return {
         **_begun(started),
         "tool_name": _name_of(started),
-        "args_sha256": _hash(args),
+        "args_sha256": sha256_of(args),
         "args_redacted": dict.fromkeys(args, "<redacted>") if isinstance(args, Mapping) else "<redacted>",
         **_values(keep, args=args),
     }
@@ -67,7 +65,7 @@ def tool_returned(started: Started, now: int, output: Any, error: BaseException 
     return {
         **_ended(started, now, error),
         "tool_name": _name_of(started),
-        "result_sha256": _hash(result),
+        "result_sha256": sha256_of(result),
         **_values(keep, result=result),
     }
 
@@ -80,8 +78,8 @@ def retriever_returned(
     return {
         **_ended(started, now, error),
         "retriever_name": _name_of(started),
-        "query_sha256": None if started.asked is None else _hash(started.asked),
-        "documents_sha256": [_hash(document) for document in found],
+        "query_sha256": None if started.asked is None else sha256_of(started.asked),
+        "documents_sha256": [sha256_of(document) for document in found],
         **_values(keep, query=started.asked, documents=found),
     }
 
@@ -89,14 +87,14 @@ def retriever_returned(
 def chain_started(started: Started, keep: Keep) -> dict[str, Any]:
     """Gives what is recorded when a chain begins, or a node of a graph is entered."""
     inputs = _plain(started.asked)
-    return {**_begun(started), **_place(started), "inputs_sha256": _hash(inputs), **_values(keep, inputs=inputs)}
+    return {**_begun(started), **_place(started), "inputs_sha256": sha256_of(inputs), **_values(keep, inputs=inputs)}
 
 
 def chain_ended(started: Started, now: int, outputs: Any, error: BaseException | None, keep: Keep) -> dict[str, Any]:
     """Gives what is recorded when a chain or a node has ended."""
     gave = _error_text(error) if error is not None else _plain(outputs)
     place = _place(started)
-    return {**_ended(started, now, error), **place, "outputs_sha256": _hash(gave), **_values(keep, outputs=gave)}
+    return {**_ended(started, now, error), **place, "outputs_sha256": sha256_of(gave), **_values(keep, outputs=gave)}
 
 
 def graph_moved(event: Any) -> dict[str, Any]:
@@ -189,7 +187,7 @@ def _tool_calls(response: Any) -> list[Any]:
 
 def _tool_call(call: Mapping[str, Any], keep: Keep) -> dict[str, Any]:
     args = _plain(call["args"])
-    return {"id": call.get("id"), "name": call["name"], "args_sha256": _hash(args), **_values(keep, args=args)}
+    return {"id": call.get("id"), "name": call["name"], "args_sha256": sha256_of(args), **_values(keep, args=args)}
 
 
 def _tokens(response: Any) -> tuple[int, int]:
@@ -226,9 +224,3 @@ def _plain(value: Any) -> Any:
 
 def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _hash(value: Any) -> str:
-    if not isinstance(value, str):
-        value = _CANONICAL.encode(value)
-    return hashlib.sha256(value.encode("utf-8", "backslashreplace")).hexdigest()

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from strands import Agent
-from strands.hooks import AfterToolsEvent, AgentInitializedEvent
+from strands.hooks import AfterModelCallEvent, AfterToolsEvent, AgentInitializedEvent, BeforeModelCallEvent
 from strands.interrupt import InterruptException
 from strands.middleware import ExecuteToolContext, ExecuteToolStage
 from strands.plugins import Plugin
@@ -39,20 +39,31 @@ from indelible.errors import (
     IndelibleError,
     StillRunning,
 )
+from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, error_in, hash_of, question_of
+from indelible.integrations.terms import (
+    SAID_TO_THE_MODEL,
+    Named,
+    Spoken,
+    Terms,
+    asked_again,
+    error_in,
+    hash_of,
+    question_of,
+)
 
 RunOf = Callable[[ExecuteToolContext], str]
 Next = Callable[[ExecuteToolContext], AsyncGenerator[TypedEvent, None]]
 _ASKED = ("indelible.approval", "indelible.in_doubt")
-_REFUSALS = "indelible_refusals"
+_REFUSALS, _TURN = "indelible_refusals", "indelible_turn"
 
 
 class LedgerPlugin(Plugin):
     """Lets each tool call of an agent run at most once and with permission, whoever resumes its session, and wherever.
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
-    belong to the run that `run` names, by default the session.
+    belong to the run that `run` names, by default the session. With `record_turns`, each turn of the model is an event
+    of that run.
     """
 
     name = "indelible"
@@ -63,17 +74,22 @@ class LedgerPlugin(Plugin):
         *,
         run: str | RunOf | None = None,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
+        record_turns: bool = False,
         **usual: Any,
     ) -> None:
         super().__init__()
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)
+        self._records_turns = record_turns
 
     def init_agent(self, agent: Agent) -> None:
         """Waits until the agent is made: then it stands inside of all middleware that the agent was made with."""
         agent.add_hook(self._stand_innermost, AgentInitializedEvent)
         agent.add_hook(self._stop, AfterToolsEvent)
+        if self._records_turns:
+            agent.add_hook(_begin_turn, BeforeModelCallEvent)
+            agent.add_hook(self._end_turn, AfterModelCallEvent)
 
     def answer(self, agent: Agent) -> list[Any]:
         """Answers the interrupts that an agent's session has for the ledger, so that the agent looks again."""
@@ -91,6 +107,12 @@ class LedgerPlugin(Plugin):
         refusals = event.invocation_state.pop(_REFUSALS, [])
         if refusals:
             raise refusals[0]
+
+    async def _end_turn(self, event: AfterModelCallEvent) -> None:
+        """Records what came of a model's turn; it is durable before the agent goes on."""
+        turn: Turn | None = event.invocation_state.pop(_TURN, None)
+        if turn is not None and not isinstance(event.exception, IndelibleError):
+            await self._ledger.record(self._run_of(event), f"strands.{MODEL_INVOKED}", _told(turn, event))
 
     async def gate(self, context: ExecuteToolContext, next_fn: Next) -> AsyncGenerator[TypedEvent, None]:
         """Runs a tool call, replays it, interrupts the agent, or tells the model why not."""
@@ -146,7 +168,7 @@ class LedgerPlugin(Plugin):
         )
         return self._terms.call(named)
 
-    def _run_of(self, context: ExecuteToolContext) -> str:
+    def _run_of(self, context: Any) -> str:
         if self._run is not None:
             return self._run if isinstance(self._run, str) else self._run(context)
         session = getattr(getattr(context.agent, "_session_manager", None), "session_id", None)
@@ -233,3 +255,20 @@ def _kept(content: Any) -> Any:
 
 def _text_of(event: ToolResultEvent) -> str:
     return " ".join(str(part.get("text", "")) for part in event.tool_result["content"]).strip() or "the tool failed"
+
+
+def _begin_turn(event: BeforeModelCallEvent) -> None:
+    """Notes what a model is about to be asked, and when."""
+    event.invocation_state[_TURN] = Turn.asking([event.agent.system_prompt, event.agent.messages])
+
+
+def _told(turn: Turn, event: AfterModelCallEvent) -> dict[str, Any]:
+    model = event.agent.model
+    model_id = str((model.get_config() or {}).get("model_id") or type(model).__name__)
+    if event.stop_response is None:
+        return turn.failed(model_id, type(event.exception).__name__, str(event.exception))
+    message: Mapping[str, Any] = event.stop_response.message
+    uses = [part["toolUse"] for part in message["content"] if "toolUse" in part]
+    calls = [Spoken(use["toolUseId"], use["name"], use["input"]) for use in uses]
+    used = (message.get("metadata") or {}).get("usage") or {}
+    return turn.answered(model_id, message["content"], calls, (used.get("inputTokens", 0), used.get("outputTokens", 0)))
