@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from indelible import Actor, Ledger, ToolCall, migrate
+from indelible.errors import StoreUnavailable
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.hardening import Hardened
@@ -49,6 +50,7 @@ class Watched:
         self.ledgers = Ledgers(store, keys=folder / "keys")
         self.inner = create_app(self.ledgers, noting(counting(Identity(store))))
         self.inner.add_api_route("/broken/{what}", _broken, methods=["POST"])
+        self.inner.add_api_route("/away/{what}", _away)
         app = Observed(Hardened(self.inner, limits=Limits(rate=0, in_flight=0)), self.ledgers.metrics)
         root = Actor("root")
         self.tokens = {
@@ -79,6 +81,10 @@ async def _broken(what: str) -> None:
         raise KeyError(what)
     except KeyError as cause:
         raise RuntimeError(f"it broke at {what}") from cause
+
+
+async def _away(what: str) -> None:
+    raise StoreUnavailable("the store is away")
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +171,8 @@ def test_nothing_that_a_caller_sends_is_in_the_log(watched: Watched, form: LogFo
         watched.ask("GET", "/v1/me", None, headers={"Authorization": f"Bearer ind.{CANARY}.{CANARY}.{CANARY}"})
         watched.ask("POST", f"/broken/{CANARY}", json={"secret": CANARY})
         watched.ask(CANARY.replace("-", ""), "/v1/me", None)
-        eventually(lambda: stream.getvalue().count(REQUESTS) >= 10)
+        watched.ask("GET", f"/away/{CANARY}")
+        eventually(lambda: stream.getvalue().count(REQUESTS) >= 11)
         log = stream.getvalue()
     assert CANARY not in log
     assert CANARY.replace("-", "") not in log

@@ -27,6 +27,7 @@ from indelible.server.ledgers import Ledgers
 from indelible.server.peers.provedex import provedex
 from indelible.server.peers.zehrava import zehrava
 from indelible.server.requests.asking import Authenticate
+from indelible.server.requests.observing import route_of
 from indelible.server.requests.repeating import Repeating
 from indelible.server.requests.routing import PROBLEM_JSON
 from indelible.server.resources import add_resources
@@ -95,7 +96,7 @@ async def _told(request: Request, error: Exception) -> Response:
     store: Store = request.app.state.ledgers.store
     # Where the database is, and what is wrong with it, is for who runs the server.
     if isinstance(error, StoreError) and problem["status"] >= 500:
-        _log.warning("%s %s: %s", request.method, request.url.path, error)
+        _log.warning("%s %s: %s", request.method, route_of(request.scope), error)
         problem["detail"] = f"{problem['title']}; the server's log says more"
     problem["detail"] = problem["detail"].replace(store.address, "the store")
     if request.url.path.startswith("/v1/store/"):  # our own client raises it as what it is
