@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +24,7 @@ from indelible import AsyncLedger, Claimed, Ledger, NothingHappened, RunningEffe
 from indelible.core.effects.identity import Ref
 from indelible.engine import engine, writer
 from indelible.engine.heartbeats import Heartbeats
-from indelible.errors import EffectFailed, LeaseLost, ResultNotRecorded, StoreUnavailable
+from indelible.errors import EffectFailed, EffectInDoubt, LeaseLost, ResultNotRecorded, StillRunning, StoreUnavailable
 from indelible.stores.sqlite.connections import connect
 from tests.core.effects.test_walk_outcomes import Unbound
 from tests.scenarios.shells import (
@@ -172,6 +175,31 @@ def test_no_error_of_one_heartbeat_ends_the_others() -> None:
     heartbeats.keep(claim, timedelta(milliseconds=15))
     assert beats.is_over.wait(SOON)
     heartbeats.close()
+
+
+def test_a_call_on_a_stack_that_is_full_leaves_the_ledger_usable(sqlite_url: str) -> None:
+    """Wherever there is no room for one function more, nothing stays locked and nothing is entered twice."""
+
+    def deep(frames: int, body: Callable[[], Any]) -> Any:
+        return body() if frames <= 0 else deep(frames - 1, body)
+
+    limit = sys.getrecursionlimit()
+    room = len(inspect.stack(0)) + 150
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        ledger.run(charge(), Count())
+        for left in range(8, 32):
+            handler = Count()
+            sys.setrecursionlimit(room)
+            try:
+                with contextlib.suppress(RecursionError):
+                    deep(150 - left, partial(ledger.run, numbered(left), handler, lease=timedelta(seconds=60)))
+            finally:
+                sys.setrecursionlimit(limit)
+            assert ledger.run(numbered(left + 1000), Count()) == "done"
+            before = handler.entries
+            with contextlib.suppress(EffectInDoubt, StillRunning):
+                ledger.run(numbered(left), handler, wait=False)
+            assert handler.entries == 1 or (before == 0 and handler.entries == 0)
 
 
 # ── too much at once ─────────────────────────────────────────────────────────────────────────────────────────────────

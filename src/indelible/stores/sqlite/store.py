@@ -154,21 +154,21 @@ class SqliteStore:
             batch = self._pen.write(tenant, commands, effects, by, is_guess=likely is not None)
             self._writer.execute("ROLLBACK" if batch.is_empty else "COMMIT")
         except BaseException:
-            self._abandon()
+            try:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")  # right here: the stack may have no room for one function more
+            except apsw.Error:
+                self._replace_writer()
+            self._pen.forget()
             raise
         self._pen.remember(tenant, batch)
         return batch
 
-    def _abandon(self) -> None:
-        """Ends a transaction that went wrong; a connection that cannot even do that is replaced."""
-        self._pen.forget()
-        try:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-        except apsw.Error:
-            self._writer.close(True)
-            self._writer = self._connection()
-            self._pen = Pen(self._writer, self._clock)
+    def _replace_writer(self) -> None:
+        """Closes a connection that could not even end its transaction."""
+        self._writer.close(True)
+        self._writer = self._connection()
+        self._pen = Pen(self._writer, self._clock)
 
     def _provenance(self, tenant: str) -> Provenance:
         return Provenance(log=log_name(self.ledger_name, tenant), writer=self._writer_id, sign=self.sign_event)
