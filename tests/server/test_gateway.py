@@ -12,12 +12,13 @@ from typing import Any
 
 import httpx2
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from indelible import Actor, Failed, Ledger, ToolCall, migrate
 from indelible.errors import BadCall, Misconfigured, NotPermitted
 from indelible.server.app import create_app
 from indelible.server.gateway import MOST_ANSWER_BYTES, Gateway
-from indelible.server.gateway_tools import load_tools
+from indelible.server.gateway_tools import GatewayTool, load_tools
 from indelible.server.ledgers import Ledgers
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
@@ -173,6 +174,29 @@ def test_a_person_is_asked_and_then_exactly_that_runs(place: Place, bank: Any) -
             person.approve(question["id"], digest=question["digest"], by="whoever")
         assert waiting.result().json()["value"] == {"id": "ch_1"}
     assert [sent["args"] for sent in bank.seen] == [{"to": "DE02"}]
+
+
+UNIQUE = GatewayTool(name="t", words={}, schema={"properties": {"items": {"uniqueItems": True}}})
+
+
+@pytest.mark.parametrize(
+    ("items", "is_fine"),
+    [
+        ([{"n": n} for n in range(5000)], True),  # compared each with each, this took twenty seconds
+        ([{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}], False),
+        ([1, True, "1", None, [1], [True], 0, False], True),
+        ([[1], [1.0]], False),
+        ("aa", True),
+    ],
+)
+def test_repeats_are_found_without_comparing_each_with_each(items: Any, is_fine: bool) -> None:
+    compared = Draft202012Validator(UNIQUE.schema).is_valid({"items": items[:50]})
+    assert compared == is_fine, "as the library has it"
+    if is_fine:
+        UNIQUE.check({"items": items})
+    else:
+        with pytest.raises(BadCall, match=r"args.items does not fit the tool's schema \(uniqueItems\)"):
+            UNIQUE.check({"items": items})
 
 
 def test_an_edit_keeps_to_what_the_tool_takes(place: Place, bank: Any) -> None:

@@ -84,7 +84,7 @@ class Gateway:
 
     async def run(self, ledger: AsyncLedger, caller: Caller, actor: Actor, tool: GatewayTool, asked: CallAsked) -> Any:
         """Runs a call at most once and gives its recorded value; who no longer waits does not stop it."""
-        call = tool.call(asked.args, asked.run_id, asked.call_id)
+        call = await in_own_thread(tool.call, asked.args, asked.run_id, asked.call_id)
         prepared = ledger._prepare(call, {**tool.words, "wait": timedelta(seconds=asked.wait_s)})
         check_arguments(prepared.identity.args_json, None)
         prepared = replace(prepared, actor=actor, principal=caller.principal or prepared.principal)
@@ -113,7 +113,8 @@ class Gateway:
         assert effect.effect.args_json is not None, "what is entered has its arguments"
         args = plain(effect.effect.args_json)
         try:
-            tool.check(args)  # once more: somebody may have edited what was asked about, here or at the database
+            # Once more: somebody may have edited what was asked about, here or at the database.
+            await in_own_thread(tool.check, args)
         except BadCall as problem:
             raise ToolRefused(str(problem)) from None
         if tool.function is not None:

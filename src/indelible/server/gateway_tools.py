@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from jsonschema.exceptions import SchemaError, best_match  # type: ignore[import-untyped]
+from jsonschema.exceptions import SchemaError, ValidationError, best_match  # type: ignore[import-untyped]
+from jsonschema.validators import extend  # type: ignore[import-untyped]
 
 from indelible.core.effects.calls import SIDE_EFFECTS, Options, OptionWords, ToolCall
 from indelible.core.effects.identity import schema_hash
@@ -26,6 +27,24 @@ DEFAULT_TIMEOUT = timedelta(seconds=30)
 _WORDS = frozenset(
     {"url", "python", "headers", "side_effect", "approval", "on_crash", "key", "timeout_s", "description", "schema"}
 )
+
+
+def _unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """Finds repeats by looking at each item once. The library compares each with each, and an agent could stop us so."""
+    if is_wanted and isinstance(instance, list) and len(set(map(_known_by, instance))) < len(instance):
+        yield ValidationError("has items twice")
+
+
+def _known_by(value: Any) -> Any:
+    """Gives what two values share that JSON Schema calls equal: 1 is 1.0, and true is neither."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _known_by(part)) for name, part in value.items())
+    if isinstance(value, list):
+        return "list", tuple(map(_known_by, value))
+    return isinstance(value, bool), value
+
+
+_Validator = extend(Draft202012Validator, {"uniqueItems": _unique_items})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +70,7 @@ class GatewayTool:
         """Raises `BadCall` with the place of what the tool does not take; what stood there is not told."""
         if self.schema is None:
             return
-        wrong = best_match(Draft202012Validator(self.schema).iter_errors(args))
+        wrong = best_match(_Validator(self.schema).iter_errors(args))
         if wrong is not None:
             place = ".".join(("args", *map(str, wrong.absolute_path)))
             raise BadCall(f"{self.name}: {place} does not fit the tool's schema ({wrong.validator})")

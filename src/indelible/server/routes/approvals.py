@@ -154,7 +154,7 @@ async def edit(
     """Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
     approval = await _find(asked, approval_id)
     seen = seen_version(if_match, approval.version, approval.id)
-    asked.ledgers.gateway.check_edit(approval.tool, body.args)
+    await in_own_thread(asked.ledgers.gateway.check_edit, approval.tool, body.args)
     with _saying_who():
         edited = await asked.ledger.edit_approval(
             approval, body.args, digest=body.digest, by=asked.actor, reason=body.reason, version=seen
