@@ -249,6 +249,27 @@ def test_a_ledger_goes_on_from_where_the_version_before_left_it(older_url: str) 
     store.close()
 
 
+def test_a_process_that_is_running_while_a_newer_one_adds_columns_reads_the_old_ones_right(store_url: str) -> None:
+    """On SQLite whoever opens the file migrates it; others may be at work, and must not take arguments for a result."""
+    indelible.migrate(store_url)
+    pay, refund = ToolCall(tool="pay", args={"amount": 5}), ToolCall(tool="refund", args={"amount": 5})
+    with Ledger.open(store_url, seal=False) as ledger:
+        assert ledger.run(pay, lambda effect: "paid") == "paid"
+        begun = ledger.begin(refund, approval="required")
+        assert isinstance(begun, AwaitingApproval)
+        with Database(store_url) as newer:
+            for table in ("effects", "sheets", "events", "runs", "payloads"):
+                kind = "BLOB" if newer.is_sqlite else "bytea"
+                newer.run(f"ALTER TABLE indelible_{table} ADD COLUMN added_later {kind}")
+        assert ledger.run(pay, lambda effect: "paid twice") == "paid"
+        ledger.approve(begun.approval, digest=begun.approval.digest, by="ada")
+        assert ledger.run(refund, lambda effect: effect.args, approval="required") == {"amount": 5}
+        assert [(effect.args, effect.detail) for effect in ledger.effects()] == [
+            ({"amount": 5}, {"amount": 5}),
+            ({"amount": 5}, "paid"),
+        ]
+
+
 def decide_what_was_asked(store: Store, make: Commands, waiting: Effect) -> None:
     """An old question bound nothing that could be checked, so somebody is asked anew, whoever says it may run."""
     asked = apply_one(store, make.open("asked"), waiting)

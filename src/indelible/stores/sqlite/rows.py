@@ -32,7 +32,10 @@ def place(ref: Ref) -> tuple[str, str, bytes]:
 
 
 def effect_from(row: Row) -> Effect:
-    """Reads a row of `effects` followed by its arguments and detail."""
+    """Reads a row of `effects` followed by its arguments and detail.
+
+    Those are counted from the end: a newer version may have added columns while this one is running.
+    """
     return Effect(
         tenant=row[0],
         scope=row[1],
@@ -53,8 +56,8 @@ def effect_from(row: Row) -> Effect:
         detail_seq=row[16],
         created_at=moment(row[17]),
         updated_at=moment(row[18]),
-        args_json=row[21],
-        detail_json=row[22],
+        args_json=row[-2],
+        detail_json=row[-1],
         approval_id=row[19],
         charges_json=row[20],
     )

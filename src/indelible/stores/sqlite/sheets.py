@@ -77,7 +77,10 @@ def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter)
 
 
 def sheet_from(row: Row) -> Sheet:
-    """Reads a row of `sheets` followed by the payload that its event commits to, the salt of that, and the event."""
+    """Reads a row of `sheets` followed by the payload that its event commits to, the salt of that, and the event.
+
+    A newer version may have added columns in between while this one is running.
+    """
     _, kind, id_, version, status, topic, due_at, run_id, seq, body, created_at, *told = row
     return Sheet(
         kind=kind,
@@ -86,7 +89,7 @@ def sheet_from(row: Row) -> Sheet:
         status=status,
         topic=topic,
         due_at=None if due_at is None else moment(due_at),
-        body=body if kind in KEPT_ASIDE else attested_body(kind, *told),
+        body=body if kind in KEPT_ASIDE else attested_body(kind, *told[-3:]),
         run_id=run_id,
         seq=seq,
         created_at=None if created_at is None else moment(created_at),
