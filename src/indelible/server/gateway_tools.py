@@ -30,7 +30,7 @@ _WORDS = frozenset(
 
 
 def _unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Finds repeats by looking at each item once. The library compares each with each, and an agent could stop us so."""
+    """Finds repeats by looking at each item once. The library compares each with each, so an agent could stop us."""
     if is_wanted and isinstance(instance, list) and len(set(map(_known_by, instance))) < len(instance):
         yield ValidationError("has items twice")
 
