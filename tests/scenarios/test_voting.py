@@ -192,6 +192,17 @@ def test_whoever_was_given_the_right_decides_in_anothers_place(shell: Shell, clo
     assert (told["type"], told["actor"]["id"]) == ("delegation_given", "ana")
 
 
+def test_a_delegation_holds_however_many_others_were_given_since(
+    shell: Shell, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.engine.approving._MOST_LISTED", 2)
+    ledger = under(shell, clock, roles="finance")
+    ledger.delegate("Cleo", until=until(clock), by="ana")
+    for name in ("zoe", "yan"):
+        ledger.delegate(name, until=until(clock), by="bob")
+    assert approve(ledger, question_of(ledger), by="cleo").votes[0].on_behalf_of == "ana"
+
+
 def test_a_delegation_ends_with_its_date_and_when_somebody_ends_it(shell: Shell, clock: FakeClock) -> None:
     ledger = under(shell, clock, roles="finance")
     question = question_of(ledger)

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, unvoted
+from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, folded, unvoted
 from indelible.core.approvals.asking import why_altered
 from indelible.core.approvals.edits import changes_in, holds_mark
 from indelible.core.approvals.grants import (
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 APPROVALS_RUN = "indelible:approvals"
 _PAGE = 200
 _MOST_COMPARED = 1000
+_MOST_LISTED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +257,8 @@ class Approving:
     def _delegation_of(self, approval: Approval, by: Actor) -> str | None:
         if approval.people is None:
             return None
-        return delegation_for(approval, by.id, self.delegations(), self._engine.store.look([]).now)
+        theirs = self.delegations(folded(by.id))  # others may have given any number to anybody
+        return delegation_for(approval, by.id, theirs, self._engine.store.look([]).now)
 
     def _pinned(self, effect: Effect, grant: GrantTerms) -> str:
         args_json = encode(effect.args, root="args")
@@ -376,14 +378,15 @@ class Approving:
         self._tell("delegation_ended", by, delegation_sheet(over), reason)
         return over
 
-    def delegations(self) -> list[Delegation]:
-        """Lists the delegations that have not been ended."""
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="delegation", status="active", limit=1000))
+    def delegations(self, to: str | None = None) -> list[Delegation]:
+        """Lists the newest delegations that have not been ended, to everybody or to one folded name."""
+        selected = SheetFilter(kind="delegation", status="active", topic=to, limit=_MOST_LISTED)
+        found = self._engine.store.sheets(self._tenant, selected)
         return [read_delegation(sheet) for sheet in found if sheet.body is not None]
 
     def grants(self, tool: str | None) -> list[Grant]:
         """Lists standing grants that have uses left."""
-        selected = SheetFilter(kind="grant", status="active", topic=tool, limit=1000)
+        selected = SheetFilter(kind="grant", status="active", topic=tool, limit=_MOST_LISTED)
         return [read_grant(sheet) for sheet in self._engine.store.sheets(self._tenant, selected) if sheet.body]
 
     def end_grant(self, grant_id: str, by: Actor, reason: str) -> Grant:
