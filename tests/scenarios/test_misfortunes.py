@@ -24,7 +24,16 @@ from indelible import AsyncLedger, Claimed, Ledger, NothingHappened, RunningEffe
 from indelible.core.effects.identity import Ref
 from indelible.engine import engine, writer
 from indelible.engine.heartbeats import Heartbeats
-from indelible.errors import EffectFailed, EffectInDoubt, LeaseLost, ResultNotRecorded, StillRunning, StoreUnavailable
+from indelible.errors import (
+    EffectFailed,
+    EffectInDoubt,
+    LeaseLost,
+    Misconfigured,
+    ResultNotRecorded,
+    StillRunning,
+    StoreUnavailable,
+)
+from indelible.stores.sqlite import connections
 from indelible.stores.sqlite.connections import connect
 from tests.core.effects.test_walk_outcomes import Unbound
 from tests.scenarios.shells import (
@@ -336,6 +345,27 @@ def test_nothing_is_entered_on_a_file_that_is_no_longer_there(sqlite_url: str, l
         assert handler.entries == 1
     with Ledger.open(sqlite_url, seal=False) as ledger:
         assert ledger.run(numbered(6), handler) == "done"
+
+
+def test_a_file_that_is_not_alone_in_its_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under each of two names it has a log of its own, and so it has where only the file itself is mounted."""
+    folder = tmp_path / "a folder"
+    url = f"sqlite:///{folder / 'ledger.db'}"
+    Ledger.open(url, seal=False).close()
+    (folder / "other.db").hardlink_to(folder / "ledger.db")
+    with pytest.raises(Misconfigured, match="hard link"):
+        Ledger.open(url, seal=False)
+    (folder / "other.db").unlink()
+    mounts = tmp_path / "mountinfo"
+    escaped = str(folder / "ledger.db").replace(" ", "\\040")
+    mounts.write_text(
+        f"27 1 254:0 / / rw - ext4 /dev/vda rw\n42 27 254:0 /srv/ledger.db {escaped} rw - ext4 /dev/vda rw\n"
+    )
+    monkeypatch.setattr(connections, "_MOUNTS", mounts)
+    with pytest.raises(Misconfigured, match="mount its folder"):
+        Ledger.open(url, seal=False)
+    monkeypatch.setattr(connections, "_MOUNTS", tmp_path / "not there")
+    Ledger.open(url, seal=False).close()
 
 
 def test_where_memory_cannot_be_shared_a_commit_survives_the_power_all_the_same(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,8 @@ BUSY_MS = 10_000
 # A page that many commits touch is copied into the database once per checkpoint, so few checkpoints are cheap.
 CHECKPOINT_PAGES = 4000
 _LOOK_AGAIN_FOR_MODE = 0.01
+_MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def is_safe_for_wal(version: str = "") -> bool:
@@ -42,6 +45,34 @@ def connect(path: str, *, is_memory: bool) -> apsw.Connection:
     connection.execute("PRAGMA trusted_schema=OFF").fetchall()
     connection.execute("PRAGMA secure_delete=ON").fetchall()  # what is erased is overwritten
     return connection
+
+
+def check_alone(path: str) -> None:
+    """Raises unless the file has this one name, in a folder that is its own: there lies the log of what it holds.
+
+    Under a second name, or where only the file is mounted, another log is used, and what is in the first is not seen.
+    """
+    file = Path(path).resolve()
+    if not file.exists():
+        return
+    if file.stat().st_nlink > 1:
+        raise Misconfigured(
+            f"{file} is a hard link, and under its other name it is another ledger; make a copy instead"
+        )
+    if str(file) in _mount_points():
+        raise Misconfigured(
+            f"{file} is mounted as a single file, and its log, {file.name}-wal, would stay behind in the container; "
+            "mount its folder instead"
+        )
+
+
+def _mount_points() -> set[str]:
+    """Names the places where something is mounted, on a system that tells."""
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return set()
+    return {_ESCAPED.sub(lambda found: chr(int(found[1], 8)), line.split(" ")[4]) for line in lines}
 
 
 def _change_mode(connection: apsw.Connection, mode: str) -> str:

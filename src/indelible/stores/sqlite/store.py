@@ -25,7 +25,7 @@ from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
-from indelible.stores.sqlite.connections import Explained, connect, folder_of
+from indelible.stores.sqlite.connections import Explained, check_alone, connect, folder_of
 from indelible.stores.sqlite.forgetting import SqliteForgetting
 from indelible.stores.sqlite.journal import SqliteJournal
 from indelible.stores.sqlite.pen import Pen, Refused, guessed, read_effect, read_effects
@@ -73,6 +73,8 @@ class SqliteStore:
         """Opens everything that belongs to this process."""
         self._reading = threading.Lock()
         with self._explained:
+            if not self._is_memory:
+                check_alone(self._path)
             self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock", self.address)
             self._writer = self._connection()
             self.applied_migrations: list[str] = []
