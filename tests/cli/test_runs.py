@@ -266,7 +266,7 @@ def test_a_fork_is_compared_with_the_run_it_comes_from(cli: Cli, run_id: str, le
     same = cli("runs", "diff", run_id, "f1", code=1).out
     assert "  pay  succeeded" in same
     assert "- sync  requires_approval" in same
-    assert "2 calls compared, 1 of them differ." in same
+    assert "2 calls compared, different: 1." in same
     found = cli("runs", "diff", run_id, run_id, "--json").json
     assert {one["kind"] for one in found["differences"]} == {"same"}
     assert cli("runs", "fork", run_id, "--for-real", "--json").json["isDryRun"] is False

@@ -88,10 +88,7 @@ def revoke(key_id: str, by: str) -> None:
     with open_here(place, ASK_THE_SERVER) as ledger:
         known = Credentials(store_behind(ledger), place.tenant)
         over = known.revoke(only([one.id for one in known.all()], key_id, "token", "apikeys list"), by=Actor(by))
-    if place.is_json:
-        say_json({"apikey": credential_json(over)})
-    else:
-        print(f"{over.id}: {visible(over.name)} is no longer let in.")
+    place.say({"apikey": credential_json(over)}, f"{over.id}: {visible(over.name)} is no longer let in.")
 
 
 def credential_json(credential: Credential) -> dict[str, Any]:

@@ -118,10 +118,8 @@ def add(by: str, **words: Any) -> None:
     place = where()
     with open_existing(place) as ledger:
         placed = ledger.hold(by=by, **words)
-    if place.is_json:
-        say_json(_hold_json(placed))
-        return
-    print(f"{placed.id} stands. To lift it: {place.command(f'hold remove {placed.id} -m REASON')}")
+    lifting = place.command(f"hold remove {placed.id} -m REASON")
+    place.say(_hold_json(placed), f"{placed.id} stands. To lift it: {lifting}")
 
 
 def _check_one_is_named(words: Mapping[str, Any]) -> None:
@@ -154,10 +152,7 @@ def remove(hold_id: str, reason: str, by: str) -> None:
     with open_existing(place) as ledger:
         name = only([each.id for each in ledger.holds()], hold_id, "hold", "hold list")
         lifted = ledger.lift_hold(name, by=by, reason=reason)
-    if place.is_json:
-        say_json(_hold_json(lifted))
-        return
-    print(f"{lifted.id} on {visible(_what(lifted))} was lifted, by {visible(by)}.")
+    place.say(_hold_json(lifted), f"{lifted.id} on {visible(_what(lifted))} was lifted, by {visible(by)}.")
 
 
 def _what(found: Hold) -> str:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from indelible.cli.opening import Where, about_ledger, check_is_ledger, where, without_password
-from indelible.cli.options import by_option
+from indelible.cli.opening import Where, about_ledger, check_is_here, check_is_ledger, where, without_password
+from indelible.cli.options import InOrder, by_option
+from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, say_json, visible
-from indelible.stores import is_postgres, is_remote
 
 if TYPE_CHECKING:
     from indelible.ledger import Ledger
-    from indelible.migrating.taking import Progress, Taking
+    from indelible.migrating.taking import Taking
 
 _MOST_NAMED = 20
 
 
-@click.group("from")
+@click.group("from", cls=InOrder)
 def come_from() -> None:
     """Take over what another ledger recorded.
 
@@ -45,7 +42,7 @@ def from_agent_ledger(source: str, table: str) -> int:
     from indelible.migrating.agent_ledger import reading, take_over
 
     place = where()
-    with _opened(place) as ledger, reading(source, table) as found, _progress() as progress:
+    with _opened(place) as ledger, reading(source, table) as found, progress_bar("taking over") as progress:
         taking = take_over(ledger, found, progress=progress)
     return _say(taking, place)
 
@@ -64,7 +61,7 @@ def from_provedex(path: Path, keys: tuple[str, ...], run_id: str | None) -> int:
     from indelible.migrating.provedex import take_over
 
     place = where()
-    with _opened(place) as ledger, _progress() as progress:
+    with _opened(place) as ledger, progress_bar("taking over") as progress:
         taking, name = take_over(ledger, path, keys=keys, run_id=run_id, progress=progress)
     return _say(taking, place, run_id=name)
 
@@ -80,7 +77,7 @@ def from_zehrava(path: Path) -> int:
     from indelible.migrating.zehrava import reading, take_over
 
     place = where()
-    with _opened(place) as ledger, reading(path) as found, _progress() as progress:
+    with _opened(place) as ledger, reading(path) as found, progress_bar("taking over") as progress:
         taking = take_over(ledger, found, progress=progress)
     return _say(taking, place)
 
@@ -102,9 +99,9 @@ def move_to(target: str, by: str) -> int:
     from indelible.migrating.moving import move
 
     place = where()
-    if not is_postgres(place.address) and not is_remote(place.address):
-        check_is_ledger(place.address)
-    with _progress("moving") as progress:
+    check_is_here(place)
+    check_is_ledger(place.address)
+    with progress_bar("moving") as progress:
         moved = move(place.address, target, by=by, progress=progress)
     if place.is_json:
         trees = [{"tenant": name, "size": tree.size, "root": tree.root.hex()} for name, tree in moved.journals.items()]
@@ -129,22 +126,6 @@ def _opened(place: Where) -> Ledger:
     if is_file and sqlite_path(address) != ":memory:" and not Path(sqlite_path(address)).exists():
         return Ledger.open(address, tenant=place.tenant, wakeups=False)
     return open_here(place)
-
-
-@contextmanager
-def _progress(doing: str = "taking over") -> Iterator[Progress]:
-    """Shows how far it is, to somebody who sits at a terminal."""
-    from indelible.migrating.taking import untold
-
-    if not sys.stderr.isatty():
-        yield untold
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(doing, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _say(taking: Taking, place: Where, run_id: str | None = None) -> int:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from indelible import Ledger
+from indelible.cli.show import say_json
 from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.core.people.credentials import read_token
 from indelible.errors import Misconfigured, NotAuthenticated
@@ -43,6 +44,13 @@ class Where:
         url = "" if self.url is None else f" --url {shlex.quote(without_password(self.url))}"
         tenant = "" if self.tenant == usual_tenant(self.url) else f" --tenant {shlex.quote(self.tenant)}"
         return f"indelible {words}{url}{tenant}"
+
+    def say(self, content: object, words: str) -> None:
+        """Prints what came of it: JSON for programs, words for people."""
+        if self.is_json:
+            say_json(content)
+        else:
+            print(words)
 
 
 def about_ledger(function: F) -> F:

@@ -23,7 +23,8 @@ class InOrder(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Reads the words; where a command has to follow, nothing is answered with the commands there are."""
         if not args and not self.invoke_without_command and not ctx.resilient_parsing:
-            raise click.UsageError(f"{ctx.command_path} what? One of: {', '.join(self.list_commands(ctx))}", ctx)
+            named = ", ".join(self.list_commands(ctx))
+            raise click.UsageError(f"{ctx.info_name} is followed by a command: {named}", ctx)
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

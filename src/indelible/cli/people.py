@@ -105,10 +105,7 @@ def revoke(name: str, by: str) -> None:
             raise BadCall(f"nobody is called {visible(name)} here; see: indelible people list")
         id_ = only(ids, name, "person", "people list") if name.startswith("per_") else person_id(name)
         over = known.revoke(id_, by=Actor(by))
-    if place.is_json:
-        say_json({"person": person_json(over)})
-    else:
-        print(f"{over.id}: {visible(over.name)} is no longer let in.")
+    place.say({"person": person_json(over)}, f"{over.id}: {visible(over.name)} is no longer let in.")
 
 
 def person_json(person: Person) -> dict[str, Any]:

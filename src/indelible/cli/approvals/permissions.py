@@ -35,10 +35,8 @@ def delegate(to: str, until: str, reason: str, by: str) -> None:
     place, end = where(), moment_ahead(until)
     with open_existing(place) as ledger:
         given = ledger.delegate(to, until=end, by=by, reason=reason)
-    if place.is_json:
-        say_json({"delegation": delegation_shown(given)})
-    else:
-        print(f"{given.id}: {visible(given.to)} may decide for {visible(given.giver)} until {timestamp(given.until)}.")
+    words = f"{given.id}: {visible(given.to)} may decide for {visible(given.giver)} until {timestamp(given.until)}."
+    place.say({"delegation": delegation_shown(given)}, words)
 
 
 @click.group(cls=InOrder, invoke_without_command=True)
@@ -80,10 +78,8 @@ def end_delegation(delegation_id: str, reason: str, by: str) -> None:
         given = [one.id for one in ledger.delegations()]
         name = only(given, delegation_id, "delegation", "approvals delegations")
         ended = ledger.end_delegation(name, by=by, reason=reason)
-    if place.is_json:
-        say_json({"delegation": delegation_shown(ended)})
-    else:
-        print(f"{ended.id}: {visible(ended.to)} no longer decides for {visible(ended.giver)}.")
+    words = f"{ended.id}: {visible(ended.to)} no longer decides for {visible(ended.giver)}."
+    place.say({"delegation": delegation_shown(ended)}, words)
 
 
 @click.group(cls=InOrder, invoke_without_command=True)
@@ -131,12 +127,8 @@ def end_grant(grant_id: str, reason: str, by: str) -> None:
     with open_existing(place) as ledger:
         name = only([one.id for one in ledger.grants()], grant_id, "grant", "approvals grants")
         ended = ledger.end_grant(name, by=by, reason=reason)
-    if place.is_json:
-        say_json({"grant": grant_shown(ended)})
-    else:
-        print(
-            f"{ended.id}: ended, with {count(ended.uses_left, 'use')} left. The next call of {ended.tool} asks again."
-        )
+    left = f"{ended.id}: ended, with {count(ended.uses_left, 'use')} left."
+    place.say({"grant": grant_shown(ended)}, f"{left} The next call of {ended.tool} asks again.")
 
 
 def _pins(grant: Grant) -> str:

@@ -14,7 +14,7 @@ from indelible.cli.filtering import filter_option, finding_in
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, limit_option, reason_option
-from indelible.cli.show import age, effect_json, say_json, visible
+from indelible.cli.show import age, effect_json, visible
 from indelible.core.effects.calls import SideEffect
 from indelible.core.effects.effect import Status
 from indelible.core.filtering.filters import Query
@@ -186,10 +186,8 @@ def _move(effect_id: str, move: Callable[[Ledger, Effect], Effect], by: str) -> 
     with open_existing(place, wakeups=True) as ledger:  # so that whoever waits for it hears of it
         before = find(ledger, effect_id)
         after = move(ledger, before)
-    if place.is_json:
-        say_json({"was": before.status, "by": by, "effect": effect_json(after)})
-        return
-    print(f"{after.id} {after.tool}: {before.status} → {after.status}, by {visible(by)}. {_WHAT_NOW[after.status]}")
+    words = f"{after.id} {after.tool}: {before.status} → {after.status}, by {visible(by)}. {_WHAT_NOW[after.status]}"
+    place.say({"was": before.status, "by": by, "effect": effect_json(after)}, words)
 
 
 def find(ledger: Ledger, name: str) -> Effect:

@@ -295,10 +295,7 @@ def cancel(run_id: str, reason: str, by: str) -> None:
     with open_existing(place) as ledger:
         run = ledger.end_run(find(ledger, run_id).id, "canceled", by=by, reason=reason)
         ledger_id = _ledger_id(ledger)
-    if place.is_json:
-        say_json(run_content(run, ledger_id))
-    else:
-        print(f"Canceled run: {visible(run.id)}")
+    place.say(run_content(run, ledger_id), f"Canceled run: {visible(run.id)}")
 
 
 @runs.command()
@@ -356,10 +353,8 @@ def import_packet(file: Path, key: str | None, trust: bool) -> None:
     with open_existing(place) as ledger:
         run = ledger.import_packet(file, key=key, trust=trust)
         ledger_id = _ledger_id(ledger)
-    if place.is_json:
-        say_json(run_content(run, ledger_id))
-    else:
-        print(f"Imported run: {visible(run.id)}\nGo on: {place.command(f'runs resume {run.id}')}")
+    words = f"Imported run: {visible(run.id)}\nGo on: {place.command(f'runs resume {run.id}')}"
+    place.say(run_content(run, ledger_id), words)
 
 
 def find(ledger: Ledger, run_id: str) -> Run:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from indelible.cli.show import visible
+from indelible.cli.approvals.page import difference_line
+from indelible.cli.show import count, visible
+from indelible.core.approvals.shown import differences_shown
 from indelible.core.runs.diff import RunDifference
-from indelible.core.values.differences import Missing
 
 _SIGNS = {"same": " ", "changed": "~", "only_left": "-", "only_right": "+"}
 
@@ -19,14 +20,11 @@ def said(left: str, right: str, found: Sequence[RunDifference]) -> str:
         effect = one.left or one.right
         assert effect is not None, "a difference is about a call"
         lines.append(f"{_SIGNS[one.kind]} {visible(effect.tool)}  {effect.status}")
-        lines += [f"      {visible(field.path)}: {_text(field.before)} → {_text(field.after)}" for field in one.fields]
+        lines += [f"    {difference_line(field)}" for field in one.fields]
     changed = sum(one.kind != "same" for one in found)
-    lines += ["", f"{len(found)} calls compared, {changed} of them differ." if found else "Neither has made a call."]
+    total = f"{count(len(found), 'call')} compared, different: {changed}."
+    lines += ["", total if found else "Neither has made a call."]
     return "\n".join(lines)
-
-
-def _text(value: Any) -> str:
-    return repr(value) if isinstance(value, Missing) else visible(repr(value))
 
 
 def diff_content(left: str, right: str, found: Sequence[RunDifference]) -> dict[str, Any]:
@@ -40,15 +38,8 @@ def diff_content(left: str, right: str, found: Sequence[RunDifference]) -> dict[
                 "tool": (one.left or one.right).tool,  # type: ignore[union-attr]  # one of them is there
                 "left": None if one.left is None else one.left.id,
                 "right": None if one.right is None else one.right.id,
-                "fields": [
-                    {"path": field.path, "before": _json(field.before), "after": _json(field.after)}
-                    for field in one.fields
-                ],
+                "fields": differences_shown(one.fields),
             }
             for one in found
         ],
     }
-
-
-def _json(value: Any) -> Any:
-    return None if isinstance(value, Missing) else repr(value)
