@@ -15,7 +15,7 @@ import claude_agent_sdk
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions, tool
 
-from indelible import AsyncLedger, MayHaveHappened, NothingHappened, Retry
+from indelible import AsyncLedger, MayHaveHappened, NothingHappened, Retry, Succeeded
 from indelible.errors import BadCall
 from indelible.integrations.claude_agent import LedgerHooks
 from tests.frameworks.claude_script import Heard, Interrupted, ScriptedClaude, Use, play
@@ -166,6 +166,15 @@ async def test_what_a_tool_says_when_it_fails_it_says_again(
         assert said in (await charge(ledger, till)).errors["toolu_1"]
     assert till.charged == [5]
     assert await statuses(ledger) == {"toolu_1": status}
+
+
+async def test_what_a_person_settled_by_hand_is_told_as_they_said_it(ledger: AsyncLedger) -> None:
+    till = Till(raises=MayHaveHappened("no answer"))
+    await charge(ledger, till)
+    (effect,) = await ledger.effects(status="in_doubt")
+    await ledger.settle(effect, Succeeded({"receipt": 7}), by="ana", evidence="the statement")
+    assert (await charge(ledger, till)).results == {"toolu_1": '{"receipt": 7}'}
+    assert till.charged == [5]
 
 
 async def test_a_tool_that_did_nothing_may_be_called_again(ledger: AsyncLedger) -> None:

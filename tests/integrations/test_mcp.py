@@ -13,7 +13,7 @@ from mcp.client import Client
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 
-from indelible import AsyncLedger, migrate
+from indelible import AsyncLedger, Succeeded, migrate
 from indelible.integrations.mcp import ledger_proxy
 from indelible.integrations.mcp_words import IDEMPOTENCY_KEY, REPLAYED
 
@@ -286,3 +286,19 @@ async def test_a_model_that_calls_again_under_a_new_id_makes_the_call_that_was_a
         assert await pay(client, "claudecode/toolUseId", "toolu_2") == "paid 1"
         assert "waits for a person" in await pay(client, "claudecode/toolUseId", "toolu_3")
     assert bank.calls == [{"to": "ana"}]
+
+
+async def test_what_a_person_settled_by_hand_is_told_as_they_said_it(ledger: AsyncLedger) -> None:
+    bank = Bank()
+
+    def lost() -> types.CallToolResult:
+        raise MCPError(types.INTERNAL_ERROR, "the line broke")
+
+    bank.answer = lost
+    async with behind(ledger, bank) as client:
+        assert "may have happened" in text(await client.call_tool("pay", {"to": "ana"}))
+        (effect,) = await ledger.effects(status="in_doubt")
+        await ledger.settle(effect, Succeeded({"receipt": 7}), by="ana", evidence="the statement")
+        told = await client.call_tool("pay", {"to": "ana"})
+    assert (text(told), told.is_error, (told.meta or {}).get(REPLAYED)) == ('{"receipt": 7}', False, True)
+    assert len(bank.calls) == 1

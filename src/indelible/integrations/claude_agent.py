@@ -25,9 +25,9 @@ from indelible import AsyncLedger, AwaitingApproval, Ledger, MayHaveHappened, No
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, Refused
 from indelible.integrations.calling_again import OPEN, meant_call_id
 from indelible.integrations.claude_calls import CallIds
-from indelible.integrations.claude_words import decided, has_failed, may_run, waits, was_done
-from indelible.integrations.results import ToolError
-from indelible.integrations.terms import Named, Terms, asked_again, error_in, hash_of
+from indelible.integrations.claude_words import decided, has_failed, may_run, was_done
+from indelible.integrations.results import ToolError, text_in
+from indelible.integrations.terms import Named, Terms, asked_again, error_in, hash_of, waits
 
 Hook = Callable[[Any, str | None, Any], Awaitable[dict[str, Any]]]
 Result = dict[str, Any]
@@ -201,9 +201,12 @@ class _Entry:
             raise
         return self._live
 
-    def given(self, recorded: Result) -> Result:
-        """Gives what the tool gave, now or as it was recorded."""
-        return recorded if self._live is None else self._live
+    def given(self, recorded: Any) -> Result:
+        """Gives what the tool gave, now or as it was recorded, or as a person settled it."""
+        if self._live is not None:
+            return self._live
+        is_result = isinstance(recorded, Mapping) and isinstance(recorded.get("content"), list)
+        return dict(recorded) if is_result else _said(text_in(recorded))
 
     def told_of(self, error: Exception) -> Result | None:
         """Gives what the model is told of a call that gave no result; None when the ledger is to be asked again."""
@@ -288,8 +291,12 @@ def _prefix(server: str) -> str:
     return f"mcp__{server}__"
 
 
+def _said(text: str) -> Result:
+    return {"content": [{"type": "text", "text": text}]}
+
+
 def _error(text: str) -> Result:
-    return {"content": [{"type": "text", "text": text}], "is_error": True}
+    return {**_said(text), "is_error": True}
 
 
 def _refusal(text: str) -> Result:

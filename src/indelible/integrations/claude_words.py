@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from indelible import Approval
-
 Decision = Literal["allow", "ask", "deny", "defer"]
 _MOST_TOLD = 4000
 
@@ -32,15 +30,6 @@ def may_run(approved: Mapping[str, Any], args: Mapping[str, Any], *, allows: boo
     edited = decided("allow" if allows else "ask", "its arguments were edited by who approved it")
     edited["hookSpecificOutput"]["updatedInput"] = dict(approved)
     return edited
-
-
-def waits(approval: Approval) -> str:
-    """Says that a person has to decide first, how, and what to do then."""
-    return (
-        f"{approval.tool} waits for a person, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, and was not carried out. "
-        f"A person decides with: indelible approvals show {approval.id}. "
-        "When it is decided, call again with exactly the same arguments"
-    )
 
 
 def was_done(call: str, outcome: Any) -> str:

@@ -7,7 +7,6 @@ what was decided holds, what is open asks again. What a resume carries decides n
 from __future__ import annotations
 
 import base64
-import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from indelible.errors import (
     VoteRefused,
 )
 from indelible.integrations.langgraph_values import Given, kept, replayed
-from indelible.integrations.results import plain
+from indelible.integrations.results import text_in
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
@@ -319,8 +318,7 @@ class _Entry:
             return self._live[-1]
         if not isinstance(recorded, Mapping) or set(recorded) not in ({"call_id", "gave"}, {"call_id", "to_parent"}):
             # Another framework recorded it, or a person settled it by hand, with a value of their own.
-            value = plain(recorded)
-            return self.message(value if isinstance(value, str) else json.dumps(value), status="success")
+            return self.message(text_in(recorded), status="success")
         if "to_parent" in recorded:
             command = replayed(recorded["to_parent"], None, None)
             assert isinstance(command, Command)

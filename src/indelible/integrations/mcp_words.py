@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +9,9 @@ from typing import Any
 import mcp_types as types
 
 from indelible import Approval
+from indelible.integrations import terms
+from indelible.integrations.results import text_in
+from indelible.integrations.terms import hash_of
 
 Given = dict[str, Any]
 """Is a tool's result as it is recorded."""
@@ -38,8 +40,11 @@ def kept(result: types.CallToolResult) -> Given:
 
 
 def given(recorded: Any) -> types.CallToolResult:
-    """Gives a recorded result again, marked as such."""
-    result = types.CallToolResult.model_validate(recorded)
+    """Gives a recorded result again, marked as such; what a person settled by hand is a text."""
+    try:
+        result = types.CallToolResult.model_validate(recorded)
+    except ValueError:
+        result = types.CallToolResult(content=[types.TextContent(text=text_in(recorded))])
     return result.model_copy(update={"meta": {**(result.meta or {}), REPLAYED: True}})
 
 
@@ -61,11 +66,7 @@ def not_told(text: str) -> types.CallToolResult:
 
 def waits(approval: Approval) -> types.CallToolResult:
     """Tells the model that a person has to decide first, and what to do then."""
-    return not_told(
-        f"{approval.tool} waits for a person, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, and was not carried out. "
-        "When it is decided, call again with the same arguments. "
-        f"A person decides with: indelible approvals show {approval.id}"
-    )
+    return not_told(terms.waits(approval))
 
 
 def question(approval: Approval, args: Mapping[str, Any], *, decides: bool) -> str:
@@ -94,5 +95,4 @@ def is_chosen(meta: Mapping[str, Any]) -> bool:
 
 def schema_of(tool: types.Tool) -> str:
     """Gives the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold."""
-    told = {"name": tool.name, "description": tool.description or "", "input": tool.input_schema}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return hash_of({"name": tool.name, "description": tool.description or "", "input": tool.input_schema})

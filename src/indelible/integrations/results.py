@@ -6,6 +6,7 @@ in there, and this finds it: another framework goes on with that, and so does on
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,12 @@ class ToolError(Exception):
 
 class ToolFailed(Exception):
     """Is what a tool raised when it ran; it is not run again."""
+
+
+def text_in(recorded: Any) -> str:
+    """Gives what a model is told of a value that another framework recorded, or that a person settled by hand."""
+    value = plain(recorded)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def as_json(value: Any) -> Any:

@@ -40,7 +40,7 @@ from indelible.errors import (
     StillRunning,
 )
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
-from indelible.integrations.results import ToolError
+from indelible.integrations.results import ToolError, text_in
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
@@ -219,7 +219,7 @@ class _Entry:
         if isinstance(recorded, Mapping) and "gave" in recorded:
             return self._result("success", decode_bytes_values(recorded["gave"]))
         # A person settled it by hand, with a value of their own.
-        return self._result("success", [{"text": recorded if isinstance(recorded, str) else json.dumps(recorded)}])
+        return self._result("success", [{"text": text_in(recorded)}])
 
     def pause(self, question: Mapping[str, Any]) -> None:
         """Interrupts the agent: anew after every answer, for the SDK hands out old answers again."""

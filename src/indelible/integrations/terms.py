@@ -68,6 +68,15 @@ def question_of(approval: Approval) -> dict[str, Any]:
     }
 
 
+def waits(approval: Approval) -> str:
+    """Tells a model that a person has to decide first, how, and what to do then."""
+    return (
+        f"{approval.tool} waits for a person, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, and was not carried out. "
+        f"A person decides with: indelible approvals show {approval.id}. "
+        "When it is decided, call again with exactly the same arguments"
+    )
+
+
 def asked_again(refusal: Exception, words: dict[str, Any]) -> bool:
     """Says whether the ledger is to be asked again, and lets `words` say how long that waits."""
     match refusal:
