@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+import random
 import shutil
 import sys
 import threading
@@ -20,11 +21,13 @@ from typing import Any
 import apsw
 import pytest
 
+import indelible
 from indelible import AsyncLedger, Claimed, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.core.effects.identity import Ref
 from indelible.engine import engine, writer
 from indelible.engine.heartbeats import Heartbeats
 from indelible.errors import (
+    BadCall,
     EffectFailed,
     EffectInDoubt,
     LeaseLost,
@@ -229,6 +232,23 @@ def test_what_is_fine_alone_is_not_too_much_together(place: dict[str, Any], monk
         held.may_go_on.set()
         assert all(isinstance(call.result(PATIENCE), Claimed) for call in calls)
         assert sizes == [1, 2, 1, 1]
+
+
+def test_names_that_are_too_long_for_the_database_are_one_callers_fault_alone(postgres_url: str) -> None:
+    """They came in one statement with the calls of others, who were told that the store is away."""
+    indelible.migrate(postgres_url)
+    long = "".join(chr(random.Random(seed).randint(0x4E00, 0x9FFF)) for seed in range(500))
+    with Ledger.open(postgres_url, seal=False, tenant=long) as ledger:
+        held = HeldStore(ledger)
+        first = in_thread(lambda: ledger.begin(numbered(0)))
+        assert held.is_held.wait(PATIENCE)
+        bad = in_thread(lambda: ledger.begin(charge(run_id=long)))
+        good = in_thread(lambda: ledger.begin(numbered(1)))
+        eventually(lambda: len(ledger._engine.writer._queue) == 2)
+        held.may_go_on.set()
+        assert all(isinstance(call.result(PATIENCE), Claimed) for call in (first, good))
+        with pytest.raises(BadCall, match="cannot keep"):
+            bad.result(PATIENCE)
 
 
 # ── clocks and forks ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,6 +20,8 @@ _SECONDS_WHILE_AWAY = 0.5
 # Serialisation failure, deadlock; a lock or a resource that may be free again soon; a server that starts or stops; a
 # statement that was cancelled; a prepared statement that a pooler sent elsewhere, or whose plan is out of date.
 _WORTH_ANOTHER_TRY = ("40001", "40P01", "55P03", "57", "53", "25006", "26000", "42P05", "0A000")
+# A value that its column cannot hold, or names that are too long for an index.
+_ABOUT_THE_VALUE = ("22", "54000")
 # A server that became a standby, and plans that belong to an older schema: both need a new connection.
 _NEEDS_NEW_CONNECTION = ("25006", "0A000")
 
@@ -99,6 +101,6 @@ def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: b
         )
     if problem.sqlstate == "42501":
         return Misconfigured(f"{target.address}: the user lacks a right ({problem}); GRANT it, then call again")
-    if problem.sqlstate.startswith("22"):
+    if problem.sqlstate.startswith(_ABOUT_THE_VALUE):
         return BadCall(f"{target.address} cannot keep this value ({problem}); nothing was written")
     return StoreUnavailable(f"{target.address}: {problem}; nothing was written. See to it, then call again")
