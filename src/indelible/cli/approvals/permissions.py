@@ -15,6 +15,7 @@ from indelible.cli.options import InOrder, by_option, reason_option
 from indelible.cli.show import age, count, say_json, timestamp, visible
 from indelible.core.approvals.grants import Grant
 from indelible.core.approvals.shown import delegation_shown, grant_shown
+from indelible.errors import NotPermitted
 
 
 @click.command()
@@ -34,7 +35,11 @@ def delegate(to: str, until: str, reason: str, by: str) -> None:
     """
     place, end = where(), moment_ahead(until)
     with open_existing(place) as ledger:
-        given = ledger.delegate(to, until=end, by=by, reason=reason)
+        try:
+            given = ledger.delegate(to, until=end, by=by, reason=reason)
+        except NotPermitted as refused:
+            named = f"{visible(by)} is not whose token this is, or their token may not; --by names the token's owner"
+            raise NotPermitted(f"{place.address} lets people delegate in their own name alone: {named}") from refused
     words = f"{given.id}: {visible(given.to)} may decide for {visible(given.giver)} until {timestamp(given.until)}."
     place.say({"delegation": delegation_shown(given)}, words)
 
