@@ -237,7 +237,7 @@ def test_a_tool_that_is_not_idempotent_is_called_each_time() -> None:
         made.append(1)
         return len(made)
 
-    @tool()
+    @tool(description="Looks a word up.")
     def look_up(word: str) -> str:
         return word
 
@@ -246,6 +246,9 @@ def test_a_tool_that_is_not_idempotent_is_called_each_time() -> None:
         tool(across_runs=True)
     with pytest.raises(BadCall, match="choose keep or again"):
         tool(idempotent=True, on_failure="sometimes")  # type: ignore[call-overload]
+    with pytest.raises(BadCall, match="labels: that is for locus's own agent"):
+        tool(idempotent=True, labels=["money"])
+    assert tool(idempotent=True, description="Mints.")(mint_uuid).description == "Mints."  # type: ignore[attr-defined]
 
 
 def test_without_a_ledger_it_is_the_usual_one(sqlite_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

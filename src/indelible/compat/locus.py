@@ -33,6 +33,7 @@ __all__ = ["Execution", "FailedBefore", "IdempotentTool", "agent_run", "tool"]
 P = ParamSpec("P")
 R = TypeVar("R")
 OnFailure = Literal["keep", "again"]
+_FOR_ITS_AGENT = frozenset({"labels", "sandbox", "deferred", "emits_progress"})
 ACROSS_RUNS = "across runs"
 """Is the scope of calls that happen once in all runs of all agents."""
 
@@ -57,6 +58,7 @@ def tool(function: Callable[P, R], /) -> Callable[P, R]: ...
 def tool(
     *,
     name: str | None = None,
+    description: str | None = None,
     idempotent: bool = False,
     across_runs: bool = False,
     on_failure: OnFailure = "keep",
@@ -69,6 +71,7 @@ def tool(
     /,
     *,
     name: str | None = None,
+    description: str | None = None,
     idempotent: bool = False,
     across_runs: bool = False,
     on_failure: OnFailure = "keep",
@@ -82,13 +85,17 @@ def tool(
     """
     if on_failure not in ("keep", "again"):
         raise BadCall(f"on_failure={on_failure!r}: choose keep or again")
+    if for_its_agent := sorted(_FOR_ITS_AGENT & set(words)):
+        raise BadCall(f"{', '.join(for_its_agent)}: that is for locus's own agent, which is not here; leave it out")
     if not idempotent and (across_runs or on_failure != "keep" or words):
         raise BadCall("a tool that is not idempotent is called each time: say idempotent=True, or nothing more")
 
     def decorated(body: Callable[..., Any]) -> Callable[..., Any]:
         if not idempotent:
             return body
-        return IdempotentTool(body, name or body.__name__, across_runs, on_failure, words)
+        made = IdempotentTool(body, name or body.__name__, across_runs, on_failure, words)
+        made.description = description or made.description
+        return made
 
     return decorated if function is None else decorated(function)
 
