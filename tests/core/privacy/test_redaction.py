@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -253,6 +253,20 @@ def test_a_secret_of_the_call_is_known_again_in_what_comes_back() -> None:
     assert isinstance(back["n"], Redacted)
     assert back["m"] == 1234567, "a number that only contains it is another number"
     assert isinstance(back["raw"], Redacted)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [85000.25, 85000, Decimal("85000.25"), date(1970, 5, 6), datetime(1970, 5, 6, 7, tzinfo=UTC), timedelta(days=3)],
+    ids=lambda secret: type(secret).__name__,
+)
+def test_a_secret_that_is_no_text_is_known_again_in_what_comes_back(secret: Any) -> None:
+    made = screen({"x": secret}, "args.x")
+    back: Any = decode(made.result(encode({"same": secret, "told": f"it is {secret}", "other": 1.5})))
+    assert (isinstance(back["same"], Redacted), back["other"]) == (True, 1.5)
+    assert str(secret) not in back["told"]
+    if isinstance(secret, datetime):
+        assert secret.isoformat() not in made.text(f"at {secret.isoformat()}")
 
 
 def test_the_longer_secret_goes_first() -> None:

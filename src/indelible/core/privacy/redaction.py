@@ -11,7 +11,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -160,7 +160,7 @@ class Redactor:
     # Texts that detectors search
 
     def _each_text(self, value: Any, change: Callable[[str], str], is_hidden: Callable[[str], bool]) -> Any:
-        """Gives a value with every text in it changed, names included; numbers and bytes are marked as a whole."""
+        """Gives a value with every text in it changed, names included; what is no text is marked as a whole."""
         match value:
             case str():
                 return change(value)
@@ -171,10 +171,10 @@ class Redactor:
             case bytes():
                 text = value.decode("latin-1")
                 return value if change(text) == text else self.mark(value)
-            case int() | Decimal() | UUID() if not isinstance(value, bool) and is_hidden(str(value)):
-                return self.mark(value)
-            case _:
+            case bool() | Redacted() | None:
                 return value
+            case _:
+                return self.mark(value) if is_hidden(str(value)) else value
 
     def _detected(self, text: str) -> str:
         for detector in self._detectors:
@@ -232,10 +232,10 @@ def _texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _texts_in(item)
-    elif not isinstance(value, bool | float | Redacted | None):
-        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-        if len(text) >= _SHORTEST_SECRET:
-            yield text
+    elif not isinstance(value, bool | Redacted | None):
+        texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)]
+        texts += [value.isoformat()] if isinstance(value, datetime) else []
+        yield from (text for text in texts if len(text) >= _SHORTEST_SECRET)
 
 
 # Subjects, which are found again by a keyed hash too.
