@@ -131,6 +131,8 @@ class Path:
                 moves.append(_move(state, change.effect, change.event_type, recorded | change.committed.keys()))
                 state = change.effect
             asked = next((sheet for sheet in change.sheets if sheet.kind == "approval"), asked)
+        if not moves:
+            return None, ()  # it leads nowhere, so nobody asks where that is
         return _where(state, None if asked is None else read_approval(asked), shelf.now), tuple(moves)
 
     def send(self, command: Command) -> None:

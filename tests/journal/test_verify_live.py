@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ from tests.journal.tampering import TABLES, Change, Database, changes
 
 SOON = datetime.now(UTC) + timedelta(hours=1)
 PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
+# What is compared is the same on both stores, how a column is read is not: so every change is tried on SQLite, and on
+# PostgreSQL every column is edited; INDELIBLE_CHANGES=all tries every change there as well.
+ON_BOTH = {"edit", "delete row", "insert row"}
 
 
 def call(number: int) -> ToolCall:
@@ -95,7 +99,8 @@ def test_a_ledger_that_nobody_touched_is_verified(ledger: Ledger) -> None:
 def test_every_change_of_every_column_is_caught_or_listed(ledger: Ledger, database: Database, store_url: str) -> None:
     key = pinned_key(ledger._engine.store)
     passed, count = set(), 0
-    for change in changes(database):
+    is_tried_whole = store_url.startswith("sqlite") or os.environ.get("INDELIBLE_CHANGES") == "all"
+    for change in (change for change in changes(database) if is_tried_whole or change.act in ON_BOTH):
         with database.changed(change) as has_happened:
             if not has_happened:
                 continue

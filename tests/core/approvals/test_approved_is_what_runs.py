@@ -1,6 +1,6 @@
 """The promise "what was approved is what runs", by force: random mutations of approved calls, and of what is stored.
 
-INDELIBLE_FUZZ says how many (4,000 unless told; 100,000 take about two minutes), INDELIBLE_FUZZ_SEED which.
+INDELIBLE_FUZZ says how many (2,000 unless told; 100,000 take about two minutes), INDELIBLE_FUZZ_SEED which.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from indelible.core.policy.verdicts import Verdict
 from indelible.core.values.canonical import decode, encode
 from tests.core.making import ADA, AGENT, BO, HOUR, NOON, Shelf, asks, cast, open_command, stamp, vote
 
-FUZZ_COUNT = int(os.environ.get("INDELIBLE_FUZZ", "4000"))
+FUZZ_COUNT = int(os.environ.get("INDELIBLE_FUZZ", "2000"))
 FUZZ_SEED = int(os.environ.get("INDELIBLE_FUZZ_SEED", "1"))
 PEOPLE = {"ada": Person(("finance",)), "bo": Person(("finance",)), "cy": Person(("legal",))}
 VERDICTS = [

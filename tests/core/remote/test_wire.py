@@ -280,7 +280,7 @@ def _read(kind: Any, value: Any) -> tuple[Any, str]:
         return None, str(refused)
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(st.data())
 def test_whatever_is_changed_on_the_way_is_read_as_it_says_or_refused_with_its_place(data: st.DataObject) -> None:
     """Nothing is guessed: what was dropped has its default or is missed, and what was added is never passed over."""

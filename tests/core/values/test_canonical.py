@@ -245,7 +245,7 @@ plain_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(plain_values.filter(lambda value: isinstance(value, list | dict)))
 def test_the_quick_way_the_long_way_and_two_references_agree(value: Any) -> None:
     quick = canonical._encode_plain(value, MAX_DEPTH, sys.maxsize)
@@ -264,7 +264,7 @@ def test_the_quick_way_leaves_everything_that_is_not_plain_to_the_long_way(value
     assert canonical._encode_plain({Text("a"): 1}, MAX_DEPTH, sys.maxsize) is None
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_double_is_written_by_the_rules_of_ecmascript_and_read_back(value: float) -> None:
     assert encode(value) == ecmascript_number(value).encode()
@@ -300,7 +300,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(values)
 def test_decode_undoes_encode(value: Any) -> None:
     data = encode(value)
@@ -311,13 +311,13 @@ def test_decode_undoes_encode(value: Any) -> None:
     assert rfc8785.dumps(json.loads(data, parse_int=float)) == data  # the bytes are RFC 8785 for any reader
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(values, values)
 def test_values_are_equal_exactly_when_their_bytes_are(one: Any, other: Any) -> None:
     assert (encode(one) == encode(other)) == (meaning(one) == meaning(other))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.binary() | st.sampled_from(MALFORMED).map(str.encode) | values.map(encode), st.data())
 def test_decode_of_damaged_bytes_gives_a_recordable_value_or_a_value_error(data: bytes, draw: st.DataObject) -> None:
     at = draw.draw(st.integers(0, len(data)))

@@ -316,4 +316,4 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
