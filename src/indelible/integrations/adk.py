@@ -42,7 +42,7 @@ from indelible.errors import (
 )
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolFailed as ToolFailed
-from indelible.integrations.results import as_json
+from indelible.integrations.results import as_json, plain
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
@@ -129,7 +129,7 @@ class LedgerPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Notes what a model is about to be asked, and when."""
         if self._records_turns:
-            asked = [llm_request.config.system_instruction, [_plain(one) for one in llm_request.contents]]
+            asked = [llm_request.config.system_instruction, [_content_in(one) for one in llm_request.contents]]
             _turn.set((Turn.asking(asked), llm_request.model or "unknown"))
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
@@ -227,7 +227,7 @@ class _Entry:
         if self._live:
             return self._live[0]
         if not isinstance(recorded, Mapping) or set(recorded) != {"gave", "actions"}:
-            return recorded  # a person settled it by hand, with a value of their own
+            return plain(recorded)  # another framework recorded it, or a person settled it by hand
         done = EventActions.model_validate(recorded["actions"])
         for name in done.model_fields_set:
             value, current = getattr(done, name), getattr(self.context.actions, name)
@@ -274,7 +274,7 @@ def _schema_of(tool: BaseTool) -> str:
     return hash_of([tool.name, tool.description, parameters])
 
 
-def _plain(content: types.Content) -> Any:
+def _content_in(content: types.Content) -> Any:
     return content.model_dump(mode="json", exclude_none=True)
 
 
@@ -286,4 +286,4 @@ def _told(turn: Turn, model: str, response: LlmResponse) -> dict[str, Any]:
     calls = [Spoken(call.id, str(call.name), call.args) for call in asked]
     used = response.usage_metadata
     tokens = (0, 0) if used is None else (used.prompt_token_count or 0, used.candidates_token_count or 0)
-    return turn.answered(model_id, None if response.content is None else _plain(response.content), calls, tokens)
+    return turn.answered(model_id, None if response.content is None else _content_in(response.content), calls, tokens)
