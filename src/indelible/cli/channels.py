@@ -216,8 +216,15 @@ def _renew(ledger: Ledger, delivery: Delivery) -> bool:
 
 @channels.command(name="slack-listen")
 @click.option("--channel", "name", help="The Slack channel of the file; needed when it has more than one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Listen here.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8788, show_default=True, help="And at this port.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=8788,
+    show_default=True,
+    help="At which port; 0 takes any free one.",
+)
 @channels_file
 @about_ledger
 def slack_listen(name: str | None, host: str, port: int, path: Path) -> int:

@@ -31,7 +31,7 @@ def rewrite_option(function: F) -> F:
 
 @click.command()
 @click.option("--run", "run_id", help="Erase payloads of this run.")
-@click.option("--seq", type=click.IntRange(min=0), help="With --run: only of this event.")
+@click.option("--seq", type=click.IntRange(min=0), metavar="N", help="With --run: only of this event.")
 @click.option(
     "--field", "fields", multiple=True, help="With --run: only this field, as args or result; may be repeated."
 )

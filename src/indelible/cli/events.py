@@ -24,7 +24,9 @@ PAGE = 1000
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("--after", type=click.IntRange(min=0), metavar="N", help="Only events after number N.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", default=1000, show_default=True, help="Show at most so many."
+)
 @filter_option("events", "'type:tool_call_* actor:ana since:1h'")
 @about_ledger
 def events(run_id: str, after: int | None, limit: int, query: Query) -> int:

@@ -93,7 +93,14 @@ def show_key(key_file: Path, name: str | None, is_json: bool) -> None:
     help="The folder that remembers what was cosigned.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=7420, show_default=True, help="0 takes any free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    metavar="N",
+    default=7420,
+    show_default=True,
+    help="At which port; 0 takes any free one.",
+)
 @JSON
 def serve(key_file: Path, logs: Sequence[PublicKey], state: Path, host: str, port: int, is_json: bool) -> None:
     """Be a witness until interrupted.
@@ -155,7 +162,14 @@ def _say_serving(url: str, key: PublicKey, logs: Sequence[PublicKey], is_json: b
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="An exported journal, to prove growth with.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="In seconds.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    default=10.0,
+    show_default=True,
+    help="How long to wait for its answer.",
+)
 @click.option("--clear-text", is_flag=True, help="Allow http:// to another machine.")
 @JSON
 def ask(

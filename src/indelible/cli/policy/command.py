@@ -188,7 +188,12 @@ def _asked(tenant: str, tool: str, args_json: str, allowed: tuple[str, ...], wor
 )
 @click.option("--environment", default="", help="The environment to assume; it is not on the record.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most so many changes."
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=1000,
+    show_default=True,
+    help="Show at most so many changes.",
 )
 @click.option("--fail-on-change", is_flag=True, help="Exit with 1 if any decision would change.")
 @about_ledger

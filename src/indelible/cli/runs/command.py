@@ -222,7 +222,7 @@ def verify(run_id: str) -> int:
 
 @runs.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--width", type=click.IntRange(min=40), help="How wide to draw.  [default: the terminal]")
+@click.option("--width", type=click.IntRange(min=40), metavar="N", help="How wide to draw.  [default: the terminal]")
 @about_ledger
 def timeline(run_id: str, width: int | None) -> None:
     """Draw what waited, what was executed, and when."""

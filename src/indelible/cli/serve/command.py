@@ -18,7 +18,14 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="The port.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=8787,
+    show_default=True,
+    help="At which port; 0 takes any free one.",
+)
 @click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="Another name clients may use for us.")
 @click.option("--root-path", default="", metavar="PATH", help="The path under which a proxy shows us.")
 @click.option("--tls-cert", "certificate", type=_FILE, help="A certificate, to speak TLS ourselves.")
@@ -32,12 +39,18 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--rate",
     type=click.IntRange(0),
+    metavar="N",
     default=1000,
     show_default=True,
     help="Requests a second of each credential; 0: any.",
 )
 @click.option(
-    "--in-flight", type=click.IntRange(0), default=256, show_default=True, help="Of each credential at once; 0: any."
+    "--in-flight",
+    type=click.IntRange(0),
+    metavar="N",
+    default=256,
+    show_default=True,
+    help="Of each credential at once; 0: any.",
 )
 @click.option("--environment", help="What rules see as the environment.  [default: $INDELIBLE_ENVIRONMENT]")
 @click.option("--demo", "is_demo", is_flag=True, help="Serve a made-up ledger, with tokens to try, and throw it away.")
