@@ -273,7 +273,7 @@ def test_calls_that_were_refused_are_pruned_unless_on_hold(ledger: Ledger, store
     assert ledger.prune(NOW, by="cron").count == 0
     assert f"{CANARY} bob" in _values(ledger, "order-1")
     assert '{"mine":1}' in _values(ledger, "order-1"), "somebody told it by hand"
-    with pytest.raises(IllegalMove, match=person.id):
+    with pytest.raises(OnHold, match=person.id):
         ledger.erase(run_id="order-1", fields=["args"], by="ana", reason="x")
     for hold in (person, run):
         ledger.lift_hold(hold.id, by="legal", reason="x")

@@ -32,6 +32,12 @@ _PAGE = 1000
 _PAYLOADS_AT_ONCE = 200
 
 
+def refused(kept: Kept) -> OnHold | IllegalMove:
+    """Gives the error for whoever wants to erase what is kept."""
+    error = OnHold if kept.why.startswith("hold ") else IllegalMove
+    return error(f"{kept.effect_id or kept.run_id} cannot be erased: {kept.why}")
+
+
 class Erasable:
     """Chooses for one tenant what may go, and says why the rest stays."""
 
@@ -93,9 +99,7 @@ class Erasable:
         whys = self.whys(run_id, set(effects), effects)
         chosen = self.select(run_id, events, whys, sorted({name for _, name in erased}))
         if chosen.kept and not set(erased) <= set(chosen.erased):
-            kept = chosen.kept[0]
-            error = OnHold if kept.why.startswith("hold ") else IllegalMove
-            raise error(f"{kept.effect_id or run_id} cannot be erased: {kept.why}")
+            raise refused(chosen.kept[0])
 
     # What
 

@@ -30,8 +30,8 @@ from indelible.core.privacy.forgetting import (
 )
 from indelible.core.sheets import SheetFilter
 from indelible.core.values.canonical import encode
-from indelible.errors import BadCall, IllegalMove, OnHold
-from indelible.journal.erasures.erasable import Erasable
+from indelible.errors import BadCall, OnHold
+from indelible.journal.erasures.erasable import Erasable, refused
 from indelible.journal.erasures.long_ended import LongEnded
 
 
@@ -172,7 +172,7 @@ class Eraser:
         if self._is_rehearsal:
             return Erasure(erased, kept, (), True)
         if kept and not erased:
-            raise IllegalMove(f"{kept[0].effect_id or kept[0].run_id} cannot be erased: {kept[0].why}")
+            raise refused(kept[0])
         for run_id, selection in chosen.items():
             self._erase(run_id, selection, basis, by, reason)
         return Erasure(erased, kept, self._clear_away(bool(erased)))
