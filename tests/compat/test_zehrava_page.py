@@ -10,7 +10,7 @@ import pytest
 
 from tests.server.places import sqlite_place
 
-PAGE = Path(__file__).parents[2] / "docs" / "zehrava.md"
+PAGE = Path(__file__).parents[2] / "docs" / "migrate" / "zehrava.md"
 
 
 def test_the_snippets_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -261,5 +261,4 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "docs/server.md": nothing,
     "docs/verify.md": verified,
     "docs/witness.md": witnessed,
-    "docs/zehrava.md": empty,
 }

@@ -48,7 +48,7 @@ FOLLOWED_BY = {
     "docs/runs.md": "tests/test_docs_runs.py",
     "docs/testing.md": "tests/testing/test_plugin.py",
     "docs/tutorial.md": "tests/docs/test_tutorial.py",
-    "docs/zehrava.md": "tests/compat/test_zehrava_page.py",
+    "docs/migrate/zehrava.md": "tests/compat/test_zehrava_page.py",
     "docs/witness.md": "tests/journal/test_asking_witnesses.py",  # a log and its witnesses, which that test has
 }
 
