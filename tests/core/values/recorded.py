@@ -87,7 +87,7 @@ class Late:
 
 @dataclass(init=False)
 class TextOfRecord(str):
-    pass
+    """Is a text; the first Pythons of 3.11 cannot make up this line by themselves."""
 
 
 class Line(BaseModel):
