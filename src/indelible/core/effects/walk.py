@@ -252,9 +252,10 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
             case Claimed(claim):
                 entries += 1
                 verdict = yield from _attempt(claim, prepared, mint, entries)
-                if verdict is not _AGAIN:
-                    yield from await_seal(claim.effect, handling)
-                    return verdict
+                if verdict is _AGAIN:
+                    continue
+                yield from await_seal(claim.effect, handling)
+                return verdict
             case Replayed(value):
                 return value
             case ReplayedFailure(error):

@@ -195,9 +195,7 @@ def _check_inside(held: Any, most_bytes: int | None) -> None:
         case Ref():
             check_place(held)
         case Claim():
-            check_place(held.effect.ref)
-            if held.attempt < 1:  # of an attempt that never was, a report would be kept that nobody could explain
-                raise BadCall("claim: attempts count from 1")
+            _check_claim(held)
         case Verdict():
             check_verdict(held)
         case Sheet():
@@ -209,6 +207,12 @@ def _check_inside(held: Any, most_bytes: int | None) -> None:
             _check_members(held, most_bytes)
         case _:
             pass
+
+
+def _check_claim(claim: Claim) -> None:
+    check_place(claim.effect.ref)
+    if claim.attempt < 1:  # of an attempt that never was, a report would be kept that nobody could explain
+        raise BadCall("claim: attempts count from 1")
 
 
 def _check_adopted(effect: Effect) -> None:
