@@ -79,6 +79,15 @@ def test_what_was_written_comes_under_a_signed_head_by_itself(place: dict[str, A
         assert types_in(ledger) == ["key_registered"]
 
 
+def test_the_key_is_named_once_however_many_threads_seal(place: dict[str, Any]) -> None:
+    with Ledger.open(**place) as ledger:
+        ledger.run(ToolCall(tool="count", run_id="r"), Count())
+        for _ in range(3):
+            ledger.seal()  # while the ledger's own thread does
+        own = ledger._engine.store.events(ledger.tenant, JOURNAL_RUN, -1, 100)
+    assert [event.type for event in own].count("key_registered") == 1
+
+
 def test_closing_a_ledger_seals_what_is_left(place: dict[str, Any]) -> None:
     with Ledger.open(**place) as ledger:
         ledger.run(charge(), Count("ok"))

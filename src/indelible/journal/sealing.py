@@ -6,6 +6,8 @@ key. Killed between any two steps, the next seal goes on where this one stopped.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +22,7 @@ from indelible.core.ports import Store
 from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
 
 _PAGE = 1000
+_introducing = threading.Lock()  # of two threads one names the key; of two processes both may, and it means the same
 
 Cosign = Callable[[Note, Callable[[int], Sequence[bytes]], Callable[[Note], None]], None]
 """Has witnesses cosign a head, soon: given the note, proofs from older sizes, and how to keep what they signed."""
@@ -147,8 +150,9 @@ class Sealer:
         """Names the key in the journal's first event; refuses to sign with another key than the one before."""
         # Looked at twice: a whole rotation may fall between reading the head and reading the keys.
         if self._kept() is None:
-            if not any(event.type == "key_registered" for event in self.own_events()):
-                self.record("key_registered", {"key": self._signer.keys(self.origin)[-1].vkey})
+            with _introducing:
+                if not any(event.type == "key_registered" for event in self.own_events()):
+                    self.record("key_registered", {"key": self._signer.keys(self.origin)[-1].vkey})
         elif not self._is_by_our_keys() and not self._is_by_our_keys():
             here = self._signer.keys(self.origin)[0].id.hex()
             raise KeyUnusable(
@@ -213,3 +217,12 @@ def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
 def _shown(head: TreeHead) -> dict[str, Any]:
     _, size, root, _ = head.text.split("\n")
     return {"root": root, "size": int(size)}
+
+
+def _begin_in_child() -> None:
+    global _introducing
+    _introducing = threading.Lock()  # whoever held it is not here
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
