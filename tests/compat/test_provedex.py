@@ -16,7 +16,7 @@ from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from indelible import Ledger
+from indelible import Ledger, migrate
 from indelible.compat.provedex import ProvedexCallbackHandler, ProvedexConfig
 from indelible.errors import BadCall
 from tests.server.places import sqlite_place
@@ -34,12 +34,13 @@ FIELDS = {
 
 
 @pytest.fixture
-def url(sqlite_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+def url(store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """The ledger that `Ledger.open()` opens; spooled events go into a folder of the test's."""
-    monkeypatch.setenv("INDELIBLE_URL", sqlite_url)
+    migrate(store_url)
+    monkeypatch.setenv("INDELIBLE_URL", store_url)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PROVEDEX_AGENT_URL", raising=False)
-    yield sqlite_url
+    yield store_url
     logging.getLogger("indelible").handlers.clear()
 
 

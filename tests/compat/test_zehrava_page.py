@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.server.places import sqlite_place
+from tests.server.places import Place
 
 PAGE = Path(__file__).parents[2] / "docs" / "migrate" / "zehrava.md"
 
 
-def test_the_snippets_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_snippets_run(store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs, intents = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    place = sqlite_place(tmp_path)
+    place = Place(store_url, keys=tmp_path / "keys")
     names: dict[str, Any] = {}
 
     def run(text: str, *tokens: str) -> None:
