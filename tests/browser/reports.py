@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import apsw
 from playwright.sync_api import Browser, Page, Request
 
 from indelible import Ledger
@@ -17,6 +16,7 @@ from indelible.core.events import event_hash
 from indelible.journal.exports.exporting import export
 from indelible.journal.exports.selecting import OfRun, Selection
 from tests.journal.exported import key_of, store_of, work
+from tests.stores.database import open_file
 
 _BLOCK = re.compile(r'(?<=<script type="application/json" id="record">).*?(?=</script>)', re.DOTALL)
 
@@ -101,7 +101,7 @@ def rewrite(ledger: Ledger, path: str, run_id: str, change: Callable[[dict[str, 
     change(body)
     raw = json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
     place = (bytes.fromhex(event_hash(raw)), run_id, event.seq)
-    connection = apsw.Connection(path)
+    connection = open_file(path)
     connection.execute("UPDATE indelible_events SET body = ?, hash = ? WHERE run_id = ? AND seq = ?", (raw, *place))
     connection.execute("UPDATE indelible_pending SET hash = ? WHERE run_id = ? AND seq = ?", place)
     connection.close()

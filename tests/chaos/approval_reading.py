@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-import apsw
 import psycopg
 
 import indelible
@@ -16,10 +15,11 @@ from indelible.core.journal.notes import log_name
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
-from indelible.stores import is_postgres, sqlite_path
+from indelible.stores import is_postgres
 from tests.chaos.approval_oracle import Asked, StoredApproval, StoredCall, StoredMessage, Told
 from tests.chaos.approval_subject import MESSAGES, Place, open_ledger
 from tests.chaos.oracle import Violation
+from tests.stores.database import open_file
 
 _PAGE = 500
 
@@ -120,7 +120,7 @@ def reservations(url: str, tenant: str) -> tuple[list[bytes], list[Sheet]]:
             charges = [row[0] for row in server.execute(f"{held}%s", [tenant])]
             found = list(server.execute(f"{budgets}%s", [tenant]))
     else:
-        file = apsw.Connection(sqlite_path(url))
+        file = open_file(url)
         with file:  # one transaction
             charges = [row[0] for row in file.execute(f"{held}?", [tenant])]
             found = list(file.execute(f"{budgets}?", [tenant]))

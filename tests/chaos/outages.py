@@ -21,8 +21,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-import apsw
-
 from indelible.errors import IndelibleError
 from tests.chaos import mutants, procs
 from tests.chaos.benches import DATABASE, PostgresBench, memory_disk
@@ -32,6 +30,7 @@ from tests.chaos.report import Job, Order, Report
 from tests.chaos.subject import STORE_TROUBLE, Answer, Call, Session, Terms, sqlite_url
 from tests.chaos.worker import Work, judge
 from tests.chaos.world import World, observe
+from tests.stores.database import open_file
 
 TERMS = Terms(lease=0.5, wait=10.0, patience=0.5)
 # Trying for half a second, the library answers long before this.
@@ -130,8 +129,7 @@ class LockFileHeld:
 
 
 def _hold_lock(line: Connection, database: Path) -> None:
-    connection = apsw.Connection(str(database))
-    connection.set_busy_timeout(10_000)
+    connection = open_file(database)
     connection.execute("BEGIN IMMEDIATE")
     line.send("locked")
     line.recv()

@@ -14,8 +14,6 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
-import apsw
-
 from tests.chaos import disk_log, procs, strace
 from tests.chaos.disk_image import Disk
 from tests.chaos.disk_log import Moment, Sync
@@ -26,6 +24,7 @@ from tests.chaos.strace import Strace
 from tests.chaos.subject import Call, dump, sqlite_url
 from tests.chaos.worker import Work, perform, perform_gated
 from tests.chaos.world import Ack, Seen, Touch
+from tests.stores.database import open_file
 
 # What part of the disks comes from which workload. Those of a file that was just made are larger and slower.
 SHARES = {"serial": 0.45, "threads": 0.3, "checkpoints": 0.23, "open": 0.02}
@@ -159,7 +158,7 @@ def _inspect(recording: Recording, image: dict[str, bytes], seen: Seen, scratch:
         file.write_bytes(data)
     database = scratch / recording.database.name
     try:
-        connection = apsw.Connection(str(database))
+        connection = open_file(database)
         health = str(connection.execute("PRAGMA integrity_check").get)
         connection.close()
         store = dump(sqlite_url(database))

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-import apsw
 import psycopg
 
 import indelible
@@ -31,11 +30,12 @@ from indelible.errors import (
     StoreError,
     StoreUnavailable,
 )
-from indelible.stores import Reach, is_postgres, sqlite_path
+from indelible.stores import Reach, is_postgres
 from indelible.stores.postgres import PostgresStore
 from indelible.stores.sqlite import connections, schema
 from tests.chaos.oracle import StoredEffect, StoredEvent, StoreDump
 from tests.chaos.world import Touch, World
+from tests.stores.database import open_file
 
 # Lines of files under this folder count as kill points.
 SOURCE = f"{Path(indelible.__file__).parent}{os.sep}"
@@ -237,7 +237,7 @@ def read_heads(url: str) -> Iterable[tuple[str, tuple[int, str]]]:
     if is_postgres(url):
         with psycopg.connect(url) as server:
             return [(run_id, (count, head.hex())) for run_id, count, head in server.execute(sql)]
-    file = apsw.Connection(sqlite_path(url))
+    file = open_file(url)
     try:
         return [(run_id, (count, head.hex())) for run_id, count, head in file.execute(sql)]
     finally:

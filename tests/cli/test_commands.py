@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import apsw
 import pytest
 
 import indelible
@@ -15,6 +14,7 @@ from indelible import Ledger
 from indelible.cli.opening import usual_tenant, without_password
 from indelible.core.people.credentials import Token
 from tests.cli.conftest import Cli, call
+from tests.stores.database import open_file
 
 READING = [
     ["effects", "list"],
@@ -97,7 +97,7 @@ def test_a_memory_ledger_cannot_be_seen_from_outside(cli: Cli) -> None:
 @pytest.mark.parametrize("words", [["effects", "list"], ["migrate"], ["doctor"]])
 def test_somebody_elses_database_is_not_touched(cli: Cli, tmp_path: Path, words: list[str]) -> None:
     path = tmp_path / "shop.db"
-    connection = apsw.Connection(str(path))
+    connection = open_file(path)
     connection.execute("CREATE TABLE orders (id)")
     connection.close()
     before = path.read_bytes()

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import apsw
 import psycopg
 import pytest
 
@@ -25,6 +24,7 @@ from indelible.integrations.instrument import FRAMEWORKS
 from tests.cli.asking import SOON, ask, await_end
 from tests.cli.conftest import Cli, call
 from tests.cli.test_events import change
+from tests.stores.database import open_file
 
 
 def verdicts(report: dict[str, Any]) -> dict[str, str]:
@@ -176,7 +176,7 @@ def test_what_this_user_may_not_do_is_red(cli: Cli, tmp_path: Path, monkeypatch:
 def test_effects_from_the_future_are_told(cli: Cli, sqlite_url: str) -> None:
     with Ledger.open(sqlite_url) as ledger:
         ledger.run(call("t"), lambda effect: None)
-    connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    connection = open_file(sqlite_url)
     connection.execute("UPDATE indelible_effects SET updated_at = updated_at + 3600000000")
     connection.close()
     assert "which is still to come" in cli("doctor", "--url", sqlite_url).out

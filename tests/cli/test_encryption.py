@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import apsw
 import psycopg
 import pytest
 
@@ -13,6 +12,7 @@ from indelible import Ledger
 from indelible.errors import KeyUnusable
 from tests.cli.conftest import Cli, call, lose
 from tests.journal.test_forgetting import _key_of
+from tests.stores.database import open_file
 
 CANARY = "CANARY-in-cipher"
 
@@ -117,7 +117,6 @@ def _put_in_place_of(url: str, source: int, target: int) -> None:
         with psycopg.connect(url) as server:
             server.execute(statement)
     else:
-        connection = apsw.Connection(url.removeprefix("sqlite:///"))
-        connection.set_busy_timeout(20_000)
+        connection = open_file(url)
         connection.execute(statement)
         connection.close()

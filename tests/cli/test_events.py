@@ -9,14 +9,13 @@ import pytest
 
 from indelible import Ledger
 from tests.cli.conftest import Cli, call
+from tests.stores.database import open_file
 
 
 def change(url: str, sql: str, *values: Any) -> None:
     """Does what somebody with the database's password could do; `?` stands for a value in both dialects."""
     if url.startswith("sqlite"):
-        import apsw
-
-        connection = apsw.Connection(url.removeprefix("sqlite:///"))
+        connection = open_file(url)
         try:
             connection.execute(sql, values)
         finally:

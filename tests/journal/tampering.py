@@ -12,6 +12,7 @@ import apsw
 import psycopg
 
 from indelible.core.sheets import KEPT_ASIDE
+from tests.stores.database import open_file
 
 TABLES = {  # with the columns that make a row
     "ledger": ("only_row",),
@@ -35,7 +36,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self._is_sqlite = url.startswith("sqlite")
         if self._is_sqlite:
-            self._file = apsw.Connection(url.removeprefix("sqlite:///"))
+            self._file = open_file(url)
             self._file.execute("PRAGMA synchronous = OFF")
         else:
             self._server = psycopg.connect(url, autocommit=True)

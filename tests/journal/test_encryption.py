@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import indelible
@@ -24,6 +23,7 @@ from indelible.journal.exports.exporting import export
 from indelible.journal.keys.data_keys import DataKeys
 from indelible.journal.keys.files import has_data_keys
 from tests.journal.test_forgetting import _key_of
+from tests.stores.database import open_file
 
 CANARY = "CANARY-in-cipher"
 HOLDER = b"\x01" * 16
@@ -156,7 +156,7 @@ def test_a_copy_from_before_the_erasure_cannot_be_read_afterwards(sqlite_url: st
 
 def _copy(source: Path, target: Path) -> None:
     """Copies a database as a backup does, while it is in use."""
-    one, other = apsw.Connection(str(source)), apsw.Connection(str(target))
+    one, other = open_file(source), open_file(target)
     with other.backup("main", one, "main") as backup:
         backup.step()
     one.close()

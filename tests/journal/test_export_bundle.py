@@ -31,6 +31,7 @@ from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclos
 from tests.journal.decided import decide
 from tests.journal.driven import drive
 from tests.journal.exported import bodies_in, call, check_bundle, files_of, key_of, lines_of, store_of, work
+from tests.stores.database import open_file
 
 MADE_AT = datetime(2030, 1, 2, tzinfo=UTC)
 
@@ -266,18 +267,17 @@ def test_a_proving_form_leaves_nothing_out(ledger: Ledger, tmp_path: Path) -> No
 
 
 def test_a_missing_entry_is_named(sqlite_url: str, tmp_path: Path) -> None:
-    import apsw
 
     with Ledger.open(sqlite_url) as ledger:
         work(ledger)
         ledger.seal()
         index = store_of(ledger).journal.index_of(ledger.tenant, "order-1", 3)
-        connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+        connection = open_file(sqlite_url)
         connection.execute("DELETE FROM indelible_events WHERE run_id = 'order-1' AND seq = 3")
         connection.close()
         with pytest.raises(JournalError, match=f"entry {index} of the journal is gone"):
             export(store_of(ledger), ledger.tenant, tmp_path / "bundle")
-        connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+        connection = open_file(sqlite_url)
         connection.execute("DELETE FROM indelible_tiles")
         connection.close()
         with pytest.raises(JournalError, match="restore a backup"):

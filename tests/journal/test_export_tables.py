@@ -17,6 +17,7 @@ from indelible.journal.exports.exporting import export
 from indelible.journal.exports.flat import COLUMNS, NUMBERS
 from indelible.journal.exports.selecting import Disclosure, OfRun
 from tests.journal.exported import SLY, call, store_of, work
+from tests.stores.database import open_file
 
 
 @pytest.fixture
@@ -88,12 +89,11 @@ def test_a_filter_keeps_only_events_that_it_asks_for(ledger: Ledger, tmp_path: P
 
 
 def test_an_unreadable_event_is_a_row_that_says_so(sqlite_url: str, tmp_path: Path) -> None:
-    import apsw
 
     with Ledger.open(sqlite_url) as ledger:
         work(ledger)
         ledger.seal()
-        connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+        connection = open_file(sqlite_url)
         connection.execute("UPDATE indelible_events SET body = x'ff00' WHERE run_id = 'order-1' AND seq = 3")
         connection.close()
         export(store_of(ledger), ledger.tenant, tmp_path / "out.csv", form="csv", selection=OfRun("order-1"))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import apsw
 import psycopg
 import pytest
 
@@ -25,6 +24,7 @@ from indelible.errors import BadCall, EffectErased, EffectFailed, IllegalMove, O
 from indelible.journal.evidence.verification import verify
 from indelible.journal.exports.exporting import export
 from indelible.stores import is_postgres
+from tests.stores.database import open_file
 
 CANARY = "CANARY-forget-me"
 
@@ -339,8 +339,7 @@ def _delete_args(url: str) -> None:
         with psycopg.connect(url) as server:
             server.execute(statement)
     else:
-        connection = apsw.Connection(url.removeprefix("sqlite:///"))
-        connection.set_busy_timeout(20_000)  # the ledger is sealing meanwhile
+        connection = open_file(url)
         connection.execute(statement)
         connection.close()
 
@@ -463,8 +462,7 @@ def test_an_erasure_that_was_cut_off_can_be_finished(sqlite_url: str, tmp_path: 
 def test_a_reader_that_keeps_the_log_is_told_about(sqlite_url: str, tmp_path: Path) -> None:
     with Ledger.open(sqlite_url, seal=False) as ledger:
         do(ledger, pay())
-        reader = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
-        reader.set_busy_timeout(0)
+        reader = open_file(sqlite_url)
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM indelible_events").fetchall()
         ledger._engine.store._writer.set_busy_timeout(0)  # type: ignore[attr-defined]

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import apsw
 import psycopg
 import pytest
 
@@ -22,6 +21,7 @@ from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
 from tests.journal.exported import key_of
+from tests.stores.database import open_file
 
 CANARY = "CANARY-forget-me"
 POLICY: dict[str, Any] = {
@@ -179,7 +179,7 @@ def _delete(url: str, field: str) -> None:
         with psycopg.connect(url) as server:
             server.execute(statement.encode())
     else:
-        connection = apsw.Connection(url.removeprefix("sqlite:///"))
+        connection = open_file(url)
         connection.execute(statement)
         connection.close()
 

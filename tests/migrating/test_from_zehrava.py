@@ -8,13 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from indelible import Ledger, verify
 from indelible.migrating import zehrava
 from tests.cli.conftest import Cli, cli, ledger_url
 from tests.journal.exported import key_of
+from tests.stores.database import open_file
 
 __all__ = ["cli", "ledger_url"]
 
@@ -60,7 +60,7 @@ class Gate:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.database = apsw.Connection(str(path))
+        self.database = open_file(path)
         self.database.execute(TABLES)
 
     def insert(self, table: str, **row: Any) -> None:
@@ -244,7 +244,7 @@ def test_a_run_that_has_no_place_is_named_and_the_others_come(gate: Gate, sqlite
 
 def test_another_database_is_not_taken_for_it(sqlite_url: str, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database, but long enough to look at" * 40)
-    other = apsw.Connection(str(tmp_path / "other.db"))
+    other = open_file(tmp_path / "other.db")
     other.execute("CREATE TABLE run_ledgers (id TEXT)")
     other.close()
     for name in ("text", "other.db"):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import apsw
 import psycopg
+
+from tests.stores.database import open_file
 
 
 def execute(url: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     """Carries out a statement on the store itself and gives its rows; `?` stands for a value in both dialects."""
     if url.startswith("sqlite"):
-        connection = apsw.Connection(url.removeprefix("sqlite:///"))
-        connection.set_busy_timeout(5000)
+        connection = open_file(url)
         try:
             return list(connection.execute(sql, values))
         finally:

@@ -50,6 +50,7 @@ from tests.scenarios.shells import (
     main_is_inside,
 )
 from tests.scenarios.test_living import Beats, HeldStore, in_fork, until
+from tests.stores.database import open_file
 
 SOON = 5.0
 
@@ -117,7 +118,7 @@ def test_the_claim_of_a_task_cancelled_while_the_ledger_closes_is_given_back(pla
 
 def test_an_interrupt_while_a_transaction_begins_does_not_leave_it_open(sqlite_url: str) -> None:
     with Ledger.open(sqlite_url, seal=False) as ledger:
-        other = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+        other = open_file(sqlite_url)
         other.execute("BEGIN IMMEDIATE")
 
         def interrupt() -> None:
@@ -129,7 +130,6 @@ def test_an_interrupt_while_a_transaction_begins_does_not_leave_it_open(sqlite_u
         with pytest.raises(KeyboardInterrupt):
             ledger.run(charge(), Count())
         interrupting.result(PATIENCE)
-        other.set_busy_timeout(2000)
         other.execute("BEGIN IMMEDIATE")
         other.execute("COMMIT")
         other.close()

@@ -16,6 +16,7 @@ from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, Run
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost, ResultNotRecorded
 from indelible.testing.clock import FakeClock
 from tests.scenarios.shells import LEASE, PATIENCE, Count, Driver, Gate, Shell, charge, eventually, in_thread, types_of
+from tests.stores.database import open_file
 
 
 class Table:
@@ -47,8 +48,7 @@ class Table:
 
     def _execute(self, sql: str) -> list[Any]:
         if self._url.startswith("sqlite"):
-            connection = apsw.Connection(self._url.removeprefix("sqlite:///"))
-            connection.set_busy_timeout(5000)
+            connection = open_file(self._url)
             try:
                 return list(connection.execute(sql))
             finally:

@@ -9,13 +9,13 @@ from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
-import apsw
 import httpx2
 import pytest
 
 from indelible.core.journal.notes import ED25519, PublicKey
 from indelible.core.journal.receipts import parse_receipt
 from tests.server.places import Place, sqlite_place
+from tests.stores.database import open_file
 
 HASH = sha256(b"").hexdigest()
 EVENTS: list[dict[str, Any]] = [
@@ -125,8 +125,7 @@ def test_what_was_altered_breaks_the_chain_where_it_was(place: Place, run_id: st
     for event in EVENTS[:3]:
         sign(place, run_id, event)
     assert place.post(f"/provedex/{run_id}/v1/verify", None).json()["status"] == "valid"
-    connection = apsw.Connection(place.store._path)  # type: ignore[attr-defined]
-    connection.set_busy_timeout(10_000)
+    connection = open_file(place.store._path)  # type: ignore[attr-defined]
     forged = b'{"forged":true}'
     connection.execute("UPDATE indelible_payloads SET value = ? WHERE run_id = ? AND seq = 2", (forged, run_id))
     connection.close()

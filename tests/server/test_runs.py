@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import apsw
 import httpx2
 import pytest
 
 from indelible import Ledger, ToolCall
 from tests.server.places import Place
+from tests.stores.database import open_file
 
 
 class RunsPlace(Place):
@@ -252,8 +252,7 @@ def test_what_was_altered_is_named(place: RunsPlace, begun: Any, post: Any) -> N
     post(f"/runs/{run_id}/events", {"events": [told("plan_locked", payload={"amount": 5})]}, 201)
     assert post(f"/runs/{run_id}/verify")["is_valid"]
     forged = json.dumps({"amount": 9}, separators=(",", ":")).encode()
-    connection = apsw.Connection(str(place.path))
-    connection.set_busy_timeout(10_000)
+    connection = open_file(place.path)
     connection.execute(
         "UPDATE indelible_payloads SET value = ? WHERE run_id = ? AND field = 'payload'", (forged, run_id)
     )

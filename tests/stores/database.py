@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import apsw
 import psycopg
+
+from indelible.stores.sqlite.connections import BUSY_MS
+
+
+def open_file(place: str | Path) -> apsw.Connection:
+    """Opens a ledger's file beside whoever has it open, and waits for its turn as they do."""
+    connection = apsw.Connection(str(place).removeprefix("sqlite:///"))
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
 
 
 class Database:
@@ -13,8 +23,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.is_sqlite = url.startswith("sqlite")
-        path = url.removeprefix("sqlite:///")
-        self.connection: Any = apsw.Connection(path) if self.is_sqlite else psycopg.connect(url, autocommit=True)
+        self.connection: Any = open_file(url) if self.is_sqlite else psycopg.connect(url, autocommit=True)
 
     def __enter__(self) -> Database:
         return self

@@ -15,6 +15,7 @@ from indelible.stores import open_store
 from indelible.testing import StoreConformance
 from tests.scenarios.fixtures import _scenario_database
 from tests.scenarios.raw import execute
+from tests.stores.database import open_file
 
 __all__ = ["_scenario_database"]
 
@@ -35,7 +36,7 @@ class TestSqliteStore(StoreConformance):
         connection.execute("INSERT INTO mine VALUES (?)", (number,))
 
     def handler_wrote(self) -> list[int]:
-        with apsw.Connection(self._path) as connection:
+        with open_file(self._path) as connection:
             if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'mine'").fetchone() is None:
                 return []
             return [number for (number,) in connection.execute("SELECT number FROM mine")]

@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
-import apsw
 import psycopg
 import pytest
 
@@ -23,6 +22,7 @@ from indelible.stores.named_sql import Migration, load_migrations, load_queries
 from indelible.stores.postgres import schema as postgres_schema
 from indelible.stores.sqlite import schema as sqlite_schema
 from tests.postgres import fresh_database
+from tests.stores.database import open_file
 
 STORES = ["indelible.stores.sqlite", "indelible.stores.postgres"]
 # Not about tenants: the ledger's own name, and which migrations it has.
@@ -60,7 +60,7 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Schema:
     """What SQLite has after a ledger was opened."""
     path = tmp_path_factory.mktemp("schema") / "ledger.db"
     open_store(f"sqlite:///{path}").close()
-    connection = apsw.Connection(str(path))
+    connection = open_file(path)
     columns, primary, unique = {}, {}, {}
     for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
         rows = connection.execute(f"PRAGMA table_info({table})").fetchall()
@@ -228,7 +228,7 @@ def next_version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def tables_of(url: str) -> set[str]:
     if url.startswith("sqlite"):
-        with apsw.Connection(url.removeprefix("sqlite:///")) as connection:
+        with open_file(url) as connection:
             return {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     with psycopg.connect(url) as postgres:
         found = postgres.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
@@ -287,7 +287,7 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(store_url: str, monke
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_file_that_somebody_is_writing_to_is_waited_for(sqlite_url: str) -> None:
     """An application's own database is not in WAL mode yet, and the application is in the middle of a transaction."""
-    theirs = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    theirs = open_file(sqlite_url)
     theirs.execute("CREATE TABLE theirs (n); BEGIN IMMEDIATE; INSERT INTO theirs VALUES (1)")
     opened: list[object] = []
     opening = threading.Thread(target=lambda: opened.append(open_store(sqlite_url)))
@@ -334,14 +334,14 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
 
 def test_a_ledger_lives_in_an_applications_database(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
-    with apsw.Connection(str(path)) as connection:
+    with open_file(path) as connection:
         for table in ("effects", "events", "runs", "migrations", "presize"):
             connection.execute(f"CREATE TABLE {table} (theirs)")
             connection.execute(f"INSERT INTO {table} VALUES (1)")
     connection.close()
     store = open_store(f"sqlite:///{path}")
     store.close()
-    connection = apsw.Connection(str(path))
+    connection = open_file(path)
     for table in ("effects", "events", "runs", "migrations", "presize"):
         assert connection.execute(f"SELECT theirs FROM {table}").fetchall() == [(1,)]
     connection.close()

@@ -19,7 +19,7 @@ from indelible.stores import open_store
 from indelible.stores.sqlite.sheets import list_sheets
 from indelible.testing.commands import Commands, asking, charged
 from indelible.testing.suite import apply_one, take_claim
-from tests.stores.database import Database
+from tests.stores.database import Database, open_file
 
 TENANT = "default"
 
@@ -99,7 +99,7 @@ def test_every_way_to_list_sheets_in_a_file_has_its_index_and_needs_no_sorting(
             plans.extend(row[3] for row in cursor.connection.execute(f"EXPLAIN QUERY PLAN {sql}", values))
         return True
 
-    connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    connection = open_file(sqlite_url)
     connection.exec_trace = explain
     list_sheets(connection, TENANT, SheetFilter(kind="delivery", **words))
     connection.close()

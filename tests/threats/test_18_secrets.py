@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import psycopg
 import pytest
 
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import load_tools
 from indelible.stores import is_postgres
+from tests.stores.database import open_file
 from tests.threats.exposed import Exposed
 
 CANARY = "canary-sk_live_51H8xQ2e"
@@ -60,7 +60,7 @@ def everything_stored(url: str, folder: Path) -> bytes:
                 with connection.cursor().copy(f"COPY (SELECT t::text FROM {name} t) TO STDOUT") as copied:
                     parts += [bytes(part) for part in copied]
         return b"\n".join(parts)
-    with apsw.Connection(str(folder / "ledger.db")) as connection:
+    with open_file(folder / "ledger.db") as connection:
         rows = [
             repr(row).encode()
             for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
