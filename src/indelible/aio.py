@@ -25,8 +25,9 @@ from indelible.core.runs.commands import Told
 from indelible.core.runs.following import RunEvent, RunStory
 from indelible.core.runs.run import Checkpoint, CheckpointReason, CheckpointRule, Run, RunStatus
 from indelible.engine.approving import ApprovalView
-from indelible.engine.desk import Desk, _person, check_limit
-from indelible.engine.engine import Handler
+from indelible.engine.desk import _person, check_limit
+from indelible.engine.entering import Handler
+from indelible.engine.opening import OpenedDesk
 from indelible.engine.running import Compensated
 from indelible.engine.stops import Stops
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from indelible.runs.keeping import RunReport
 
 
-class AsyncLedger(Desk):
+class AsyncLedger(OpenedDesk):
     """Makes every tool call happen at most once, without blocking the loop."""
 
     async def __aenter__(self) -> AsyncLedger:

@@ -79,9 +79,9 @@ def test_a_demo_that_is_kept_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
 MUTANTS: dict[str, tuple[str, set[str]]] = {
     "what is in doubt is run again": (
         """
-        import indelible.engine.desk, dataclasses
-        careful = indelible.engine.desk.handling_of
-        indelible.engine.desk.handling_of = lambda options: dataclasses.replace(careful(options), on_crash="retry")
+        import indelible.engine.preparing, dataclasses
+        careful = indelible.engine.preparing.handling_of
+        indelible.engine.preparing.handling_of = lambda options: dataclasses.replace(careful(options), on_crash="retry")
         """,
         {"ran_once", "held_in_doubt", "retried_by_a_person"},
     ),

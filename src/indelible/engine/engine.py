@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
@@ -19,8 +18,6 @@ from indelible.core.commands import (
     Moved,
     Open,
     Relinquish,
-    Replayed,
-    ReplayedFailure,
 )
 from indelible.core.effects.calls import DEFAULT_TENANT, Handling
 from indelible.core.effects.effect import SYSTEM, Claim, Effect
@@ -44,11 +41,25 @@ from indelible.core.effects.requests import (
 )
 from indelible.core.ports import Store
 from indelible.core.privacy.redaction import Screen
+from indelible.engine.entering import (
+    Errand,
+    Handler,
+    entered,
+    finish_awaitable,
+    finish_coroutine,
+    fulfil,
+    in_own_time,
+    is_coroutine_function,
+    report_async,
+    report_in_time,
+    report_of,
+    seconds_up,
+)
 from indelible.engine.heartbeats import Heartbeats
 from indelible.engine.judging import Judging
 from indelible.engine.notary import Notary
 from indelible.engine.running import RunningEffect, _current, in_own_thread, set_unless_done, tell_loop
-from indelible.engine.tracing import Span, executing, tell_replayed
+from indelible.engine.tracing import Span, executing
 from indelible.engine.waiting import Waiting
 from indelible.engine.writer import Writer
 from indelible.errors import BadCall, IndelibleError, LeaseLost
@@ -57,8 +68,6 @@ if TYPE_CHECKING:
     # Loaded when it is needed: whoever only makes blocking calls should not wait for an event loop's modules.
     import asyncio
     from concurrent.futures import Future
-
-Handler = Callable[[RunningEffect], Any]
 
 
 class Engine:
@@ -102,7 +111,7 @@ class Engine:
     def drive(self, walk: Walk, handler: Handler | None = None) -> Any:
         """Carries a walk out in the caller's own thread."""
         _refuse_inside_transaction(self.store)
-        errand = _Errand(handler)
+        errand = Errand(handler)
         answer: Any = None
         error: BaseException | None = None
         while True:
@@ -116,7 +125,7 @@ class Engine:
             except BaseException as problem:
                 error = problem
 
-    def _perform(self, request: Request, errand: _Errand) -> Any:
+    def _perform(self, request: Request, errand: Errand) -> Any:
         match request:
             case Submit(command, known):
                 errand.note(command)
@@ -134,7 +143,7 @@ class Engine:
                 threading.Event().wait(duration.total_seconds())
                 return None
             case Probe(effect, reconcile):
-                return _report(lambda: _finish_coroutine(reconcile(effect)))
+                return report_of(lambda: finish_coroutine(reconcile(effect)))
             case Judge(prepared, waited, afresh):
                 if afresh:
                     self.judging.forget()
@@ -146,25 +155,25 @@ class Engine:
             case AwaitSeal(effect, wherever):
                 return self.notary.await_seal(effect, wherever=wherever)
 
-    def _invoke(self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None) -> Returned | Raised:
+    def _invoke(self, claim: Claim, handling: Handling, errand: Errand, screen: Screen | None) -> Returned | Raised:
         lease = handling.lease
         if not self._is_still_ours(claim, lease, errand):
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store, screen)
         with self._entering(claim, lease) as span:
             if handling.timeout is None:
-                report = _report(lambda: _entered(running, errand.handler))
+                report = report_of(lambda: entered(running, errand.handler))
             else:
                 report = self._in_thread(claim, running, errand.handler, handling.timeout)
             span.end_with(report)
         return running.ended_with(report)
 
-    def _is_still_ours(self, claim: Claim, lease: timedelta, errand: _Errand) -> bool:
+    def _is_still_ours(self, claim: Claim, lease: timedelta, errand: Errand) -> bool:
         """Was this process held up so long after its claim that the lease may be gone? Then ask before entering.
 
         A clock may have been set back meanwhile, and the other one may have stood still with the machine.
         """
-        held_up = timedelta(seconds=_seconds_up() - errand.asked_at)
+        held_up = timedelta(seconds=seconds_up() - errand.asked_at)
         if max(held_up, datetime.now(UTC) - claim.effect.updated_at) < lease / 2:
             return True
         return self.store.heartbeat(claim, lease)
@@ -189,7 +198,7 @@ class Engine:
         context = copy_context()
 
         def body() -> None:
-            context.run(_fulfil, future, lambda: _entered(running, handler))
+            context.run(fulfil, future, lambda: entered(running, handler))
 
         threading.Thread(target=body, name="indelible-handler", daemon=True).start()
         error: BaseException
@@ -207,7 +216,7 @@ class Engine:
     async def drive_async(self, walk: Walk, handler: Handler | None = None) -> Any:
         """Carries a walk out in the caller's own task."""
         _refuse_inside_transaction(self.store)
-        errand = _Errand(handler)
+        errand = Errand(handler)
         answer: Any = None
         error: BaseException | None = None
         while True:
@@ -221,7 +230,7 @@ class Engine:
             except BaseException as problem:
                 error = problem
 
-    async def _perform_async(self, request: Request, errand: _Errand) -> Any:
+    async def _perform_async(self, request: Request, errand: Errand) -> Any:
         import asyncio
 
         match request:
@@ -235,7 +244,7 @@ class Engine:
             case Pause(duration):
                 return await asyncio.sleep(duration.total_seconds())
             case Probe(effect, reconcile):
-                return await _report_async(_in_own_time(reconcile, effect))
+                return await report_async(in_own_time(reconcile, effect))
             case Judge(prepared, waited, afresh):
                 if afresh:
                     self.judging.forget()
@@ -249,7 +258,7 @@ class Engine:
             case AwaitSeal(effect, wherever):
                 return await in_own_thread(lambda: self.notary.await_seal(effect, wherever=wherever))
 
-    async def _submit(self, command: Command, known: Effect | None, errand: _Errand) -> Answer:
+    async def _submit(self, command: Command, known: Effect | None, errand: Errand) -> Answer:
         import asyncio
 
         errand.note(command)
@@ -308,7 +317,7 @@ class Engine:
             set_unless_done(moved, None)
 
     async def _invoke_async(
-        self, claim: Claim, handling: Handling, errand: _Errand, screen: Screen | None
+        self, claim: Claim, handling: Handling, errand: Errand, screen: Screen | None
     ) -> Returned | Raised:
         lease, most = handling.lease, handling.timeout
         if not self._is_still_ours(claim, lease, errand):
@@ -317,8 +326,8 @@ class Engine:
         with self._entering(claim, lease) as span:
             token = _current.set(running)
             try:
-                entered = self._enter_async(claim, running, errand.handler)
-                report = await (_report_async(entered) if most is None else _report_in_time(entered, most, claim))
+                body = self._enter_async(claim, running, errand.handler)
+                report = await (report_async(body) if most is None else report_in_time(body, most, claim))
             finally:
                 _current.reset(token)
             span.end_with(report)
@@ -329,18 +338,18 @@ class Engine:
         import asyncio
         from concurrent.futures import Future
 
-        if _is_coroutine_function(handler):
+        if is_coroutine_function(handler):
             return await handler(running)
         future: Future[Returned | Raised] = Future()
         try:
-            report = await in_own_thread(lambda: _fulfil(future, lambda: handler(running)))
+            report = await in_own_thread(lambda: fulfil(future, lambda: handler(running)))
         except asyncio.CancelledError:
             # The thread cannot be stopped. What it reports, or has just reported, is kept.
             future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result(), running.screen))
             raise
         if isinstance(report, Raised):
             raise report.error
-        return await report.value if _is(inspect.isawaitable, report.value) else report.value
+        return await finish_awaitable(report.value)
 
     # Both
 
@@ -382,60 +391,6 @@ class Engine:
             self.waiting.publish([answer.effect])
 
 
-class _Errand:
-    """Is what one drive of a walk carries along: the handler, and the effect it is running."""
-
-    __slots__ = ("_handler", "_running", "asked_at")
-
-    def __init__(self, handler: Handler | None) -> None:
-        self.asked_at = 0.0
-        self._handler = handler
-        self._running: RunningEffect | None = None
-
-    @property
-    def handler(self) -> Handler:
-        assert self._handler is not None, "only walks that were given a handler invoke one"
-        return self._handler
-
-    def note(self, command: Command) -> None:
-        """Notes when a claim is asked for: its lease begins later than that."""
-        if isinstance(command, Open):
-            self.asked_at = _seconds_up()
-
-    def enter(self, claim: Claim, store: Store, screen: Screen | None) -> RunningEffect:
-        is_async = _is_coroutine_function(self.handler)
-        self._running = RunningEffect(claim, store, is_async=is_async, screen=screen)
-        return self._running
-
-    def heard(self, answer: Answer) -> Answer:
-        """Lets a call that has a handler and will not enter it leave a trace as well."""
-        if self._handler is not None and isinstance(answer, Replayed | ReplayedFailure):
-            tell_replayed(answer.effect)
-        return answer
-
-    @property
-    def holds_transaction(self) -> bool:
-        return self._running is not None and self._running.holds_transaction
-
-    def settle_inside(self, command: Command) -> Answer | None:
-        """Settles in the handler's own transaction; None when the command has to go the common way."""
-        if self._running is None or not self._running.holds_transaction:
-            return None
-        if not isinstance(command, Finish):
-            self._running.give_up()
-            return None
-        answer = self._running.settle_inside(command)
-        return answer if isinstance(answer, Moved) else None
-
-
-def _seconds_up() -> float:
-    """Gives a time that nobody can set back, and that goes on while the machine sleeps, where it tells that."""
-    return time.monotonic() if _UP is None else time.clock_gettime(_UP)
-
-
-_UP: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-
-
 def _refuse_inside_transaction(store: Store) -> None:
     running = _current.get()
     if running is None or not running.holds_transaction:
@@ -469,88 +424,3 @@ def _lost_before_entry(claim: Claim) -> Raised:
     effect = claim.effect
     message = f"{effect.tool}: the lease of {effect.id} ended before its handler could be entered; nothing was run"
     return Raised(LeaseLost(message, effect=effect), is_interruption=True)
-
-
-def _entered(running: RunningEffect, handler: Handler) -> Any:
-    token = _current.set(running)
-    try:
-        return _finish_coroutine(handler(running))
-    finally:
-        _current.reset(token)
-
-
-def _report(body: Callable[[], Any]) -> Returned | Raised:
-    try:
-        return Returned(body())
-    except BaseException as error:
-        return Raised(error, is_interruption=not isinstance(error, Exception))
-
-
-def _fulfil(future: Future[Returned | Raised], body: Callable[[], Any]) -> Returned | Raised:
-    report = _report(body)
-    future.set_result(report)
-    return report
-
-
-async def _report_async(body: Awaitable[Any]) -> Returned | Raised:
-    try:
-        return Returned(await body)
-    except BaseException as error:
-        return Raised(error, is_interruption=not isinstance(error, Exception))
-
-
-async def _report_in_time(body: Awaitable[Any], most: timedelta, claim: Claim) -> Returned | Raised:
-    import asyncio
-
-    async with asyncio.timeout(most.total_seconds()) as limit:
-        report = await _report_async(body)  # the limit's cancellation ends here, as a report
-    if limit.expired() and isinstance(report, Raised):  # what a handler returned in spite of its limit is known
-        return Raised(TimeoutError(f"{claim.effect.tool} did not return within {most}"), is_interruption=True)
-    return report
-
-
-def _is_coroutine_function(handler: Handler) -> bool:
-    code = getattr(handler, "__code__", None)
-    if code is not None:  # a plain function; asking `inspect` costs ten times as much
-        return bool(code.co_flags & inspect.CO_COROUTINE)
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
-
-
-def _is(kind: Callable[[Any], bool], value: Any) -> bool:
-    """Looks at what a handler gave; what cannot even be looked at was given all the same, and is no failure of it."""
-    try:
-        return kind(value)
-    except Exception:
-        return False
-
-
-def _finish_coroutine(value: Any) -> Any:
-    """Runs a coroutine that a blocking caller got from its handler; anything else is given back as it is."""
-    if not _is(inspect.iscoroutine, value):
-        return value
-    import asyncio
-    from concurrent.futures import Future
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(value)
-    # This thread already runs a loop, which must not be entered twice: a thread of its own has its own loop.
-    future: Future[Any] = Future()
-    work = copy_context().run
-
-    def body() -> None:
-        try:
-            future.set_result(work(asyncio.run, value))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=body, name="indelible-handler", daemon=True).start()
-    return future.result()
-
-
-async def _in_own_time(function: Callable[[Effect], Any], effect: Effect) -> Any:
-    if inspect.iscoroutinefunction(function):
-        return await function(effect)
-    value = await in_own_thread(function, effect)
-    return await value if inspect.isawaitable(value) else value

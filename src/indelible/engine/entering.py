@@ -1,0 +1,178 @@
+"""Enters handlers, blocking or asynchronous, and reports what came of it: a value, or whatever was raised."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from indelible.core.commands import Answer, Command, Finish, Moved, Open, Replayed, ReplayedFailure
+from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.requests import Raised, Returned
+from indelible.core.ports import Store
+from indelible.core.privacy.redaction import Screen
+from indelible.engine.running import RunningEffect, _current, in_own_thread
+from indelible.engine.tracing import tell_replayed
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+Handler = Callable[[RunningEffect], Any]
+
+
+class Errand:
+    """Is what one drive of a walk carries along: the handler, and the effect it is running."""
+
+    __slots__ = ("_handler", "_running", "asked_at")
+
+    def __init__(self, handler: Handler | None) -> None:
+        self.asked_at = 0.0
+        self._handler = handler
+        self._running: RunningEffect | None = None
+
+    @property
+    def handler(self) -> Handler:
+        """Is the tool's body; only walks that were given one invoke it."""
+        assert self._handler is not None, "only walks that were given a handler invoke one"
+        return self._handler
+
+    def note(self, command: Command) -> None:
+        """Notes when a claim is asked for: its lease begins later than that."""
+        if isinstance(command, Open):
+            self.asked_at = seconds_up()
+
+    def enter(self, claim: Claim, store: Store, screen: Screen | None) -> RunningEffect:
+        """Gives the effect as the handler that is now entered sees it."""
+        is_async = is_coroutine_function(self.handler)
+        self._running = RunningEffect(claim, store, is_async=is_async, screen=screen)
+        return self._running
+
+    def heard(self, answer: Answer) -> Answer:
+        """Lets a call that has a handler and will not enter it leave a trace as well."""
+        if self._handler is not None and isinstance(answer, Replayed | ReplayedFailure):
+            tell_replayed(answer.effect)
+        return answer
+
+    @property
+    def holds_transaction(self) -> bool:
+        """Has the handler a transaction open?"""
+        return self._running is not None and self._running.holds_transaction
+
+    def settle_inside(self, command: Command) -> Answer | None:
+        """Settles in the handler's own transaction; None when the command has to go the common way."""
+        if self._running is None or not self._running.holds_transaction:
+            return None
+        if not isinstance(command, Finish):
+            self._running.give_up()
+            return None
+        answer = self._running.settle_inside(command)
+        return answer if isinstance(answer, Moved) else None
+
+
+def seconds_up() -> float:
+    """Gives a time that nobody can set back, and that goes on while the machine sleeps, where it tells that."""
+    return time.monotonic() if _UP is None else time.clock_gettime(_UP)
+
+
+_UP: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def entered(running: RunningEffect, handler: Handler) -> Any:
+    """Enters a handler in this thread, and gives what it gave."""
+    token = _current.set(running)
+    try:
+        return finish_coroutine(handler(running))
+    finally:
+        _current.reset(token)
+
+
+def report_of(body: Callable[[], Any]) -> Returned | Raised:
+    """Gives what came of it, and raises nothing."""
+    try:
+        return Returned(body())
+    except BaseException as error:
+        return Raised(error, is_interruption=not isinstance(error, Exception))
+
+
+def fulfil(future: Future[Returned | Raised], body: Callable[[], Any]) -> Returned | Raised:
+    """Gives what came of it, to whoever waits for the future as well."""
+    report = report_of(body)
+    future.set_result(report)
+    return report
+
+
+async def report_async(body: Awaitable[Any]) -> Returned | Raised:
+    """Gives what came of awaiting it, and raises nothing."""
+    try:
+        return Returned(await body)
+    except BaseException as error:
+        return Raised(error, is_interruption=not isinstance(error, Exception))
+
+
+async def report_in_time(body: Awaitable[Any], most: timedelta, claim: Claim) -> Returned | Raised:
+    """Gives what came of it within a time limit; when that is up, nobody waits any more."""
+    import asyncio
+
+    async with asyncio.timeout(most.total_seconds()) as limit:
+        report = await report_async(body)  # the limit's cancellation ends here, as a report
+    if limit.expired() and isinstance(report, Raised):  # what a handler returned in spite of its limit is known
+        return Raised(TimeoutError(f"{claim.effect.tool} did not return within {most}"), is_interruption=True)
+    return report
+
+
+def is_coroutine_function(handler: Handler) -> bool:
+    """Has what this handler gives to be awaited?"""
+    code = getattr(handler, "__code__", None)
+    if code is not None:  # a plain function; asking `inspect` costs ten times as much
+        return bool(code.co_flags & inspect.CO_COROUTINE)
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def _is(kind: Callable[[Any], bool], value: Any) -> bool:
+    """Looks at what a handler gave; what cannot even be looked at was given all the same, and is no failure of it."""
+    try:
+        return kind(value)
+    except Exception:
+        return False
+
+
+def finish_coroutine(value: Any) -> Any:
+    """Runs a coroutine that a blocking caller got from its handler; anything else is given back as it is."""
+    if not _is(inspect.iscoroutine, value):
+        return value
+    import asyncio
+    from concurrent.futures import Future
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(value)
+    # This thread already runs a loop, which must not be entered twice: a thread of its own has its own loop.
+    future: Future[Any] = Future()
+    work = copy_context().run
+
+    def body() -> None:
+        try:
+            future.set_result(work(asyncio.run, value))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=body, name="indelible-handler", daemon=True).start()
+    return future.result()
+
+
+async def finish_awaitable(value: Any) -> Any:
+    """Awaits what a task got from its handler, if that can be awaited; anything else is given back as it is."""
+    return await value if _is(inspect.isawaitable, value) else value
+
+
+async def in_own_time(function: Callable[[Effect], Any], effect: Effect) -> Any:
+    """Asks a probe from a task: a coroutine function here, any other function in a thread of its own."""
+    if inspect.iscoroutinefunction(function):
+        return await function(effect)
+    value = await in_own_thread(function, effect)
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,182 @@
+"""Opens a ledger: finds its store, and puts together what stands between the store and a caller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args
+
+from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, check_name
+from indelible.core.effects.effect import Actor
+from indelible.core.journal.journal import Signer
+from indelible.core.ports import Clock, Store
+from indelible.engine.desk import Desk
+from indelible.engine.engine import Engine
+from indelible.engine.judging import Judging, policy_from
+from indelible.engine.notary import Notary, OnUnsealed, signer_maker
+from indelible.engine.preparing import AGENT, MEBIBYTE
+from indelible.errors import BadCall
+from indelible.journal.keys.files import has_data_keys
+from indelible.journal.keys.redaction_key import RedactionKey
+from indelible.stores import Reach, is_postgres, is_remote, open_store
+
+if TYPE_CHECKING:
+    from indelible.core.policy.policy import Policy
+    from indelible.journal.encrypting_store import EncryptingStore
+    from indelible.journal.witnesses.asking import Witness
+    from indelible.notify.channels import Channel
+    from indelible.notify.hooks import Hook
+    from indelible.notify.outbox import Outbox
+
+Self = TypeVar("Self", bound="OpenedDesk")
+
+
+class OpenedDesk(Desk):
+    """Is a desk that finds its store by an address; both ledgers are one, with a driver behind it."""
+
+    @classmethod
+    def open(
+        cls: type[Self],
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        reach: Reach | None = None,
+        store: Store | None = None,
+        tenant: str | None = None,
+        actor: Actor | str = AGENT,
+        clock: Clock | None = None,
+        wakeups: bool = True,
+        max_args_bytes: int | None = MEBIBYTE,
+        max_result_bytes: int | None = 16 * MEBIBYTE,
+        seal: bool | None = None,
+        keys: str | Path | None = None,
+        signer: Signer | None = None,
+        witnesses: Sequence[Witness] = (),
+        sign_events: bool = False,
+        on_unsealed: OnUnsealed = "continue",
+        encrypt: bool = False,
+        policy: Policy | Mapping[str, Any] | str | Path | None = None,
+        principal: str | None = None,
+        environment: str | None = None,
+        channels: Sequence[Channel] = (),
+        on_approval_required: Hook | None = None,
+        **options: Unpack[OptionWords],
+    ) -> Self:
+        """Opens the ledger at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`.
+
+        Without one, $INDELIBLE_URL names it, or else it is `.indelible/ledger.db` in the current folder. Options given
+        here hold for every call that its tool or the call itself does not tell otherwise.
+
+        A server wants a `token` ($INDELIBLE_TOKEN), which says whose tenant it is, and judges and seals by itself;
+        `reach` says how it is reached, and `indelible.connect` is the short way. A `store` that is open already is used
+        as it is, and stays open when this ledger is closed.
+
+        `seal` says whether this process seals the journal: by default a SQLite ledger does, with a key that is made on
+        first use in the folder `keys` ($INDELIBLE_KEYS, else ~/.indelible/keys), and a PostgreSQL one leaves it to
+        `indelible worker`. `sign_events` lets each event carry a signature of this process. When the journal cannot be
+        sealed, calls that await it `continue` with an alarm in the log, or are refused. With `encrypt`, arguments,
+        results and texts are recorded encrypted, with a key for each person or run that `erase` destroys.
+
+        `policy` judges every call, besides the one that `apply_policy` keeps in the ledger: the stricter verdict
+        holds. `principal` is the person the agent acts for, who cannot approve what it asks. `environment`
+        ($INDELIBLE_ENVIRONMENT) is what rules may look at. Approvals are told to `channels`, and to the function
+        `on_approval_required`.
+        """
+        own = Options(**options)
+        agent = Actor(actor, "agent") if isinstance(actor, str) else actor
+        check_name("tenant", DEFAULT_TENANT if tenant is None else tenant)
+        _check_on_unsealed(on_unsealed)
+        if principal is not None:
+            check_name("principal", principal)
+        # What is wrong with these is told before anything is opened.
+        own_policy = None if policy is None else policy_from(policy)
+        all_channels = _channels(channels, on_approval_required)
+        with ExitStack() as undone:  # what is open when a later step fails is closed again
+            is_own = store is None
+            if store is None:
+                store = open_store(url, clock=clock, wakeups=wakeups, token=token, reach=reach)
+                undone.callback(store.close)
+            tenant = _tenant_of(store, tenant)
+            is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
+            if seal is None:
+                seal = signer is not None or keys is not None or not is_sealed_elsewhere
+            notary = Notary(
+                store,
+                tenant,
+                make_signer=signer_maker(store, tenant, keys, signer),
+                seal=seal,
+                witnesses=witnesses,
+                sign_events=sign_events,
+                on_unsealed=on_unsealed,
+            )
+            undone.callback(notary.close)
+            folder = None if keys is None else Path(keys)
+            redaction_key = RedactionKey(store, folder)
+            view: EncryptingStore | None = None
+            if encrypt and is_remote(store.address):
+                raise BadCall("a ledger behind a server is encrypted by the server: indelible serve --encrypt")
+            if encrypt or (not is_remote(store.address) and has_data_keys(store.ledger_name, folder)):
+                from indelible.journal.encrypting_store import encrypting_view  # only whoever encrypts loads it
+
+                view = encrypting_view(store, folder, redaction_key, is_encrypting=encrypt)
+            judging = Judging(
+                store,
+                tenant,
+                own_policy,
+                os.environ.get("INDELIBLE_ENVIRONMENT", "") if environment is None else environment,
+                tuple(channel.name for channel in all_channels),
+            )
+            engine = Engine(store, notary, view, judging, owns_store=is_own)
+            desk = cls(
+                engine,
+                tenant=tenant,
+                actor=agent,
+                max_args_bytes=max_args_bytes,
+                max_result_bytes=max_result_bytes,
+                options=own,
+                redaction_key=redaction_key,
+                data_keys=None if view is None else view.keys,
+                principal=principal,
+                outbox=_outbox(engine, tenant, all_channels),
+            )
+            undone.pop_all()
+            return desk
+
+
+def _channels(channels: Sequence[Channel], hook: Hook | None) -> Sequence[Channel]:
+    """Gives all channels, the program's own function among them; each has a name of its own."""
+    if not channels and hook is None:
+        return ()
+    from indelible.notify.channels import Channels
+    from indelible.notify.hooks import HookChannel
+
+    own = () if hook is None else (HookChannel(hook),)
+    return Channels((*channels, *own), link=getattr(channels, "link", None))
+
+
+def _outbox(engine: Engine, tenant: str, channels: Sequence[Channel]) -> Outbox | None:
+    """Starts what sends messages about approvals, where there is anywhere to send them."""
+    if not channels:
+        return None
+    from indelible.notify.outbox import Outbox
+
+    outbox = Outbox(engine, tenant, channels)
+    outbox.start()
+    return outbox
+
+
+def _tenant_of(store: Store, asked: str | None) -> str:
+    """Gives the tenant to work for: the one asked for, unless a credential says whose it is."""
+    given: str | None = getattr(store, "tenant", None)
+    if given is None:
+        return asked or DEFAULT_TENANT
+    if asked not in (None, given):
+        raise BadCall(f"the credential for {store.address} is for the tenant {given!r}, not {asked!r}")
+    return given
+
+
+def _check_on_unsealed(choice: str) -> None:
+    if choice not in get_args(OnUnsealed):
+        raise BadCall(f"on_unsealed={choice!r}: choose one of {', '.join(get_args(OnUnsealed))}")

@@ -1,0 +1,176 @@
+"""Makes of a call what a walk needs: how it is treated, what identifies it, and what of it must not be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from indelible.core.approvals.approval import Approval
+from indelible.core.effects.calls import DEFAULT_TENANT, Handling, Options, OptionWords, ToolCall, handling_of
+from indelible.core.effects.effect import Actor, Effect
+from indelible.core.effects.identity import Identity, Ref, identify
+from indelible.core.effects.requests import Prepared
+from indelible.core.events import Payload
+from indelible.core.policy.verdicts import Verdict
+from indelible.core.privacy.redaction import Redactor, Screen, subject_of
+from indelible.core.values.canonical import encode
+from indelible.engine.approving import Approving
+from indelible.engine.engine import Engine
+from indelible.engine.forgetting import Forgetting
+from indelible.errors import BadCall
+from indelible.journal.keys.redaction_key import RedactionKey
+from indelible.tool import Tool
+
+if TYPE_CHECKING:
+    from indelible.journal.keys.data_keys import DataKeys
+    from indelible.notify.outbox import Outbox
+    from indelible.runs.desk import RunsDesk
+
+AGENT = Actor("agent", "agent")
+MEBIBYTE = 1024 * 1024
+_MOST_REMEMBERED = 1000
+
+
+class Preparing:
+    """Knows the tenant, the defaults and the tools of a ledger, and prepares every call."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        actor: Actor = AGENT,
+        max_args_bytes: int | None = MEBIBYTE,
+        max_result_bytes: int | None = 16 * MEBIBYTE,
+        options: Options | None = None,
+        redaction_key: Callable[[], bytes] | None = None,
+        data_keys: DataKeys | None = None,
+        principal: str | None = None,
+        outbox: Outbox | None = None,
+    ) -> None:
+        self._engine = engine
+        self._mint = engine.mint
+        self._actor = actor
+        self._max_args_bytes = max_args_bytes
+        self._max_result_bytes = max_result_bytes
+        self._options = options or Options()
+        key = redaction_key or RedactionKey(engine.store, None)
+        self._data_keys = data_keys
+        self._forgetting = Forgetting(engine, tenant, self._options.redact, key, data_keys)
+        self._approving = Approving(engine, tenant, self._screen_for, self._verdict_on_edit, self._opened_payload)
+        self._principal = principal
+        self._outbox = outbox
+        self._runs: RunsDesk | None = None
+        self._tools: dict[str, Tool[Any, Any]] = {}
+        self._usual_handling: dict[str, Handling] = {}
+        self.tenant = tenant
+
+    def _register(self, tool: Tool[Any, Any]) -> None:
+        known = self._tools.get(tool.name)
+        if known is not None and not known.is_same_as(tool):
+            raise BadCall(f'two tools are named {tool.name!r}; give one of them another name: @ledger.tool("…")')
+        self._tools[tool.name] = tool
+        self._usual_handling.pop(tool.name, None)
+
+    def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
+        """Gives how a call is treated: as it says itself, else as its tool says, else as the ledger says."""
+        usual = self._usual_handling.get(tool_name)
+        if usual is not None and not words:
+            return usual
+        tool = self._tools.get(tool_name)
+        options = self._options if tool is None else tool.options.over(self._options)
+        if words:
+            return handling_of(Options(**words).over(options))
+        if len(self._usual_handling) < _MOST_REMEMBERED:
+            self._usual_handling[tool_name] = handling_of(options)
+        return handling_of(options)
+
+    def _lease(self, words: OptionWords) -> timedelta:
+        return handling_of(Options(**words).over(self._options)).lease
+
+    def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
+        handling = self._handling(call.tool, words)
+        if handling.redact or handling.subject is not None:
+            return self._prepare_screened(call, handling)
+        return Prepared(
+            call=call,
+            identity=identify(call, self.tenant, max_bytes=self._max_args_bytes),
+            handling=handling,
+            actor=self._actor,
+            max_result_bytes=self._max_result_bytes,
+            principal=self._principal,
+            driver_token=self._driver_token(call),
+        )
+
+    def _prepare_screened(self, call: ToolCall, handling: Handling) -> Prepared:
+        """Prepares a call of which not everything may be recorded, or that is about a person."""
+        args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes)
+        redactor = self._forgetting.redactor(handling.redact)
+        screen = None if redactor is None else redactor.screen(args_json)
+        subject = None if handling.subject is None else subject_of(handling.subject, args_json, call.tool)
+        return Prepared(
+            call=call,
+            identity=identify(call, self.tenant, args_json=args_json if screen is None else screen.recorded_args),
+            handling=handling,
+            actor=self._actor,
+            max_result_bytes=self._max_result_bytes,
+            screen=screen,
+            subject_json=None if subject is None else self._forgetting.subject_mark(subject),
+            principal=self._principal,
+            plain_args_json=args_json,
+            driver_token=self._driver_token(call),
+        )
+
+    def _driver_token(self, call: ToolCall) -> str | None:
+        """Gives the right to drive the call's run, if this process has it, or had it until somebody else took it."""
+        driven = None if self._runs is None else self._runs.driven.get(call.run_id)
+        return None if driven is None else driven.token
+
+    def _verdict_on_edit(self, approval: Approval, effect: Effect, args_json: bytes) -> Verdict:
+        """Gives what the policies say of an effect with other arguments."""
+        prepared = Prepared(
+            call=ToolCall(tool=effect.tool, args={}, run_id=effect.run_id, schema=approval.schema),
+            identity=Identity(ref=effect.ref, digest=effect.digest, args_json=args_json),
+            handling=self._handling(effect.tool, {"side_effect": effect.side_effect}),
+            actor=approval.requester,
+            max_result_bytes=None,
+            principal=approval.principal,
+        )
+        self._engine.judging.refresh()
+        verdict = self._engine.judging.verdict_on(prepared)
+        if verdict.question is None or verdict.question.notify:
+            return verdict
+        # Whoever was told of the question is told of its edit: this process may have no channels of its own.
+        return replace(verdict, question=replace(verdict.question, notify=approval.question.notify))
+
+    # What must not be recorded, and what is recorded encrypted
+
+    def _screen_of(self, effect: Effect) -> Screen | None:
+        return self._screen_for(effect.tool)
+
+    def _screen_for(self, tool: str) -> Screen | None:
+        return self._forgetting.screen(self._handling(tool, None).redact)
+
+    def _run_redactor(self) -> Redactor | None:
+        """Gives what keeps secrets out of what is told of runs, by the rules that hold for the whole ledger."""
+        rules = self._options.redact
+        return self._forgetting.redactor(tuple(rules)) if rules else None
+
+    def _opened_payload(self, effect: Effect, payload: Payload) -> Payload | None:
+        """Gives a payload of an effect in clear; None when its data key is gone."""
+        if self._data_keys is None:
+            return payload
+        from indelible.core.privacy.encryption import opened_value
+
+        value = opened_value(payload.value, effect.ref, payload.field, self._data_keys.find)
+        return None if value is None else payload._replace(value=value)
+
+    def _opened_run_value(self, payload: Payload) -> bytes | None:
+        """Gives what is told of a run, and of no effect, in clear; None when its data key is gone."""
+        if self._data_keys is None:
+            return payload.value
+        from indelible.core.privacy.encryption import opened_value
+
+        return opened_value(payload.value, Ref(self.tenant, payload.run_id, ""), payload.field, self._data_keys.find)
