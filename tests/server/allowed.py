@@ -79,6 +79,7 @@ ALLOWED: dict[str, tuple[str, Any]] = {
     "GET /v1/runs/{run_id}/events": (READERS, None),
     "POST /v1/runs/{run_id}/events": ("agent", {"events": [{"type": "acme.x"}]}),
     "GET /v1/runs/{run_id}/checkpoints": (READERS, None),
+    "GET /v1/runs/{run_id}/checkpoints/{checkpoint_id}": (READERS, None),
     "POST /v1/runs/{run_id}/checkpoints": ("agent", {"state": {}}),
     "POST /v1/runs/{run_id}/resume": ("agent", {}),
     "POST /v1/runs/{run_id}/fork": ("agent", {"at": 0}),

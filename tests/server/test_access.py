@@ -32,6 +32,7 @@ def names(place: Place) -> dict[str, str]:
     """Makes one thing of each kind for acme, and names it, for somebody of globex to ask after."""
     for run_id in (RUN, ANOTHER):  # strangers begin a run of their own with the first name
         place.post("/v1/runs", {"agent": "billing", "run_id": run_id})
+    checkpoint = place.post(f"/v1/runs/{RUN}/checkpoints", {"state": {}}).json()
     asked = place.begin(run_id=RUN, approval="required").json()
     decision = {"decision": "approve", "digest": asked["approval"]["digest"], "grant": {"count": 9, "until": UNTIL}}
     place.post(f"/v1/approvals/{asked['approval']['id']}/decisions", decision, "ana")
@@ -45,6 +46,7 @@ def names(place: Place) -> dict[str, str]:
         pass  # it takes a moment
     return {
         "run_id": RUN,
+        "checkpoint_id": checkpoint["id"],
         "effect_id": asked["effect"]["id"],
         "key": asked["effect"]["key"],
         "approval_id": asked["approval"]["id"],

@@ -376,3 +376,24 @@ def test_two_runs_are_compared_call_by_call(place: RunsPlace, post: Any, get: An
     assert (calls[2]["left"], calls[2]["fields"]) == (None, [])
     assert get(f"/runs/{left}/differences", 404, other="nobody")["type"].endswith("unknown-run")
     assert get(f"/runs/{left}/differences", 422)
+
+
+def test_a_checkpoint_shows_what_was_saved_and_what_changed_since_another(post: Any, get: Any) -> None:
+    run_id = f"saved-{uuid4().hex}"
+    post("/runs", {"agent": "a", "run_id": run_id}, 201)
+    states = {"first": {"step": "look", "n": 1}, "second": {"step": "pay", "n": 1, "big": 2**53 + 1}, "bare": None}
+    saved = {name: post(f"/runs/{run_id}/checkpoints", {"state": state}, 201) for name, state in states.items()}
+    ids = {name: one["id"] for name, one in saved.items()}
+    shown = get(f"/runs/{run_id}/checkpoints/{ids['second']}", other=ids["first"])
+    assert (shown["checkpoint"], shown["other"]) == (saved["second"], saved["first"])
+    assert shown["state"] == {"step": "pay", "n": 1, "big": {"$int": str(2**53 + 1)}}
+    assert shown["fields"] == [
+        {"path": "state.big", "after": {"$int": str(2**53 + 1)}},
+        {"path": "state.step", "before": "look", "after": "pay"},
+    ]
+    alone = get(f"/runs/{run_id}/checkpoints/{ids['bare']}")
+    assert (alone["state"], alone["other"], alone["fields"]) == (None, None, None)
+    assert get(f"/runs/{run_id}/checkpoints/{ids['bare']}", other=ids["first"])["fields"] is None
+    unknown = get(f"/runs/{run_id}/checkpoints/ckpt_nobody", 404)
+    assert unknown["type"].endswith("unknown-checkpoint")
+    assert get(f"/runs/nobody/checkpoints/{ids['bare']}", 404)["type"].endswith("unknown-run")

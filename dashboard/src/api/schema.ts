@@ -908,6 +908,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runs/{run_id}/checkpoints/{checkpoint_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Give a checkpoint with the state that the agent saved, and what changed since another one
+         * @description Give a checkpoint with the state that the agent saved, and what changed since another one.
+         */
+        get: operations["runs_get_checkpoint"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sign-in/link": {
         parameters: {
             query?: never;
@@ -2379,6 +2399,20 @@ export interface components {
             reason?: ("interruption" | "failure" | "approval_requested" | "explicit_handoff" | "periodic_safety" | "risky_boundary" | "manual") | null;
             /** Suggestednextaction */
             suggestedNextAction?: string | null;
+        };
+        /**
+         * CheckpointCompared
+         * @description Is a checkpoint and what the agent saved in it, as it is recorded; null where it saved nothing or it was erased.
+         *
+         *     `fields` are those of the state that differ from the other checkpoint's; null where there are not two states.
+         */
+        CheckpointCompared: {
+            checkpoint: components["schemas"]["CheckpointShown"];
+            /** State */
+            state: unknown;
+            other: components["schemas"]["CheckpointShown"] | null;
+            /** Fields */
+            fields: components["schemas"]["DifferenceShown"][] | null;
         };
         /**
          * CheckpointPage
@@ -6705,6 +6739,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunsCompared"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    runs_get_checkpoint: {
+        parameters: {
+            query?: {
+                /** @description A checkpoint of this run to compare with. */
+                other?: string | null;
+            };
+            header?: never;
+            path: {
+                run_id: string;
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointCompared"];
                 };
             };
             400: components["responses"]["Problem400"];

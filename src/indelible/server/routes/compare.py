@@ -1,20 +1,26 @@
-"""Two runs side by side: which tool calls they share, and in which fields the others differ."""
+"""Two things side by side: the tool calls of two runs, or what an agent saved in two checkpoints of one."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 from indelible.core.runs.diff import RunDifference
+from indelible.core.runs.run import Checkpoint
+from indelible.core.values.canonical import encode
+from indelible.core.values.differences import differences
 from indelible.engine.running import in_own_thread
-from indelible.errors import TooLarge
+from indelible.errors import TooLarge, UnknownCheckpoint
 from indelible.runs.desk import RunsDesk
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import ANYBODY, answer, resources
 from indelible.server.requests.strict import CheckedName, RunName
+from indelible.server.routes.runs import found_run, sealing
 from indelible.server.shapes.approvals import DifferenceShown, differences_shown
+from indelible.server.shapes.runs import CheckpointShown, checkpoint_shown
 
 comparing: APIRouter = resources("runs")
 MOST_CALLS = 1000
@@ -69,3 +75,53 @@ def _shown(one: RunDifference) -> dict[str, Any]:
         "right": None if one.right is None else one.right.id,
         "fields": differences_shown(one.fields),
     }
+
+
+class CheckpointCompared(BaseModel):
+    """Is a checkpoint and what the agent saved in it, as it is recorded; null where it saved nothing or it was erased.
+
+    `fields` are those of the state that differ from the other checkpoint's; null where there are not two states.
+    """
+
+    checkpoint: CheckpointShown
+    state: Any
+    other: CheckpointShown | None
+    fields: list[DifferenceShown] | None
+
+
+@comparing.get("/v1/runs/{run_id}/checkpoints/{checkpoint_id}", response_model=CheckpointCompared)
+async def get_checkpoint(
+    run_id: RunName,
+    checkpoint_id: CheckedName,
+    other: Annotated[CheckedName | None, Query(description="A checkpoint of this run to compare with.")] = None,
+    asked: Asking = asking(*ANYBODY),
+) -> Response:
+    """Give a checkpoint with the state that the agent saved, and what changed since another one."""
+    desk = asked.ledger._run_desk()
+    return answer(await in_own_thread(_saved, desk, run_id, checkpoint_id, other))
+
+
+def _saved(desk: RunsDesk, run_id: str, checkpoint_id: str, other_id: str | None) -> dict[str, Any]:
+    checkpoint = _checkpoint(desk, run_id, checkpoint_id)
+    other = None if other_id is None else _checkpoint(desk, run_id, other_id)
+    state = desk.keeping.state_of(checkpoint)
+    before = None if other is None else desk.keeping.state_of(other)
+    are_two = state is not None and before is not None
+    return {
+        "checkpoint": _checkpoint_shown(desk, checkpoint),
+        "state": json.loads(encode(state)),
+        "other": None if other is None else _checkpoint_shown(desk, other),
+        "fields": differences_shown(differences(before, state, "state")) if are_two else None,
+    }
+
+
+def _checkpoint(desk: RunsDesk, run_id: str, checkpoint_id: str) -> Checkpoint:
+    found_run(desk, run_id)
+    for one in desk.keeping.checkpoints(run_id):
+        if one.id == checkpoint_id:
+            return one
+    raise UnknownCheckpoint(f"run {run_id!r} has no checkpoint {checkpoint_id!r}; its list is at /checkpoints")
+
+
+def _checkpoint_shown(desk: RunsDesk, one: Checkpoint) -> dict[str, Any]:
+    return checkpoint_shown(one, sealing(desk, one)).model_dump(mode="json")
