@@ -5,7 +5,7 @@ import sys
 if "pytest" in sys.modules:  # asserts then say what they compared, as in any test
     for _name in ("suite", "comparing", "conformance"):
         sys.modules["pytest"].register_assert_rewrite(f"indelible.testing.{_name}")
-    for _name in ("forgetting", "journal", "sheet_lists", "sheets"):
+    for _name in ("apply", "forgetting", "journal", "reading", "sheet_lists", "sheets"):
         sys.modules["pytest"].register_assert_rewrite(f"indelible.testing.{_name}_conformance")
 
 from indelible.testing.clock import FakeClock

@@ -29,6 +29,14 @@ class Suite:
         """Overwrites what an event commits to, as somebody with the database's password would."""
         raise NotImplementedError
 
+    def handler_writes(self, connection: Any, number: int) -> None:
+        """Writes a number through a transaction's connection, as a handler would."""
+        raise NotImplementedError
+
+    def handler_wrote(self) -> list[int]:
+        """Gives the numbers that were written and committed, in any order, seen from outside."""
+        raise NotImplementedError
+
     @contextmanager
     def opened(self, clock: Clock | None = None) -> Iterator[Store]:
         """Opens the store for a while."""
