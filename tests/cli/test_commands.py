@@ -140,9 +140,7 @@ def test_a_server_without_a_schema_is_told_to_migrate(cli: Cli, postgres_url: st
     assert "run: indelible migrate" in cli("effects", "list", "--url", postgres_url, code=2).err
 
 
-@pytest.mark.parametrize(
-    "words", ["verify", "migrate", "serve", "worker", "keys rotate", "journal continue", "people list"]
-)
+@pytest.mark.parametrize("words", ["migrate", "serve", "worker", "keys rotate", "journal continue", "people list"])
 def test_what_is_done_at_the_database_is_not_done_through_a_server(
     cli: Cli, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ class TenantsAfar:
     """
 
     is_cheap_to_read = False
+    unseen_kinds: frozenset[str] = frozenset()
 
     def __init__(self, url: str, own: str) -> None:
         self._url = url

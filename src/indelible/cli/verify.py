@@ -12,13 +12,14 @@ import click
 from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.moments import span
-from indelible.cli.opening import about_ledger, check_is_here, check_is_ledger, where
+from indelible.cli.opening import about_ledger, check_is_ledger, where
 from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, fields, say_json, timestamp, visible
 from indelible.core.verifying.findings import ATTACKS, GROUNDS, Report
 from indelible.errors import BadCall, IndelibleError
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify as examine
+from indelible.stores import is_remote
 
 _VERDICTS = {"verified": "VERIFIED", "tampered": "TAMPERED", "cannot_tell": "CANNOT TELL"}
 
@@ -96,8 +97,8 @@ def verify(
 
 def _live(keys: list[str], words: dict[str, Any], progress: Callable[[int, int], None]) -> Report:
     place = where()
-    check_is_here(place, "verify an export: indelible export bundle --out FILE, then indelible verify FILE")
-    check_is_ledger(place.address)
+    if not is_remote(place.address):
+        check_is_ledger(place.address)
     # It only looks: nothing is sealed, and no key is made.
     with Ledger.open(place.address, tenant=place.tenant, wakeups=False, seal=False) as ledger:
         report = examine(LiveEvidence(store_behind(ledger), place.tenant), keys, **words, progress=progress)

@@ -94,6 +94,8 @@ class Store(Protocol):
     """Is the name under which this ledger's journals are known; made once, kept in the store."""
     is_cheap_to_read: bool
     """Does a look cost next to nothing, so that it pays to look before writing?"""
+    unseen_kinds: frozenset[str]
+    """Names the kinds of sheets that this store does not show to whoever opened it, though there may be some."""
     sign_event: Callable[[bytes], bytes] | None
     """Signs the events this process writes, when they are to carry a signature of their own."""
 

@@ -73,6 +73,7 @@ class EncryptingStore:
         self.address = store.address
         self.ledger_name = store.ledger_name
         self.is_cheap_to_read = store.is_cheap_to_read
+        self.unseen_kinds = store.unseen_kinds
 
     # What is written
 

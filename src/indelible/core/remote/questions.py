@@ -83,12 +83,16 @@ QUESTIONS: dict[str, Question] = {
 
 # What rules an agent is under is not the agent's to read: the server judges its calls.
 _NOT_FOR_AGENTS = frozenset({"policy", "grant", "budget", "delegation", "delivery"})
+_SEE_RULES: frozenset[str] = frozenset({"approver", "auditor", "admin"})
 # How the server knows whom is shown, and changed, by resources of its own: never as it is kept.
 FOR_NOBODY = frozenset({"credential", "person", "challenge", "seen"})
 
 
+def unseen_kinds(scopes: frozenset[str]) -> frozenset[str]:
+    """Names the kinds of sheets that somebody with these scopes is not shown."""
+    return FOR_NOBODY if scopes & _SEE_RULES else FOR_NOBODY | _NOT_FOR_AGENTS
+
+
 def may_read_sheets(scopes: frozenset[Scope], kind: str) -> bool:
     """May somebody with these scopes see what is on sheets of this kind?"""
-    if kind in FOR_NOBODY:
-        return False
-    return kind not in _NOT_FOR_AGENTS or bool(scopes & {"approver", "auditor", "admin"})
+    return kind not in unseen_kinds(scopes)

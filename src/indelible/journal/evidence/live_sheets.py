@@ -148,11 +148,16 @@ class SheetTable:
         Others may be writing: what is wrong once need not be, when the record is read on.
         """
         found = self._wrong_approvals()
-        for kind in self._told.named:
+        for kind in self._told.named.keys() - self._store.unseen_kinds:
             found |= self._wrong_named(kind)
         for kind in self._told.clear:
             found |= self._wrong_clear(kind)
         return found
+
+    @property
+    def uncompared(self) -> list[str]:
+        """Names the kinds that the record tells of, and whose rows the store does not show to whoever verifies."""
+        return sorted(kind for kind in self._store.unseen_kinds if self._told.named.get(kind))
 
     def _wrong_approvals(self) -> dict[str, tuple[Place, str]]:
         told = {one.place: one for asked in self._told.questions.values() for one in asked}

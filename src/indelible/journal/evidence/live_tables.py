@@ -16,6 +16,7 @@ from indelible.core.effects.identity import identify
 from indelible.core.events import NO_EVENTS, Event
 from indelible.core.journal.chain import Broken, check_chain
 from indelible.core.ports import Filter, Store
+from indelible.core.remote.questions import MOST_LISTED
 from indelible.core.verifying.bodies import EffectBody, FactBody, quoted, read_effect_body, unquoted
 from indelible.core.verifying.examination import Examination, Shown
 from indelible.core.verifying.findings import Caught
@@ -63,6 +64,11 @@ class Tables:
         self._compare_permissions(examination)
         for run in examination.tally.runs_lacking():
             self._explain_absent(unquoted(run), examination)
+        if kinds := self._sheets.uncompared:
+            self.remarks.append(
+                f"what the ledger keeps of each {' and each '.join(kinds)} beside the record was not compared with it, "
+                "for this credential is not shown it; at the database it is"
+            )
 
     def _other_runs(self) -> set[str]:
         """Names runs that only other tables than the tree know of."""
@@ -136,7 +142,12 @@ class Tables:
         return None
 
     def _compare_pending(self, count: int) -> None:
-        for run_id, seq, hash_ in self._store.journal.pending(self._tenant, count + _PAGE):
+        found = self._store.journal.pending(self._tenant, count + _PAGE)
+        if MOST_LISTED <= len(found) < count:
+            self.remarks.append(
+                f"of {count} events that wait for the tree, {len(found)} were looked for among the rest"
+            )
+        for run_id, seq, hash_ in found:
             if not self._has_event(run_id, seq, hash_):
                 raise Caught("what waits for the tree is no event of its run", run=run_id, seq=seq)
 

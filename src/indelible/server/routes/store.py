@@ -35,7 +35,8 @@ async def _answered(request: Request) -> Response:
     if name == "introduce":
         if not isinstance(body, dict):
             raise BadCall("body: an object is expected here")
-        return JSONResponse({"ledger": ledgers.store.ledger_name, "protocol": PROTOCOL, "tenant": caller.tenant})
+        told = {"ledger": ledgers.store.ledger_name, "protocol": PROTOCOL, "tenant": caller.tenant}
+        return JSONResponse({**told, "scopes": sorted(caller.scopes)})
     words = read_words(name, body)
     answering = Answering(ledgers.of(caller.tenant), caller, ledgers)
     answer = await answering.answer(name, words)

@@ -43,6 +43,7 @@ class PostgresStore:
     """
 
     is_cheap_to_read = False
+    unseen_kinds: frozenset[str] = frozenset()
 
     def __init__(
         self, url: str, *, wakeups: bool = True, clock: Clock | None = None, patience: timedelta = PATIENCE

@@ -16,13 +16,21 @@ from indelible.core.journal.journal import Entry, Tree
 from indelible.core.journal.notes import TreeHead
 from indelible.core.ports import Alarm, Filter, Outline, Seen, Transaction
 from indelible.core.privacy.forgetting import Prunable
-from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS
+from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, unseen_kinds
 from indelible.core.runs.commands import SealCheckpoint, StartRun, TakeRun
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.reach import Reach
 from indelible.stores.remote.alarm import RemoteAlarm
 from indelible.stores.remote.line import Line, Stakes
+from indelible.stores.remote.listing import (
+    check_effects,
+    check_ends,
+    check_entries,
+    check_events,
+    check_payloads,
+    check_sheets,
+)
 
 # Carried out twice, these are carried out once: a token is known again, a sheet's version moves once, a checkpoint has
 # its name.
@@ -34,6 +42,8 @@ _STAKES: dict[str, Stakes] = {
     "forgetting.drop": "once",
     "forgetting.clear_away": "once",
 }
+# Numbers that are sent are exact, so none is below this.
+LEAST = -(2**53 - 1)
 # Writing a file anew takes as long as the file is large.
 _CLEARING_SECONDS = 600.0
 
@@ -57,6 +67,8 @@ class RemoteStore:
             raise
         self.ledger_name: str = introduction["ledger"]
         self.tenant: str = introduction["tenant"]
+        # A server of an earlier version does not tell: then the least is believed to be shown.
+        self.unseen_kinds = unseen_kinds(frozenset(introduction.get("scopes", ())))
         self.journal = RemoteJournal(self._ask, self._check_tenant)
         self.forgetting = RemoteForgetting(self._ask, self._check_tenant)
 
@@ -132,12 +144,14 @@ class RemoteStore:
         """Lists effects, newest first."""
         self._check_tenant(tenant)
         found: list[Effect] = self._ask("effects", selected=selected)
+        check_effects(found, selected.before, selected.limit)
         return found
 
     def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
         """Lists effects without what they recorded, newest first."""
         self._check_tenant(tenant)
         found: list[Outline] = self._ask("outlines", since=since, before=before, limit=limit)
+        check_effects(found, before, limit)
         return found
 
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:
@@ -150,9 +164,11 @@ class RemoteStore:
         """Lists a run's events."""
         self._check_tenant(tenant)
         found: list[Event] = []
+        after = max(after, LEAST)
         while len(found) < limit:
             most = min(limit - len(found), MOST_LISTED)
             page: list[Event] = self._ask("events", run_id=run_id, after=after, limit=most)
+            check_events(page, run_id, after, most)
             found += page
             if len(page) < most:
                 break
@@ -165,12 +181,14 @@ class RemoteStore:
         wanted = tuple(seqs)
         parts = [wanted[start : start + MOST_LISTED] for start in range(0, len(wanted), MOST_LISTED)]
         found: list[Payload] = [each for part in parts for each in self._ask("payloads", run_id=run_id, seqs=part)]
+        check_payloads(found, run_id, wanted)
         return found
 
     def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
         """Lists sheets of one kind with what is on them; what the credential may not see is not there."""
         self._check_tenant(tenant)
         found: list[Sheet] = self._ask("sheets", selected=selected)
+        check_sheets(found, selected)
         return found
 
     def transaction(self, tenant: str) -> AbstractContextManager[Transaction]:
@@ -238,9 +256,11 @@ class RemoteJournal:
     def entries(self, tenant: str, start: int, count: int) -> list[Entry]:
         """Lists entries from an index on."""
         found: list[Entry] = []
+        start = max(start, LEAST)
         while len(found) < count:
             most = min(count - len(found), MOST_LISTED)
             page: list[Entry] = self._ask(tenant, "entries", start=start + len(found), count=most)
+            check_entries(page, start + len(found), most)
             found += page
             if len(page) < most:
                 break
@@ -262,13 +282,14 @@ class RemoteJournal:
         return count
 
     def pending(self, tenant: str, limit: int) -> list[tuple[str, int, str]]:
-        """Lists events that wait."""
-        found: list[tuple[str, int, str]] = self._ask(tenant, "pending", limit=limit)
+        """Lists events that wait, or as many of them as one question may be about."""
+        found: list[tuple[str, int, str]] = self._ask(tenant, "pending", limit=min(limit, MOST_LISTED))
         return found
 
     def runs(self, tenant: str, after: str, limit: int) -> list[tuple[str, int, str]]:
         """Lists what is kept as the ends of runs."""
         found: list[tuple[str, int, str]] = self._ask(tenant, "runs", after=after, limit=limit)
+        check_ends(found, after, limit)
         return found
 
 

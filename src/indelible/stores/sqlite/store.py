@@ -49,6 +49,7 @@ class SqliteStore:
     """Keeps a ledger in one SQLite file, durable when a call returns."""
 
     is_cheap_to_read = True
+    unseen_kinds: frozenset[str] = frozenset()
     sign_event: Callable[[bytes], bytes] | None = None
 
     def __init__(self, path: str, *, clock: Clock | None = None, wakeups: bool = True) -> None:
