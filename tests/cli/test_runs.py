@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from indelible import Ledger, ToolCall
+from indelible.cli.behind import reading_of
 from indelible.core.runs.run import side_effect_key
 from indelible.errors import ApprovalPending, RunOver
+from indelible.runs import reading
 from tests.chaos.procs import Child
 from tests.cli.conftest import SLY, Cli
+from tests.cli.test_events import change
 
 
 @pytest.fixture
@@ -241,6 +244,29 @@ def test_events_are_followed_until_the_run_is_over(cli: Cli, ledger_url: str) ->
         active.complete()
         follower.join()
     assert [line.split()[1] for line in said[0].splitlines()[4:]] == ["run_started", "plan_locked", "run_completed"]
+
+
+def test_a_long_run_is_printed_while_it_is_read(cli: Cli, ledger_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PAGE", 3)
+    with Ledger.open(ledger_url) as ledger:
+        active = ledger.start_run("long", agent="a")
+        active.record_all([{"event_type": "acme.noted", "payload": {"n": number}} for number in range(9)])
+        active.release()
+        few = iter(reading_of(ledger, "long"))
+        assert next(few).type == "run_started"
+        ledger.record("long", "acme.noted", {"n": 9})
+        assert [event.seq for event in few] == list(range(1, 11)), "what came in while the first page was printed"
+    whole = cli("runs", "events", "long", "--json").out.splitlines()
+    assert [json.loads(line)["seq"] for line in whole] == list(range(11))
+    assert cli("runs", "events", "long", "--json", "--after", "4", "--limit", "5").out.splitlines() == whole[4:9]
+    some = cli("runs", "events", "long", "--after", "4", "--limit", "5").out.splitlines()
+    assert ([line.split()[0] for line in some[4:-1]], some[-1]) == (list("56789"), "There are more. Add: --after 9")
+    assert "There are more" not in cli("runs", "events", "long", "--after", "6", "--limit", "5").out
+    assert "leave out one of them" in cli("runs", "events", "long", "-f", "--limit", "5", code=2).err
+    assert cli("runs", "inspect", "long", "--json").json["events"] == [json.loads(line) for line in whole]
+    change(ledger_url, "UPDATE indelible_events SET body = ? WHERE run_id = 'long' AND seq = 4", b"{}")
+    stati = [json.loads(line)["status"] for line in cli("runs", "events", "long", "--json").out.splitlines()]
+    assert stati == ["recorded"] * 4 + ["unread"] * 7, "no page believes what the one before did not"
 
 
 def test_a_timeline_draws_what_waited_and_what_was_done(cli: Cli, run_id: str) -> None:

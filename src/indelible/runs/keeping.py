@@ -62,6 +62,7 @@ from indelible.errors import (
     UnknownCheckpoint,
     UnknownRun,
 )
+from indelible.runs.reading import RunReading
 from indelible.runs.seals import Seal, SealCheck, checkpoint_sheets
 
 _PAGE = 1000
@@ -331,17 +332,18 @@ class RunKeeping:
             raise UnknownRun(f"no run of tenant {self._tenant!r} is named {run_id!r}; see: indelible runs list")
         return story
 
+    def reading(self, run_id: str, after: int = -1) -> RunReading:
+        """Reads a run's events from the one after `after` on, as people see them; raises that there is no such run."""
+        before = self.recorded(run_id, max(after, 0), 1)
+        if not before and self.event_id(run_id, 0) is None:
+            raise UnknownRun(f"no run of tenant {self._tenant!r} is named {run_id!r}; see: indelible runs list")
+        is_there = after >= 0 and bool(before) and before[0].seq == after
+        head = Head(after + 1, before[0].hash if is_there else NO_EVENTS.hash)
+        return RunReading(self._engine.store, self._tenant, replace(self._new_story(run_id), head=head))
+
     def page(self, run_id: str, after: int, limit: int) -> list[RunEvent]:
         """Gives some of a run's events, from the one after `after` on, as people see them."""
-        store = self._engine.store
-        found = store.events(self._tenant, run_id, after - 1, limit + 1) if after >= 0 else []
-        head = Head(after + 1, found[0].hash) if found and found[0].seq == after else NO_EVENTS
-        events = found[1:] if head != NO_EVENTS else store.events(self._tenant, run_id, after, limit)
-        if not events and self.event_id(run_id, 0) is None:
-            raise UnknownRun(f"no run of tenant {self._tenant!r} is named {run_id!r}; see: indelible runs list")
-        story = replace(self._new_story(run_id), head=head)
-        payloads = by_event(store.payloads(self._tenant, run_id, [event.seq for event in events]))
-        return [story.follow(event, payloads.get(event.seq, {})) for event in events]
+        return self.reading(run_id, after).first(limit)
 
     # Verifying
 

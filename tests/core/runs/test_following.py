@@ -189,6 +189,19 @@ def test_the_first_event_that_does_not_fit_is_named(change: Any, named: str) -> 
     assert story.broken.startswith(named)
 
 
+def test_a_story_that_goes_on_keeps_only_whether_it_holds() -> None:
+    world = World()
+    finish(world, opened(world))
+    world.tell(happening("artifact_created", {"path": "a"}))
+    story = world.story()[0]
+    onward = story.going_on()
+    assert (story.effects.keys(), onward.effects, onward.artifacts, onward.head) == ({"eff_0"}, {}, [], story.head)
+    world.tell(happening("plan_locked"))
+    assert [event.status for event in world.follow(onward)] == ["recorded"]
+    broken = tampered(edit_body)
+    assert broken.going_on().broken == broken.broken, "nobody believes more on the next page"
+
+
 def test_a_value_that_was_altered_is_named() -> None:
     def alter(world: World) -> None:
         place = next(n for n, payload in enumerate(world.payloads) if payload.field == "payload" and payload.seq == 2)

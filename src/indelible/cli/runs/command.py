@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import click
 
 from indelible import Ledger
 from indelible.cli.approvals.edited_args import read_args
+from indelible.cli.behind import reading_of
 from indelible.cli.ending import until_ended
 from indelible.cli.filtering import filter_option, finding_in
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, limit_option, reason_option
+from indelible.cli.runs.inspecting import inspect_json, sealed_hash_of
 from indelible.cli.runs.pages import (
     HEADINGS,
     WIDE,
@@ -28,15 +32,16 @@ from indelible.cli.runs.pages import (
 )
 from indelible.cli.show import age, count, say_json, shortened, visible
 from indelible.core.filtering.filters import Query
-from indelible.core.runs.following import RunEvent, RunStory
-from indelible.core.runs.resuming import artifact_content, context_content
+from indelible.core.runs.following import RunEvent
+from indelible.core.runs.resuming import context_content
 from indelible.core.runs.run import OVER, CheckpointReason, Run, RunStatus
 from indelible.engine.finding import everything
 from indelible.errors import BadCall, UnknownRun
 from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
+from indelible.runs.reading import RunReading
 
 HOW_TO_MAKE_ONE = """\
-No runs yet. One is started by an agent, and calls inside belong to it:
+No runs yet. One is started by an agent, and calls inside belong to it (`ledger.in_run` only gives calls a name):
 
     with ledger.start_run("order-123", agent="billing", intent="refund order 123") as run:
         refund(order_id="123", amount=5)
@@ -94,62 +99,54 @@ def inspect(run_id: str) -> None:
     place = where()
     with open_existing(place) as ledger:
         run = find(ledger, run_id)
-        kept: list[RunEvent] = []
-        story = ledger.run_story(run_id, each=kept.append if place.is_json else None)
+        if place.is_json:
+            inspect_json(ledger, run)
+            return
+        story = ledger.run_story(run_id)
         checkpoints = ledger.checkpoints(run_id)
         approvals = ledger.approvals(status="pending", run_id=run_id, limit=1000)
         report = ledger.verify_run(run_id)
-        ledger_id = _ledger_id(ledger)
-        hashes = {one.id: _sealed_hash(ledger, run_id, one.seq) for one in checkpoints} if place.is_json else {}
-    if not place.is_json:
-        print(inspected(run, story, checkpoints, len(approvals), report))
-        return
-    sound = {seal.checkpoint.id for seal in report.seals if seal.is_valid}
-    say_json(
-        {
-            "run": run_content(run, ledger_id, story),
-            "events": [event_content(event) for event in kept],
-            "checkpoints": [checkpoint_content(one, hashes[one.id], is_valid=one.id in sound) for one in checkpoints],
-            "artifacts": [artifact_content(artifact) for artifact in story.artifacts],
-            "resumableCheckpoints": [seal.checkpoint.id for seal in report.seals if seal.is_valid],
-            "blockedSideEffectKeys": story.blocked_keys,
-            "unresolvedApprovals": [approval.id for approval in approvals],
-        }
-    )
+    print(inspected(run, story, checkpoints, len(approvals), report))
 
 
 @runs.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("-f", "--follow", is_flag=True, help="Go on as events come in, until the run is over.")
+@click.option("--after", type=click.IntRange(min=0), metavar="N", default=0, help="Only events after number N.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most so many.  [default: all]")
 @about_ledger
-def events(run_id: str, follow: bool) -> None:
+def events(run_id: str, follow: bool, after: int, limit: int | None) -> None:
     """List a run's events, and follow them as they come.
 
     They are numbered from 1; `indelible events RUN` lists the record itself, and checks its chain. With --json, one
     JSON document a line.
     """
     place = where()
+    if follow and limit is not None:
+        raise click.UsageError("--follow goes on until the run is over, and --limit ends before: leave out one of them")
 
     def say(event: RunEvent) -> None:
         print(json.dumps(event_content(event)) if place.is_json else event_row(event), flush=follow)
 
     with open_existing(place, wakeups=True) as ledger:
-        first: list[RunEvent] = []
-        story = ledger.run_story(run_id, each=first.append)
+        reading = reading_of(ledger, run_id, after - 1)
         if not place.is_json:
             print(f"Events for run: {visible(run_id)}\n{WIDE}\n{HEADINGS}\n{WIDE}", flush=follow)
-        for event in first:
+        for event in islice(reading, limit):
             say(event)
         if follow:
-            _follow(ledger, story, say)
+            _follow(ledger, run_id, reading, say)
+        elif limit is not None and not place.is_json and ledger.events(run_id, after=after + limit - 1, limit=1):
+            print(f"There are more. Add: --after {after + limit}")
 
 
-def _follow(ledger: Ledger, story: RunStory, say: Any) -> None:
+def _follow(ledger: Ledger, run_id: str, reading: RunReading, say: Callable[[RunEvent], None]) -> None:
     """Prints what comes in; a look is one cheap read, and there is no bell for events that move no effect."""
     with until_ended():
         while True:
-            run = ledger.get_run(story.run_id)
-            ledger.follow_run(story, each=say)
+            run = ledger.get_run(run_id)
+            for event in reading:
+                say(event)
             if run is not None and run.status in OVER:
                 return
             time.sleep(_LOOK_EVERY)
@@ -171,7 +168,7 @@ def checkpoint(run_id: str, reason: CheckpointReason, state: str | None, suggest
         saved = None if state is None else read_args(state)
         seq = _seq_of(ledger, run_id, at)
         sealed = ledger.checkpoint(run_id, saved, reason=reason, suggested=suggested, at=seq)
-        sealed_hash = _sealed_hash(ledger, run_id, sealed.seq)
+        sealed_hash = sealed_hash_of(ledger, run_id, sealed.seq)
     if place.is_json:
         say_json(checkpoint_content(sealed, sealed_hash))
     else:
@@ -383,11 +380,6 @@ def _seq_of(ledger: Ledger, run_id: str, at: str | None) -> int | None:
         last = story.head.length
         raise BadCall(f"run {run_id} has no event {at}; its last is {last}, see: indelible runs events {run_id}")
     return found[0]
-
-
-def _sealed_hash(ledger: Ledger, run_id: str, seq: int | None) -> str | None:
-    page = [] if seq is None else ledger.events(run_id, after=seq - 1, limit=1)
-    return page[0].hash if page else None
 
 
 def _ledger_id(ledger: Ledger) -> str:

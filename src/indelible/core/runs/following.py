@@ -129,6 +129,10 @@ class RunStory:
         """Lists the effects that can still move."""
         return [line for line in self.effects.values() if line.status not in ENDED]
 
+    def going_on(self) -> RunStory:
+        """Gives a story that goes on from here, and of what was told keeps only whether it holds."""
+        return RunStory(self.run_id, self.opened, self.head, broken=self.broken)
+
     def follow(self, event: Event, payloads: Mapping[str, Payload]) -> RunEvent:
         """Takes the next event in, and gives it as people see it; one that does not fit ends the trust in the rest."""
         if self.broken is None:
