@@ -211,7 +211,7 @@ def test_who_was_stopped_starts_again(
         with agent_ledger.reading(postgres_url) as found:
             taking = agent_ledger.take_over(ledger, found)
         assert len(ledger.effects()) == len(CALLS)
-    assert taking.is_whole
+    assert taking.is_sound
     assert all(total == len(CALLS) for _, total in told)
 
 

@@ -151,6 +151,7 @@ def test_a_run_comes_whole_and_can_be_resumed(gate: Gate, ledger_url: str, cli: 
         "1 of 1 checkpoints are what was sealed",
     ]
     assert any("have no key" in line for line in said["not_verified"])
+    assert said["not_as_written"] == []
     with Ledger.open(ledger_url, seal=True) as ledger:
         told: list[Any] = []
         ledger.run_story("run_1", each=told.append)
@@ -211,11 +212,14 @@ def test_what_was_edited_there_is_told(gate: Gate, sqlite_url: str, cli: Cli, ed
     gate.run("run_1")
     gate.checkpoint("run_1")
     gate.database.execute(edit)
-    said = cli(*FROM, str(gate.path), "--url", sqlite_url, "--json").json
+    said = cli(*FROM, str(gate.path), "--url", sqlite_url, "--json", code=1).json
     assert any(verified in line for line in said["verified"])
-    assert any("missing or were moved" in line for line in said["not_verified"]) == ("DELETE" in edit)
+    assert any("missing or were moved" in line for line in said["not_as_written"]) == ("DELETE" in edit)
     named = "run_1: its name, agent or intent" if "runs" in verified else "run_1: checkpoint"
-    assert any(line.startswith(named) for line in said["not_verified"])
+    assert any(line.startswith(named) for line in said["not_as_written"])
+    again = cli(*FROM, str(gate.path), "--url", sqlite_url, code=1).out  # whoever looks later is told the same
+    assert "1  here already" in again
+    assert "each is here as it was found.\n  run_1: " in again
     with Ledger.open(sqlite_url) as ledger:
         run = ledger.resume_run("run_1")
         assert run.context is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ def come_from() -> None:
     """Take over what another ledger recorded.
 
     What is there is only read. Taking it over twice changes nothing, so whoever was stopped starts again. Exits with 1
-    when something was left out, and names it.
+    when something was left out, or is not as it was written there, and names it.
     """
 
 
@@ -129,11 +130,12 @@ def _opened(place: Where) -> Ledger:
 
 
 def _say(taking: Taking, place: Where, run_id: str | None = None) -> int:
-    code = 0 if taking.is_whole else 1
+    code = 0 if taking.is_sound else 1
     if place.is_json:
         left_out = [{"name": name, "why": why} for name, why in taking.left_out]
         content = {"became": dict(taking.became), "left_out": left_out, "run_id": run_id}
-        say_json({**content, "verified": taking.verified, "not_verified": taking.not_verified})
+        checked = {"verified": taking.verified, "not_verified": taking.not_verified}
+        say_json({**content, **checked, "not_as_written": taking.not_as_written})
         return code
     if run_id is not None:
         print(f"run {visible(run_id)}")
@@ -142,10 +144,15 @@ def _say(taking: Taking, place: Where, run_id: str | None = None) -> int:
     for heading, lines in (("Verified", taking.verified), ("Not verified", taking.not_verified)):
         for line in lines:
             print(f"{heading}: {visible(line)}")
-    if taking.left_out:
-        print(f"Left out: {count(len(taking.left_out), 'thing')}, which stay where they were.")
-        for name, why in taking.left_out[:_MOST_NAMED]:
-            print(f"  {visible(name)}: {visible(why)}")
-        if len(taking.left_out) > _MOST_NAMED:
-            print(f"  and {len(taking.left_out) - _MOST_NAMED} more: --json lists all")
+    _name_all("Not as written there", "is here as it was found", taking.not_as_written)
+    _name_all("Left out", "stays where it was", [f"{name}: {why}" for name, why in taking.left_out])
     return code
+
+
+def _name_all(heading: str, what_became: str, found: Sequence[str]) -> None:
+    if found:
+        print(f"{heading}: {count(len(found), 'thing')}; each {what_became}.")
+    for line in found[:_MOST_NAMED]:
+        print(f"  {visible(line)}")
+    if len(found) > _MOST_NAMED:
+        print(f"  and {len(found) - _MOST_NAMED} more: --json lists all")

@@ -18,15 +18,17 @@ class Taking:
     left_out: list[tuple[str, str]] = field(default_factory=list)
     verified: list[str] = field(default_factory=list)
     not_verified: list[str] = field(default_factory=list)
+    not_as_written: list[str] = field(default_factory=list)
+    """Names what somebody changed there since it was written; it is here as it was found."""
 
     def leave_out(self, name: str, why: str) -> None:
         """Notes that something could not be taken over, and why."""
         self.left_out.append((name, why))
 
     @property
-    def is_whole(self) -> bool:
-        """Is everything here now?"""
-        return not self.left_out
+    def is_sound(self) -> bool:
+        """Is everything here now, and as it was written?"""
+        return not self.left_out and not self.not_as_written
 
 
 def untold(done: int, total: int | None) -> None:

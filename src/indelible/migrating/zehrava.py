@@ -251,7 +251,7 @@ def take_over(ledger: Ledger, connection: apsw.Connection, *, progress: Progress
 def _take_one(ledger: Ledger, run: GateRun, taking: Taking, counted: dict[str, int]) -> None:
     seals = {one["id"]: seal_holds(one, run.events) for one in run.checkpoints}
     is_itself = integrity_holds(run.told)
-    taking.not_verified += _what_does_not_hold(run, seals, is_itself=is_itself)
+    taking.not_as_written += _what_does_not_hold(run, seals, is_itself=is_itself)
     counted["runs"] += 1
     counted["identities"] += is_itself
     counted["seals"] += sum(seals.values())
