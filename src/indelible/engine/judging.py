@@ -182,6 +182,8 @@ class Judging:
 
     def _caps(self, prepared: Prepared) -> tuple[Charge, ...]:
         """Gives what a question about this call takes of how many may be open."""
+        if self._own is None and self._stored is None:
+            return ()
         policies = [policy for policy in (self._own, self._stored) if policy is not None]
         known = [policy for policy in policies if not isinstance(policy, _Unreadable) and policy.parts.caps]
         if not known:

@@ -105,9 +105,8 @@ def reach(args: Any, path: str, tool: str) -> Any:
 
 def hashed(tag: bytes, *parts: str | bytes) -> str:
     """Gives the SHA-256, in hexadecimal, of a tag and parts that no other list of parts shares."""
-    preimage = bytearray(tag)
+    pieces = [tag]
     for part in parts:
         raw = part if isinstance(part, bytes) else part.encode("utf-8")
-        preimage += len(raw).to_bytes(4, "big")
-        preimage += raw
-    return sha256(preimage).hexdigest()
+        pieces += (len(raw).to_bytes(4, "big"), raw)
+    return sha256(b"".join(pieces)).hexdigest()

@@ -98,7 +98,14 @@ from indelible.errors import (
 )
 
 
-def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: str | None = None) -> Open:
+def opening(
+    prepared: Prepared,
+    mint: Mint,
+    judged: Judged,
+    awaited_approval: str | None = None,
+    *,
+    only_asks: bool = False,
+) -> Open:
     """Gives the command that asks to run this call, with the verdict on it."""
     call, identity, handling = prepared.call, prepared.identity, prepared.handling
     return Open(
@@ -125,6 +132,7 @@ def opening(prepared: Prepared, mint: Mint, judged: Judged, awaited_approval: st
         driver_token=prepared.driver_token,
         knows_limits=judged.knows_limits,
         resource_json=resource_json(call),
+        only_asks=only_asks,
     )
 
 
@@ -147,7 +155,7 @@ def begin(
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
             return _replay(recalled)
-    command = replace(opening(prepared, mint, judged, awaited_approval), only_asks=only_asks)
+    command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks)
     is_about_this = known is not None and known.ref == command.ref
     answer: Answer = yield Submit(command, known if is_about_this else None)
     if isinstance(answer, LooksRepeated):
@@ -162,6 +170,12 @@ def begin(
         words = {"waited": waited, "only_asks": only_asks, "afresh": True}
         return (yield from begin(prepared, mint, known, awaited_approval, **words))
     match answer:
+        case Replayed() if answer.effect.is_detail_erased:
+            raise detail_erased(answer.effect)
+        case Claimed(claim) if prepared.screen is not None:
+            return Claimed(replace(claim, screen=prepared.screen))
+        case Claimed() | Replayed():  # on the way of every call, so they are looked for first
+            return answer
         case KeyTaken(effect):
             raise KeyReused(
                 f"{effect.tool}: key {effect.key[:12]}… belongs to {effect.id} with other arguments; "
@@ -174,8 +188,6 @@ def begin(
                 f"has to be done, call it under another scope or call_id",
                 effect=effect,
             )
-        case Replayed() if answer.effect.is_detail_erased:
-            raise detail_erased(answer.effect)
         case RefusedByPolicy(verdict, effect):
             raise refused_by(command, verdict, effect)
         case OverBudget(exceeded, effect) if exceeded.charge.is_of_questions:
@@ -209,8 +221,6 @@ def begin(
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case MayRun():
             return cast("Begun", answer)  # only `ask` gets this, and says so
-        case Claimed(claim) if prepared.screen is not None:
-            return Claimed(replace(claim, screen=prepared.screen))
         case _:
             return answer
 

@@ -10,6 +10,7 @@ import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 
 from indelible.core.journal.curve import why_weak
@@ -247,6 +248,7 @@ def parse_count(digits: str, what: str) -> int:
     return count
 
 
+@lru_cache(maxsize=1024)  # asked for with every write
 def log_name(ledger: str, tenant: str) -> str:
     """Gives the origin of a tenant's journal; what may not stand in a key's name is written as in an address."""
     return f"{ledger}/{''.join(letter if _is_plain(letter) else _escaped(letter) for letter in tenant)}"

@@ -20,7 +20,6 @@ from indelible.stores.sqlite.bulk import execute_rows, select_rows
 from indelible.stores.sqlite.sheets import read_sheets, write_sheets
 from indelible.stores.sqlite.statements import SQL
 
-_DETAIL_FIELDS = {"succeeded": "result", "failed": "error"}
 _MOST_HEADS = 10_000
 
 
@@ -149,11 +148,6 @@ def read_effects(connection: apsw.Connection, commands: Sequence[Command]) -> di
 
 
 def read_effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
-    """Reads an effect, and its payloads only if there is one: a new call is the common case."""
+    """Reads an effect; None where there is none."""
     row = connection.execute(SQL["effect_at"], rows.place(ref)).fetchone()
-    if row is None:
-        return None
-    found = connection.execute(SQL["payloads_of"], (ref.tenant, row[4], row[15], row[16])).fetchall()
-    values = {(seq, field): value for seq, field, value in found}
-    detail = values.get((row[16], _DETAIL_FIELDS.get(row[10], "reason")))
-    return rows.effect_from((*row, values.get((row[15], "args")), detail))
+    return None if row is None else rows.effect_from(row)

@@ -2,17 +2,18 @@
 -- OR ROLLBACK: a conflict ends the whole transaction, so SQLite need not keep a journal of each statement to undo it.
 
 -- name: effect_at
--- One effect by its place.
-SELECT * FROM indelible_effects WHERE tenant = ? AND scope = ? AND key = ?
+-- One effect by its place, with its arguments and its detail. By subqueries: a join takes SQLite six times as long.
+SELECT e.*,
+    (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq
+        AND field = 'args'),
+    (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
+        AND field = CASE e.status WHEN 'succeeded' THEN 'result' WHEN 'failed' THEN 'error' ELSE 'reason' END)
+FROM indelible_effects e WHERE e.tenant = ? AND e.scope = ? AND e.key = ?
 
 -- name: marks_at
 -- What shows whether effects have changed; those that nobody waits for any more may have been erased besides.
 SELECT tenant, scope, key, version, lease_until FROM indelible_effects
 WHERE (tenant, scope, key) IN (VALUES /* rows */ (?, ?, ?))
-
--- name: payloads_of
--- What the event that opened an effect commits to, and the event that told its detail.
-SELECT seq, field, value FROM indelible_payloads WHERE tenant = ? AND run_id = ? AND seq IN (?, ?)
 
 -- name: heads_of
 -- The ends of some runs' chains.
