@@ -13,15 +13,15 @@ import pytest
 from indelible.compat.zehrava import EVENT_TYPES, SIDE_EFFECT_CLASS, Gate, GateError, hash  # noqa: A004
 from indelible.core.runs.run import EVENT_TYPES as KNOWN_TYPES
 from indelible.core.runs.run import side_effect_key
-from tests.server.places import Place, sqlite_place
+from tests.server.conftest import each_place as each_place
+from tests.server.places import Place
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    made = sqlite_place(tmp_path_factory.mktemp("gate"))
-    yield made
-    gc.collect()  # a Gate that nobody closed closes its connections when it goes
-    made.close()
+def place(each_place: Place) -> Iterator[Place]:
+    """Answers on each kind of store."""
+    yield each_place
+    gc.collect()  # a Gate that nobody closed closes its connections when it goes, before the server does
 
 
 @pytest.fixture

@@ -58,6 +58,17 @@ async def test_it_is_too_late_to_ask_about_what_may_be_running(quick: EffectLedg
         assert await quick.find_by_idem_key(unknown) is None
 
 
+async def test_whoever_dies_before_asking_has_done_nothing_and_the_call_can_be_asked_about_again(
+    quick: EffectLedger[Any],
+) -> None:
+    begun = await quick.begin(CHARGE)
+    await quick._begun.pop(begun.effect.id).put_back()  # and then the process is gone
+    again = await quick.begin(CHARGE)
+    assert (again.cached, again.effect.id) == (False, begun.effect.id)
+    assert await quick.request_approval(again.effect.idem_key)
+    assert await quick.deny(again.effect.idem_key)
+
+
 async def test_another_process_approves_by_the_key_alone(store_url: str) -> None:
     """It has never seen the call, and looks the key up."""
     if store_url.startswith("postgresql"):

@@ -214,6 +214,9 @@ class EffectLedger(Generic[TxT]):
 
         Whoever began it says by this that nothing was done, and can no longer commit. Any other call cannot be asked
         about once it may be running: it says itself that it needs approval, by its options, a hook, or the policy.
+
+        These are two steps: the claim is given back, then somebody is asked. Whoever dies between them, or is overtaken
+        by another caller of this key (then it says False), has asked nobody; nothing was done, and the call is as new.
         """
         _refuse_transaction(tx)
         begun = next((one for one in self._begun.values() if one.effect.idem_key == idem_key), None)
