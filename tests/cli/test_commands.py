@@ -60,7 +60,7 @@ def test_help_names_every_command_in_a_whole_line(cli: Cli) -> None:
 
 def test_a_group_alone_and_a_command_that_is_none_name_what_there_is(cli: Cli) -> None:
     assert "hold is followed by a command: add, list, remove" in cli("hold", code=2).err
-    assert "Did you mean: effects?" in cli("effcts", code=2).err
+    assert "Did you mean 'effects'?" in cli("effcts", code=2).err
     assert "Did you mean" not in cli("zzz", code=2).err
 
 
@@ -233,6 +233,12 @@ WITHOUT = """if True:
     sys.exit(main(sys.argv[1:]))"""
 NO_CLICK = WITHOUT.format(blocked="sys.modules['click'] = sys.modules['rich'] = None")
 NO_PSYCOPG = WITHOUT.format(blocked="sys.modules['psycopg'] = None")
+NO_HTTP = WITHOUT.format(blocked="sys.modules['httpx2'] = None")
+
+
+def test_the_package_itself_is_the_command_too() -> None:
+    said = subprocess.run([sys.executable, "-m", "indelible", "version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"indelible {indelible.__version__}\n"
 
 
 def test_without_click_one_line_says_how_to_get_it() -> None:
@@ -256,6 +262,13 @@ def test_without_psycopg_one_line_says_how_to_get_it() -> None:
     said = python(NO_PSYCOPG, "doctor", "--url", "postgresql://x/y")
     assert said.returncode == 1
     assert "→ pip install 'indelible[postgres]'" in said.stdout
+
+
+def test_without_an_http_client_one_line_says_how_to_get_it() -> None:
+    said = python(NO_HTTP, "effects", "list", "--url", "https://ledger.example")
+    assert said.returncode == 2
+    assert "pip install 'indelible[http]'" in said.stderr
+    assert len(said.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

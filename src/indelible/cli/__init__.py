@@ -29,8 +29,24 @@ def _without_click(arguments: list[str]) -> int:
 
         return say_version(is_json=False)
     if arguments in (["demo"], ["demo", "--json"]):
-        from indelible.cli.demo.story import show_demo
-
-        return show_demo(is_json="--json" in arguments)
+        return _demo(is_json="--json" in arguments)
     sys.stderr.write(NEEDS_CLICK + "\n")
     return 2
+
+
+def _demo(*, is_json: bool) -> int:
+    """Shows the demo; Ctrl-C and a reader who goes end it as the root command lets them end."""
+    from indelible.cli.demo.story import show_demo
+    from indelible.cli.ending import is_reader_gone
+
+    try:
+        code = show_demo(is_json=is_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not is_reader_gone():
+            raise
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("\nindelible: interrupted\n")
+        return 2
+    return code

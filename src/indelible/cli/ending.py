@@ -19,7 +19,9 @@ class Ended(Exception):
 
 
 @contextmanager
-def handling(handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals) -> Iterator[None]:
+def handling(
+    handler: Callable[[int, FrameType | None], None] | signal.Handlers, *numbers: signal.Signals
+) -> Iterator[None]:
     """Lets signals do something, and puts back what they did before; only a program's main thread can hear them."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -65,6 +67,13 @@ def ending_well() -> Iterator[None]:
         raise SystemExit(0)
 
     with handling(end, *_ASKED_TO):
+        yield
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Lets Ctrl-C end the program as a kill does, where it reads a terminal: that read cannot be broken off."""
+    with handling(signal.SIG_DFL, signal.SIGINT):
         yield
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from indelible.cli.ending import ending_at_once
 from indelible.cli.opening import about_ledger, where
 from indelible.cli.options import InOrder
 from indelible.errors import Misconfigured
@@ -61,7 +62,7 @@ def proxy(run_id: str | None, terms: Path | None, approval: str | None, approver
     Terms(told, usual)  # what cannot be said of a tool is said before anything starts
     run = run_id or f"mcp-{secrets.token_hex(8)}"
     place = where()
-    with Ledger.open(place.url, tenant=place.tenant) as ledger:
+    with Ledger.open(place.url, tenant=place.tenant) as ledger, ending_at_once():
         _run_proxy(ledger, server, run=run, terms=told, approver=approver, **usual)
 
 
@@ -99,7 +100,7 @@ def serve() -> None:
     from indelible.integrations.mcp_lookup import lookup_server
 
     place = where()
-    with Ledger.open(place.url, tenant=place.tenant) as ledger:
+    with Ledger.open(place.url, tenant=place.tenant) as ledger, ending_at_once():
         anyio.run(_speak, lookup_server(ledger))
 
 

@@ -75,7 +75,7 @@ class Root(InOrder):
         """Finds the command that is meant; names what is written nearly so where there is none."""
         if args[0] not in COMMANDS:
             near = get_close_matches(args[0], COMMANDS)
-            meant = f" Did you mean: {', '.join(near)}?" if near else ""
+            meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)
 

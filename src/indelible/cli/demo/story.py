@@ -1,12 +1,13 @@
 """`indelible demo`: kills an agent in the middle of a refund and measures what the ledger makes of it.
 
-Acting is here, judging in `demo_proofs`, the agent in `demo_agent`. Every claim that is printed is computed from what
+Acting is here, judging in `proofs`, the agent in `agent`. Every claim that is printed is computed from what
 was seen: the outside world's file, exit codes, what each process reported, the ledger's rows.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import apsw
 from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.demo.agent import AMOUNT, APPROVED, OTHER_AMOUNT, SWAPPED, read_lines
+from indelible.cli.demo.page import COMMAND
 from indelible.cli.demo.proofs import BEFORE, INSIDE, Death, Proof, Seen, judge
 from indelible.core.events import event_hash
 from indelible.core.journal.chain import Broken, Intact, altered_payloads, check_chain
@@ -36,6 +38,7 @@ from indelible.journal.keys.ring import KeyRing
 PERSON = "a person"
 PATIENCE = 20.0  # seconds that one process may take; on an idle machine it takes a fifth of one
 
+IN_CHECKOUT = ".venv/bin/indelible"  # where `./run` put it; nothing outside of the folder was touched
 NEXT = """
 Next, three lines above a function of your own:
 
@@ -44,10 +47,10 @@ Next, three lines above a function of your own:
     @ledger.tool(side_effect="payment")
     def refund(charge: str, amount: int): ...
 
-Is all well on this machine:      indelible doctor
-What did my agent do:             indelible effects list
-What waits for me to decide:      indelible approvals list
-Look around in a demo's ledger:   indelible demo --keep"""
+Is all well on this machine:      {indelible} doctor
+What did my agent do:             {indelible} effects list
+What waits for me to decide:      {indelible} approvals list
+Look around in a demo's ledger:   {indelible} demo --keep"""
 
 
 def show_demo(*, is_json: bool, keep: bool = False) -> int:
@@ -80,7 +83,7 @@ def _say(proofs: list[Proof], seconds: float, kept: Path | None) -> None:
             "Please report this: it is a fault of Indelible or of this machine. The measurements: indelible demo --json"
         )
     elif kept is None:
-        print(NEXT)
+        print(NEXT.format(indelible=IN_CHECKOUT if COMMAND in os.environ else "indelible"))
     else:
         url = f"sqlite:///{kept / 'ledger.db'}"
         print(f"\nLook around, then remove {kept}:\n\n    indelible effects list --url {url}")

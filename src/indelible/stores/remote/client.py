@@ -7,13 +7,10 @@ import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+import httpx2
+
 from indelible.errors import Misconfigured
 from indelible.stores.reach import Reach, is_this_machine
-
-try:
-    import httpx2
-except ImportError as missing:
-    raise ImportError("a ledger behind a server needs httpx2: pip install 'indelible[http]'") from missing
 
 # As many threads as this ask at once; more wait for one another. Of these, all are kept for the next question.
 MOST_CONNECTIONS = 128

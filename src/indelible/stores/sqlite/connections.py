@@ -121,7 +121,9 @@ def _in_our_words(address: str, error: apsw.Error) -> StoreError:
                 f"{address} cannot be written; check that the folder exists and is yours to write ({error})"
             )
         case apsw.CorruptError() | apsw.NotADBError():
-            return Misconfigured(f"{address} is not a sound SQLite database; restore it from a backup ({error})")
+            return Misconfigured(
+                f"{address} is not a sound SQLite database ({error}); restore it from a backup, or name another"
+            )
         case _:
             return StoreUnavailable(f"{address}: {error}; nothing was written, call again")
 

@@ -9,7 +9,9 @@ the way of the children: no thread, no open store.
 from __future__ import annotations
 
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -67,8 +69,15 @@ class HostFailed(IndelibleError):
 def hosting(adapter: str) -> Iterator[Host]:
     """Gives a process that has loaded a framework, and ends it."""
     command = [sys.executable, "-m", "indelible.testing.adapters.host", adapter]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
-        yield Host(process)  # leaving closes its input, by which it ends
+    # In a group of its own: Ctrl-C is for whoever waits here, and ends the host and its acts together, without a word.
+    with subprocess.Popen(  # noqa: S603
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+    ) as process:
+        try:
+            yield Host(process)  # leaving closes its input, by which it ends
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def _told(scene: Scene, pid: int) -> Path:
@@ -77,6 +86,7 @@ def _told(scene: Scene, pid: int) -> Path:
 
 def main(adapter: str) -> None:
     """Plays the acts that come in, each in a process of its own."""
+    logging.getLogger("indelible.journal").setLevel(logging.ERROR)  # a key that is thrown away is no news
     rig = rig_of(adapter)
     for line in sys.stdin:
         asked = json.loads(line)
