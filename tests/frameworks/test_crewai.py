@@ -13,10 +13,11 @@ from crewai.tools.tool_failure import ToolExecutionFailedError, ToolFailure
 from pydantic import BaseModel
 
 from indelible import Ledger, MayHaveHappened, Succeeded
-from indelible.errors import BadCall
+from indelible.errors import BadCall, IndelibleError
 from indelible.integrations.crewai import LedgerTools
+from indelible.integrations.model_turns import sha256_of
 from indelible.testing.adapters.crewai import ScriptedLLM, called
-from tests.frameworks.conftest import decide
+from tests.frameworks.conftest import decide, told_of
 
 DONE: list[str] = []
 
@@ -50,6 +51,27 @@ def fail(order: str) -> str:
 CHARGE = called("charge", "c1", order="o1", amount=5)
 AS_TEXT = 'Thought: now\nAction: fail\nAction Input: {"order": "o1"}'
 DONE_AS_TEXT = "Thought: I now know the final answer\nFinal Answer: done"
+
+
+class CountingLLM(ScriptedLLM):
+    """Counts its tokens, and answers those who wait for it as well."""
+
+    def call(self, messages: Any, *rest: Any, **words: Any) -> Any:
+        self._track_token_usage_internal({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})
+        return super().call(messages, *rest, **words)
+
+    async def acall(self, messages: Any, *rest: Any, **words: Any) -> Any:
+        return "done"
+
+
+class BrokenLLM(ScriptedLLM):
+    """Gives no answer."""
+
+    def call(self, messages: Any, *rest: Any, **words: Any) -> Any:
+        raise ValueError("no answer")
+
+    async def acall(self, messages: Any, *rest: Any, **words: Any) -> Any:
+        raise ValueError("no answer")
 
 
 class TextLLM(ScriptedLLM):
@@ -188,6 +210,46 @@ def test_a_tool_may_say_that_it_may_have_happened(ledger: Ledger) -> None:
     assert crew_of(gate_of(ledger).tools([lose]), [called("lose", "c1", order="o1")]).kickoff().raw == "done"
     assert gate_of(ledger).tools([lose])[0].run(order="o1") == "found at the bank"
     assert DONE == ["o1"]
+
+
+def asked_of(gate: LedgerTools, llm: Any, tools: list[BaseTool]) -> Crew:
+    agent = Agent(role="billing", goal="charge", backstory="b", llm=gate.model(llm), tools=tools, max_retry_limit=0)
+    return Crew(agents=[agent], tasks=[Task(description="charge", expected_output="done", agent=agent)])
+
+
+def test_the_turns_of_a_model_are_on_the_record_of_the_run(ledger: Ledger) -> None:
+    gate, llm = gate_of(ledger), CountingLLM(model="scripted", turns=[[CHARGE], "done"])
+    assert asked_of(gate, llm, gate.tools([charge])).kickoff().raw == "done"
+    first, second = told_of(ledger, "crewai.model_invoked")
+    args = sha256_of({"order": "o1", "amount": 5})
+    assert first["tool_calls"] == [{"id": "c1", "name": "charge", "args_sha256": args}]
+    assert (second["model_id"], second["success"], second["tool_calls"]) == ("scripted", True, [])
+    assert second["response_sha256"] == sha256_of("done")
+    assert first["prompt_sha256"] != second["prompt_sha256"]
+    assert (second["prompt_tokens"], second["response_tokens"]) == (7, 3), "of this turn, and not of all"
+    assert asyncio.run(gate.model(llm).acall("hello")) == "done"
+    assert len(told_of(ledger, "crewai.model_invoked")) == 3
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_model_that_gives_no_answer_is_on_the_record_and_its_crew_hears_of_it(
+    ledger: Ledger, is_awaited: bool
+) -> None:
+    llm = gate_of(ledger).model(BrokenLLM(model="broken", turns=[]))
+    assert isinstance(llm, BrokenLLM), "whoever looks sees the model that it is"
+    with pytest.raises(ValueError, match="no answer"):
+        asyncio.run(llm.acall("hello")) if is_awaited else llm.call("hello")
+    (only,) = told_of(ledger, "crewai.model_invoked")
+    assert (only["success"], only["error"]) == (False, "ValueError")
+
+
+def test_a_turn_that_cannot_be_recorded_stops_the_crew(ledger: Ledger) -> None:
+    gate, llm = gate_of(ledger), ScriptedLLM(model="scripted", turns=[[CHARGE], "done"])
+    crew = asked_of(gate, llm, gate.tools([charge]))
+    ledger.close()
+    with pytest.raises(IndelibleError):
+        crew.kickoff()
+    assert DONE == []
 
 
 def test_a_tool_goes_behind_one_ledger_only(ledger: Ledger) -> None:

@@ -9,6 +9,8 @@
     …
     crew.kickoff()                                           # again, here or elsewhere: what was done replays
 
+With `llm=gate.model(llm)`, each turn of the model is an event of the run.
+
 A crew begins anew when it is kicked off again, and its tools get no id of a call. So within a run, the same tool with
 the same arguments is the same call, unless `call_id` names calls.
 """
@@ -20,6 +22,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from crewai.llms.base_llm import BaseLLM
 from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailurePolicy
 from pydantic import PrivateAttr, TypeAdapter
@@ -34,6 +37,8 @@ from indelible.errors import (
     IndelibleError,
     StillRunning,
 )
+from indelible.integrations.crewai_turns import recording
+from indelible.integrations.model_turns import MODEL_INVOKED
 from indelible.integrations.results import ToolError, as_json
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
@@ -79,6 +84,13 @@ class LedgerTools:
         """Gives the tools behind the ledger."""
         return [LedgerTool.around(tool, self) for tool in tools]
 
+    def model(self, llm: BaseLLM) -> BaseLLM:
+        """Gives a model each of whose turns is an event of the run; it is durable before the crew goes on."""
+        return recording(llm, lambda turn: self._ledger.record(self._run_id(), f"crewai.{MODEL_INVOKED}", turn))
+
+    def _run_id(self) -> str:
+        return self._run if isinstance(self._run, str) else self._run()
+
     def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
         """Lets a call in. What goes wrong is given, not raised: what is raised, the crew tries again, and goes on."""
         try:
@@ -114,7 +126,7 @@ class LedgerTools:
         return Named(
             tool=entry.tool.name,
             args=entry.args,
-            run_id=self._run if isinstance(self._run, str) else self._run(),
+            run_id=self._run_id(),
             call_id=None if self._call_id is None else self._call_id(entry.tool.name, entry.args),
             schema=_schema_of(entry.tool),
         )
