@@ -174,6 +174,21 @@ def policy(stage: Stage) -> None:
     stage.says = {"policy explain": "verdict       ask", "policy test": "1 decision of 2 recorded calls"}
 
 
+def backup(stage: Stage) -> None:
+    """Has a run in which something was done, and goes on with it before the copy is put back."""
+    some_work(stage)
+
+    def anew(command: str) -> str:
+        if command.startswith("rm -f"):
+            with stage.open() as ledger:
+                done(ledger, 4)
+                ledger.seal()
+        return command
+
+    stage.anew = anew
+    stage.codes = {"indelible doctor": 1}
+
+
 def postgres(stage: Stage) -> None:
     """Has two empty databases, and a ledger in a file that is to move to the second."""
     url = stage.postgres()
@@ -246,6 +261,7 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "docs/filters.md": filters,
     "docs/forgetting.md": forgetting,
     "docs/how-to/auditor.md": auditor,
+    "docs/how-to/backup.md": backup,
     "docs/how-to/slack.md": slack,
     "docs/in-doubt.md": doubtful,
     "docs/integrations/matrix.md": nothing,
