@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import hypothesis
 import pytest
 
 from tests.postgres import PostgresServer, fresh_database
+from tests.waiting import PATIENCE
 
 _ROOM = 3 * 1024**3
 
@@ -27,8 +29,18 @@ _KEYS = tempfile.TemporaryDirectory(prefix="indelible-keys-")
 os.environ["INDELIBLE_KEYS"] = _KEYS.name
 
 # Examples that touch a disk or a database take as long as they take: slowness is the timeout's business.
-hypothesis.settings.register_profile("indelible", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "indelible", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "indelible"))
+
+
+# A test that asks a server over HTTP and does not say for how long waits longer than httpx2's five seconds.
+with contextlib.suppress(ImportError):  # the environment of the heavy frameworks has none
+    from httpx2._config import DEFAULT_TIMEOUT_CONFIG
+
+    for _wait in ("connect", "read", "write", "pool"):
+        setattr(DEFAULT_TIMEOUT_CONFIG, _wait, PATIENCE)
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ from indelible import Actor, migrate
 from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
 from tests.postgres import PostgresServer
+from tests.waiting import free_port
 
 CONNECTIONS = 64
 CALLS_EACH = 8.0
@@ -201,8 +202,7 @@ def measure(url: str, minutes: float, connections: int) -> dict[str, Any]:
         "ana": str(keys.give("ana", ("approver",), by=root)[1]),
     }
     store.close()
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
+    port = free_port()
     with served(url, port) as pid:
         asked = [sys.executable, "-m", "tests.soak", "--load", json.dumps([port, tokens, minutes * 60, connections])]
         loading = subprocess.Popen(asked, stdout=subprocess.PIPE)

@@ -26,6 +26,7 @@ from indelible.core.approvals.approval import is_signed
 from indelible.errors import EffectDenied
 from tests.cli.asking import TOOL, TWO, approval_at, approve, ask, call_again, refund
 from tests.cli.conftest import Cli, Said
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -128,10 +129,10 @@ def test_whoever_waits_goes_on(cli: Cli, ledger_url: str) -> None:
 
     agent = threading.Thread(target=wait)
     agent.start()
-    assert asking.wait(60)
+    assert asking.wait(PATIENCE)
     (approval,) = cli("approvals", "list", "--json").json["approvals"]
     cli("approvals", "approve", approval["id"], "--digest", approval["digest"], "--by", "ana")
-    agent.join(60)
+    agent.join(PATIENCE)
     assert values == [4200]
 
 

@@ -10,7 +10,7 @@ import pytest
 from indelible.cli.doctor.server import check_ready
 from tests.cli.conftest import Cli
 from tests.server.places import sqlite_place
-from tests.server.serving import free_port
+from tests.waiting import refusing
 
 
 def checks(cli: Cli, url: str, code: int = 0) -> dict[str, dict[str, Any]]:
@@ -35,8 +35,9 @@ def test_a_server_that_is_well_is_said_to_be(cli: Cli, tmp_path: Path, monkeypat
 
 def test_a_server_that_is_away_is_told_with_what_to_do(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INDELIBLE_TOKEN", "ind.a.b.c")
-    url = f"http://127.0.0.1:{free_port()}"
-    away = checks(cli, url, code=1)["server"]
+    with refusing() as port:
+        url = f"http://127.0.0.1:{port}"
+        away = checks(cli, url, code=1)["server"]
     assert (away["verdict"], away["says"]) == ("bad", f"{url} does not answer: ConnectError")
     assert "indelible serve" in away["fix"]
 

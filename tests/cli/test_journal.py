@@ -13,7 +13,7 @@ import pytest
 from indelible import Ledger
 from indelible.core.journal.notes import parse_head, parse_note
 from tests.cli.conftest import Cli, call
-from tests.scenarios.shells import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture

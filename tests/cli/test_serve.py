@@ -19,7 +19,7 @@ import pytest
 from indelible import Ledger, ToolCall
 from indelible.errors import NotAuthenticated
 from tests.cli.conftest import Cli
-from tests.server.serving import PATIENCE, free_port
+from tests.waiting import PATIENCE, free_port
 
 
 @contextmanager

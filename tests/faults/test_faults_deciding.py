@@ -18,7 +18,8 @@ from tests.chaos.procs import Child
 from tests.faults.permitting import never_runs, vote_on_word
 from tests.scenarios.policies import PEOPLE, asking, saying
 from tests.scenarios.raw import execute
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, asked, charge
+from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge
+from tests.waiting import PATIENCE
 
 # ── 21 ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

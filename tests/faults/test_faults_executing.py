@@ -42,7 +42,8 @@ from indelible.errors import (
 )
 from indelible.testing import FakeClock
 from tests.chaos.procs import Child, ChildDied
-from tests.scenarios.shells import LEASE, PATIENCE, Count, Driver, Gate, Shell, approve, charge
+from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, approve, charge
+from tests.waiting import PATIENCE
 
 
 class Receipt(BaseModel):

@@ -21,7 +21,8 @@ from tests.chaos.procs import Child, ChildDied
 from tests.faults.permitting import LARGE, SMALL, never_runs
 from tests.scenarios.policies import asking, limiting, saying
 from tests.scenarios.raw import execute
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, asked, charge, types_of
+from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge, types_of
+from tests.waiting import PATIENCE
 
 # ── 19 ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -18,7 +18,8 @@ from indelible.core.runs.run import side_effect_key
 from indelible.errors import RunDriven, UnknownCheckpoint
 from tests.chaos.procs import Child
 from tests.scenarios.hands import Hand, inside, resumed, started, told
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, charge, in_thread
+from tests.scenarios.shells import Count, Driver, Shell, charge, in_thread
+from tests.waiting import PATIENCE
 
 KEY = side_effect_key("mail", "ada", "00")
 # INDELIBLE_EACH says how many events each of them writes; with 1,000 these tests take minutes.

@@ -27,7 +27,8 @@ from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, 
 from indelible.core.journal.tiles import node_reader
 from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
 from indelible.journal.sealing_thread import SealingThread
-from tests.scenarios.shells import Count, eventually
+from tests.scenarios.shells import Count
+from tests.waiting import eventually
 
 
 @pytest.fixture

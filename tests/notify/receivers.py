@@ -6,7 +6,6 @@ import json
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0
+from tests.waiting import PATIENCE
+
 Answer = tuple[int, dict[str, str], bytes]
 
 
@@ -89,8 +89,10 @@ def cutting(times: int) -> Callable[[Post, BaseHTTPRequestHandler], Answer | Non
 
 
 @contextmanager
-def receiving(receiver: Receiver | None = None, port: int = 0, certificate: Path | None = None) -> Iterator[Receiver]:
-    """Runs a receiver until the block ends."""
+def receiving(
+    receiver: Receiver | None = None, certificate: Path | None = None, at: socket.socket | None = None
+) -> Iterator[Receiver]:
+    """Runs a receiver until the block ends; at the address of a socket, if one is given that does not listen yet."""
     taking = receiver or Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -130,7 +132,11 @@ def receiving(receiver: Receiver | None = None, port: int = 0, certificate: Path
         def handle_error(self, request: Any, client_address: Any) -> None:
             return
 
-    with Server(("127.0.0.1", port), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler, bind_and_activate=at is None) as server:
+        if at is not None:
+            server.socket.close()
+            server.socket, server.server_address = at, at.getsockname()
+            server.server_activate()
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
@@ -173,25 +179,6 @@ def dripping() -> Iterator[int]:
             is_over.set()
             listener.close()
             thread.join(PATIENCE)
-
-
-def free_port() -> int:
-    """Gives a port at which nobody listens just now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
-
-
-def eventually(is_so: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """Waits until something is so that rings no bell."""
-    ends = time.monotonic() + patience
-    while True:
-        found = is_so()
-        if found:
-            return found
-        if time.monotonic() > ends:
-            raise AssertionError(f"it never became so: {is_so}")
-        time.sleep(0.01)
 
 
 def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:

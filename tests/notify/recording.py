@@ -11,7 +11,7 @@ from indelible.core.approvals.deliveries import Delivery, read_delivery
 from indelible.core.sheets import SheetFilter
 from indelible.errors import ApprovalPending
 from indelible.notify.channels import Message
-from tests.notify.receivers import PATIENCE
+from tests.waiting import PATIENCE
 
 
 class Recorder:

@@ -20,7 +20,7 @@ from indelible import Ledger, ToolCall
 from indelible.notify.slack_blocks import APPROVE, DENY
 from indelible.notify.slack_server import PATH
 from tests.cli.conftest import Cli
-from tests.notify.receivers import Receiver, answering, eventually, receiving
+from tests.notify.receivers import Receiver, answering, receiving
 from tests.notify.recording import ask, deliveries
 from tests.notify.slack_api import (
     CHANNEL,
@@ -33,6 +33,7 @@ from tests.notify.slack_api import (
     slack_api,
     submitted,
 )
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -209,7 +210,7 @@ def test_the_worker_sees_to_late_approvals_without_any_channel(cli: Cli, ledger_
 
 def post(port: int, payload: dict[str, Any]) -> tuple[int, bytes]:
     headers, body = request(payload, time.time())
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("POST", PATH, body, headers)
         answer = connection.getresponse()

@@ -22,7 +22,8 @@ from indelible.notify.channels import GiveUp, NotSent
 from indelible.notify.email import EmailChannel, mail_of, message_id
 from indelible.notify.hidden import Secret
 from tests.notify.making import NASTY, NOON, approval, approved, denied, effect, message
-from tests.notify.receivers import dripping, free_port, make_certificate
+from tests.notify.receivers import dripping, make_certificate
+from tests.waiting import PATIENCE, free_port, refusing
 
 HOST = "127.0.0.1"
 HEADERS = {
@@ -66,7 +67,7 @@ class Postbox:
 def postbox_at(box: Postbox, **words: Any) -> Iterator[int]:
     """Runs a mail server; gives its port."""
     port = free_port()
-    controller = Controller(box, hostname=HOST, port=port, ready_timeout=30, **words)
+    controller = Controller(box, hostname=HOST, port=port, ready_timeout=PATIENCE, **words)
     controller.start()
     try:
         yield port
@@ -301,8 +302,8 @@ def test_some_who_are_refused_for_now_are_tried_again() -> None:
 
 
 def test_nobody_there_is_a_failure() -> None:
-    with pytest.raises(NotSent, match="refused"):
-        channel_to(free_port()).send(message())
+    with refusing() as port, pytest.raises(NotSent, match="refused"):
+        channel_to(port).send(message())
 
 
 def test_something_else_there_is_a_failure() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,9 +26,10 @@ from indelible.notify.sending import Sender, store_time
 from indelible.notify.webhook import WebhookChannel
 from indelible.stores.postgres import PostgresStore
 from indelible.testing.clock import FakeClock
-from tests.notify.receivers import Receiver, answering, cutting, eventually, free_port, receiving
+from tests.notify.receivers import Receiver, answering, cutting, receiving
 from tests.notify.recording import Recorder, ask, deliveries, failing
 from tests.postgres import PostgresServer
+from tests.waiting import PATIENCE, eventually
 
 SECRET = Secret("whsec_" + "MTIz" * 10)
 SOON = timedelta(milliseconds=300)
@@ -52,7 +54,7 @@ def unattended(url: str, *names: str, **words: Any) -> Ledger:
 
 
 def webhook(port: int, **settings: Any) -> WebhookChannel:
-    settings = {"timeout": timedelta(seconds=5), **settings}
+    settings = {"timeout": timedelta(seconds=PATIENCE), **settings}
     url = f"http://127.0.0.1:{port}/"
     return WebhookChannel("ops", url, secret=SECRET, http=True, ports=[port], allow=["127.0.0.1/32"], **settings)
 
@@ -198,30 +200,29 @@ def test_an_outage_of_the_receiver_is_outlived(url: str, how: str) -> None:
     def hang(post: Any, line: Any) -> Any:
         if not first.is_set():
             first.set()
-            receiver.release.wait(30)
+            receiver.release.wait(PATIENCE)
         return 200, {}, b""
 
     receiver.behave = {"500": answering(500, 200), "cut": cutting(1), "hang": hang}[how]
-    with (
-        receiving(receiver),
-        opened(url, webhook(receiver.port, timeout=timedelta(milliseconds=500))) as ledger,
-    ):
+    timeout = timedelta(seconds=0.5 if how == "hang" else PATIENCE)
+    with receiving(receiver), opened(url, webhook(receiver.port, timeout=timeout)) as ledger:
         ask(ledger)
         eventually(lambda: [found.status for found in deliveries(ledger)] == ["sent"])
         (delivery,) = deliveries(ledger)
-    assert delivery.attempts == len(receiver.posts) == 2
+    if how == "hang":  # a slow machine may seem to hang once more
+        assert 2 <= len(receiver.posts) <= delivery.attempts
+    else:
+        assert delivery.attempts == len(receiver.posts) == 2
     assert {post.headers["webhook-id"] for post in receiver.posts} == {delivery.id}
 
 
 def test_a_receiver_that_was_down_gets_it_when_it_is_up(url: str) -> None:
-    port = free_port()
-    with opened(url, webhook(port)) as ledger:
+    down = socket.socket()
+    down.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else can
+    with opened(url, webhook(down.getsockname()[1], timeout=timedelta(seconds=PATIENCE))) as ledger:
         ask(ledger)
-        eventually(lambda: [found.attempts for found in deliveries(ledger)] == [1])
-        eventually(lambda: deliveries(ledger)[0].status == "due")
-        (waiting,) = deliveries(ledger)
-        assert "refused" in (waiting.error or "")
-        with receiving(port=port) as receiver:
+        eventually(lambda: [found for found in deliveries(ledger) if "refused" in (found.error or "")])
+        with receiving(at=down) as receiver:
             receiver.wait_for(1)
             eventually(lambda: deliveries(ledger)[0].status == "sent")
         assert len(receiver.posts) == 1
@@ -286,7 +287,7 @@ def test_an_error_that_nobody_foresaw_is_named_without_its_values(url: str) -> N
 
 def test_a_channel_that_hangs_holds_up_neither_another_nor_any_run(url: str) -> None:
     release = threading.Event()
-    hanging = Recorder("hanging", first=lambda message: release.wait(60) and None)
+    hanging = Recorder("hanging", first=lambda message: release.wait(PATIENCE) and None)
     quick = Recorder("quick")
     with unattended(url, "hanging", "quick") as ledger:
         try:
@@ -305,27 +306,28 @@ def test_a_channel_that_hangs_holds_up_neither_another_nor_any_run(url: str) -> 
 
 def test_a_channel_that_always_hangs_takes_no_more_than_a_few_threads(url: str) -> None:
     release = threading.Event()
-    hanging = Recorder(first=lambda message: release.wait(60) and None)
+    hanging = Recorder(first=lambda message: release.wait(PATIENCE) and None)
     with unattended(url, "ops") as ledger:
         for number in range(8):
             ask(ledger, number)
         sender = Sender(ledger._engine, lambda: [ledger.tenant], hanging, patience=timedelta(milliseconds=50))
         try:
             assert sender.go()
-            assert len(hanging.tries) == 4
+            eventually(lambda: len(hanging.tries) == 4)
             assert not sender.go()
             assert len(hanging.tries) == 4
         finally:
             release.set()
         eventually(lambda: not sender._is_stuck())
         hanging.first = lambda message: None
+        sender._patience = PATIENCE
         assert sender.go()
         assert len(set(hanging.tries)) == 8
 
 
 def test_closing_waits_for_a_channel_only_so_long(sqlite_url: str) -> None:
     release = threading.Event()
-    hanging = Recorder(first=lambda message: release.wait(60) and None)
+    hanging = Recorder(first=lambda message: release.wait(PATIENCE) and None)
     with unattended(sqlite_url, "ops") as ledger:
         with outbox_of(ledger, hanging, closing_patience=SOON):
             ask(ledger)
@@ -334,7 +336,8 @@ def test_closing_waits_for_a_channel_only_so_long(sqlite_url: str) -> None:
         release.set()
 
 
-def test_closing_sends_what_was_just_written(url: str) -> None:
+def test_closing_sends_what_was_just_written(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Outbox.__init__.__kwdefaults__, "closing_patience", timedelta(seconds=PATIENCE))
     channel = Recorder()
     for number in range(5):
         with opened(url, channel) as ledger:
@@ -625,7 +628,7 @@ def test_a_hook_that_raises_is_called_again_and_no_run_hears_of_it(url: str) -> 
     with Ledger.open(url, on_approval_required=hook) as ledger:
         with pytest.raises(ApprovalPending):
             ledger.run(ToolCall(run_id="r", tool="t", args={}), lambda effect: None, approval="required", wait=False)
-        assert called.wait(30)
+        assert called.wait(PATIENCE)
         eventually(lambda: deliveries(ledger)[0].status == "sent")
     assert len(calls) == 2
 
@@ -641,7 +644,7 @@ async def test_an_asynchronous_ledger_tells_by_a_coroutine(url: str) -> None:
     async with AsyncLedger.open(url, on_approval_required=hook) as ledger:
         call = ToolCall(run_id="r", tool="t", args={})
         waiter = asyncio.create_task(ledger.run(call, lambda effect: "ran", approval="required"))
-        approval = await asyncio.wait_for(called, 30)
+        approval = await asyncio.wait_for(called, PATIENCE)
         await ledger.approve(approval.id, digest=approval.digest, by="ada")
         assert await waiter == "ran"
 

@@ -10,7 +10,7 @@ import pytest
 from indelible.errors import StoreUnavailable
 from indelible.notify import patrol as patrols
 from indelible.notify.patrol import Patrol, where
-from tests.notify.receivers import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually
 
 
 def ended(patrol: Patrol) -> bool:

@@ -18,8 +18,9 @@ import pytest
 
 from indelible import Ledger, migrate
 from tests.notify.mortal_sender import POINTS
-from tests.notify.receivers import eventually, receiving
+from tests.notify.receivers import receiving
 from tests.notify.recording import ask, deliveries
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0

@@ -17,8 +17,9 @@ from indelible.notify.hidden import Secret
 from indelible.notify.slack import SlackChannel
 from indelible.notify.slack_blocks import APPROVE, DENY, MOST_SECTIONS, fenced, sight_of
 from tests.notify.making import NASTY, approval, approved, denied, effect, message
-from tests.notify.receivers import cutting, free_port
+from tests.notify.receivers import cutting
 from tests.notify.slack_api import CHANNEL, TOKEN, SlackApi, buttons, shown, slack_api
+from tests.waiting import refusing
 
 
 @pytest.fixture
@@ -205,8 +206,8 @@ def test_a_slack_that_is_down_is_tried_again(slack: SlackApi) -> None:
     slack.refusals.append(("Something <b>else</b>", 500, {}))
     with pytest.raises(NotSent, match=r"unknown \(500\)"):
         channel_to(slack).send(message())
-    with pytest.raises(NotSent, match="cannot be reached"):
-        channel_to(slack, api=f"http://127.0.0.1:{free_port()}/api/").send(message())
+    with refusing() as port, pytest.raises(NotSent, match="cannot be reached"):
+        channel_to(slack, api=f"http://127.0.0.1:{port}/api/").send(message())
     slack.receiver.behave = cutting(1)
     with pytest.raises(NotSent, match="cannot be reached"):
         channel_to(slack).send(message())

@@ -33,6 +33,7 @@ from tests.notify.slack_api import (
     slack_api,
     submitted,
 )
+from tests.waiting import PATIENCE
 
 NOW = 1_900_000_000.0
 DIGEST = approval().digest
@@ -325,7 +326,7 @@ def served(office: Office, **words: float) -> Iterator[SlackServer]:
 
 
 def asked(server: SlackServer, method: str, path: str, headers: dict[str, str], body: bytes | None) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE)
     try:
         connection.request(method, path, body, headers)
         return connection.getresponse().status
@@ -359,7 +360,7 @@ def test_requests_are_limited(office: Office) -> None:
         assert asked(server, "POST", PATH, {"Content-Length": str(MOST_BODY + 1)}, None) == 413
         assert asked(server, "POST", PATH, {"Content-Length": "many"}, None) == 400
         assert asked(server, "POST", PATH, {"Transfer-Encoding": "chunked"}, None) == 411
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as line:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE) as line:
             line.sendall(f"POST {PATH} HTTP/1.1\r\nContent-Length: 100\r\n\r\nshort".encode())
             line.shutdown(socket.SHUT_WR)
             assert line.recv(1000).startswith(b"HTTP/1.0 400")
@@ -387,7 +388,7 @@ def test_more_connections_than_there_is_room_for_are_turned_away(office: Office)
     with served(office) as server:
         while server._free.acquire(blocking=False):  # as if so many were being served
             continue
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as line:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE) as line:
             assert line.recv(1) == b""
         server._free.release()
         assert asked(server, "GET", PATH, {}, None) == 405

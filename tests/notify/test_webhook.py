@@ -25,16 +25,8 @@ from indelible.notify.channels import GiveUp, NotSent
 from indelible.notify.hidden import Secret
 from indelible.notify.webhook import WebhookChannel, key_pair
 from tests.notify.making import NASTY, NOON, approval, approved, effect, message
-from tests.notify.receivers import (
-    Post,
-    Receiver,
-    answering,
-    cutting,
-    dripping,
-    free_port,
-    make_certificate,
-    receiving,
-)
+from tests.notify.receivers import Post, Receiver, answering, cutting, dripping, make_certificate, receiving
+from tests.waiting import PATIENCE, refusing
 
 NEW, OLD = ("whsec_" + base64.b64encode(bytes([byte]) * 32).decode() for byte in (7, 8))
 
@@ -228,8 +220,8 @@ def test_a_receiver_can_ask_to_be_left_alone(said: str, after: timedelta | None)
 
 
 def test_nobody_there_is_a_failure() -> None:
-    with pytest.raises(NotSent, match="refused"):
-        channel_to(free_port()).send(message())
+    with refusing() as port, pytest.raises(NotSent, match="refused"):
+        channel_to(port).send(message())
 
 
 def test_a_connection_that_is_cut_is_a_failure() -> None:
@@ -243,7 +235,7 @@ def test_a_connection_that_is_cut_is_a_failure() -> None:
 
 def test_a_receiver_that_never_answers_is_a_failure_in_time() -> None:
     receiver = Receiver()
-    receiver.behave = lambda post, line: (receiver.release.wait(30), (200, {}, b""))[1]
+    receiver.behave = lambda post, line: (receiver.release.wait(PATIENCE), (200, {}, b""))[1]
     with receiving(receiver), pytest.raises(NotSent, match="no answer within"):
         channel_to(receiver.port, timeout=timedelta(milliseconds=200)).send(message())
 

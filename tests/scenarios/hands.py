@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tests.scenarios.shells import PATIENCE, Driver
+from tests.scenarios.shells import Driver
+from tests.waiting import PATIENCE
 
 
 class Hand:

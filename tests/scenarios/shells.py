@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
@@ -21,8 +20,8 @@ from uuid import uuid4
 
 import indelible
 from indelible import Approval, AsyncLedger, AwaitingApproval, Ledger, RunningEffect, ToolCall
+from tests.waiting import PATIENCE, eventually
 
-PATIENCE = 20.0
 LEASE = timedelta(seconds=30)
 
 
@@ -278,17 +277,6 @@ def approve(driver: Driver, question: Any, by: str = "ada", **words: Any) -> App
     approval = getattr(question, "approval", question)
     approved: Approval = driver.approve(approval.id, digest=approval.digest, by=by, **words)
     return approved
-
-
-def eventually(is_so: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """Waits until something is so that only another thread can make so."""
-    until = time.monotonic() + patience
-    while True:
-        found = is_so()
-        if found:
-            return found
-        assert time.monotonic() < until, "it never became so"
-        time.sleep(0.002)
 
 
 def somebody_waits(driver: Driver, number: int = 1) -> None:

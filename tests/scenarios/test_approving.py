@@ -38,21 +38,9 @@ from indelible.errors import (
 )
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child
-from tests.scenarios.shells import (
-    LEASE,
-    PATIENCE,
-    Count,
-    Driver,
-    Gate,
-    Shell,
-    approve,
-    asked,
-    charge,
-    eventually,
-    somebody_waits,
-    types_of,
-)
+from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, approve, asked, charge, somebody_waits, types_of
 from tests.scenarios.test_transactions import Table
+from tests.waiting import PATIENCE, eventually
 
 
 def waiting_run(ledger: Driver, handler: Callable[..., Any], **fields: Any) -> Any:

@@ -13,8 +13,9 @@ from indelible.core.values.differences import Difference
 from indelible.errors import ApprovalPending, BadCall, EffectErased, VoteRefused
 from tests.journal.exported import key_of
 from tests.scenarios.policies import asking
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, asked, charge, somebody_waits
+from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge, somebody_waits
 from tests.scenarios.test_redaction import assert_found_nowhere
+from tests.waiting import PATIENCE
 
 CARD = "4000056655665556"
 NOTE = f"to be booked on card {CARD}, please"
@@ -190,8 +191,9 @@ def test_rules_see_an_encrypted_call_in_clear(shell: Shell, keys: Path) -> None:
 
 @pytest.mark.parametrize("words", [{}, {"redact": RULES}, {"encrypt": True}], ids=["clear", "redacted", "encrypted"])
 def test_a_journal_with_approvals_verifies(place: dict[str, Any], tmp_path: Path, words: dict[str, Any]) -> None:
+    args = {"amount": 5, "pin": "1234", "note": "of no card"}  # no canary: others look whether one is in the database
     with indelible.Ledger.open(**place, **words, seal=True, policy=asking(quorum=2)) as ledger:
-        begun: Any = ledger.begin(charge(args=SECRETS))
+        begun: Any = ledger.begin(charge(args=args))
         ledger.view_approval(begun.approval.id, by="ana")
         shown = ledger.view_approval(begun.approval.id).args
         question = ledger.edit_approval(
@@ -199,8 +201,8 @@ def test_a_journal_with_approvals_verifies(place: dict[str, Any], tmp_path: Path
         )
         for name in ("ana", "bob"):
             ledger.approve(question.id, digest=question.digest, by=name)
-        ledger.run(charge(args=SECRETS), lambda effect: "ran")
-        denied: Any = ledger.begin(charge(args=SECRETS, run_id="order-2"))
+        ledger.run(charge(args=args), lambda effect: "ran")
+        denied: Any = ledger.begin(charge(args=args, run_id="order-2"))
         ledger.deny(denied.approval.id, by="ana", reason="no")
         key = key_of(ledger)
         exported = ledger.export(tmp_path / "bundle")

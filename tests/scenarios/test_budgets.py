@@ -30,8 +30,9 @@ from indelible.errors import ApprovalPending, BudgetExceeded, VoteRefused
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child
 from tests.scenarios.policies import limiting
-from tests.scenarios.shells import LEASE, PATIENCE, Count, Driver, Gate, Shell, approve, charge, eventually
+from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, approve, charge
 from tests.scenarios.test_transactions import Table
+from tests.waiting import PATIENCE, eventually
 
 DAY = timedelta(days=1)
 

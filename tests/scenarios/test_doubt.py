@@ -25,18 +25,17 @@ from indelible.errors import BadCall, EffectFailed, EffectInDoubt, LeaseLost, No
 from indelible.testing.clock import FakeClock
 from tests.scenarios.shells import (
     LEASE,
-    PATIENCE,
     Count,
     Driver,
     Gate,
     Shell,
     charge,
-    eventually,
     in_thread,
     interrupt_main,
     main_is_inside,
     types_of,
 )
+from tests.waiting import PATIENCE, eventually
 
 SOON = timedelta(milliseconds=50)
 
@@ -85,7 +84,7 @@ def test_a_handler_over_its_time_limit_leaves_doubt_at_once_and_its_result_is_ke
         (kept,) = ledger.engine.store.payloads(ledger.tenant, "order-1", [late.seq])
         assert (kept.field, kept.value) == ("late_result", b'"after all"')
     assert ledger.effects()[0].status == "in_doubt", "a late result informs; it does not settle"
-    assert gate.entries == 1
+    assert gate.entries == 1 or (ledger.kind == "async" and gate.entries == 0)  # where there was no thread in time
 
 
 def test_even_what_may_be_repeated_is_in_doubt_while_its_handler_may_still_run(ledger: Driver) -> None:
@@ -196,8 +195,8 @@ def test_a_result_that_comes_at_the_very_moment_of_the_cancel_is_kept(place: dic
             with pytest.raises(asyncio.CancelledError):
                 await task
             (effect,) = await ledger.effects()
-            types = [event.type for event in await ledger.events("order-1")]
-            assert effect.status == "succeeded" or "tool_call_late" in types
+            if effect.status != "succeeded":
+                await until_late(ledger)
 
     asyncio.run(scenario())
 

@@ -24,9 +24,10 @@ from indelible.errors import (
     ResultNotRecorded,
 )
 from indelible.journal.keys.files import data_keys_folder
-from tests.scenarios.shells import Count, Driver, Gate, Shell, eventually, somebody_waits, types_of
+from tests.scenarios.shells import Count, Driver, Gate, Shell, somebody_waits, types_of
 from tests.scenarios.test_redaction import assert_found_nowhere
 from tests.scenarios.test_transactions import Table
+from tests.waiting import PATIENCE, eventually
 
 # A new one each time: scenarios share one PostgreSQL, and another's plain ledger may say what ours must not.
 CANARY = f"CANARY-cipher-{uuid4().hex}"
@@ -115,7 +116,7 @@ def test_whoever_waits_gets_the_value(shell: Shell, ledger: Driver) -> None:
     somebody_waits(ledger)
     somebody_waits(other)
     gate.open()
-    assert [each.result(20) for each in (running, *waiting)] == [{"receipt": CANARY}] * 3
+    assert [each.result(PATIENCE) for each in (running, *waiting)] == [{"receipt": CANARY}] * 3
 
 
 def test_a_probe_sees_the_arguments_and_what_it_says_is_encrypted(ledger: Driver) -> None:
@@ -146,7 +147,7 @@ def test_a_late_result_is_encrypted(ledger: Driver) -> None:
     gate = Gate({"receipt": CANARY})
     running = ledger.spawn("run", pay(), lambda effect: gate(effect), timeout=timedelta(milliseconds=50))
     with pytest.raises(TimeoutError):
-        running.result(20)
+        running.result(PATIENCE)
     gate.open()
     if ledger.kind != "async":  # the other one's handler is a coroutine, which the time limit has cancelled
         eventually(lambda: "tool_call_late" in types_of(ledger))

@@ -12,7 +12,8 @@ from indelible import Claimed, GrantTerms, NothingHappened, Retry
 from indelible.errors import ApprovalPending, BadCall, VoteRefused
 from indelible.testing.clock import FakeClock
 from tests.scenarios.policies import asking, saying
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, asked, charge, types_of
+from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge, types_of
+from tests.waiting import PATIENCE
 
 HOUR = timedelta(hours=1)
 

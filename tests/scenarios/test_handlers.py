@@ -14,7 +14,8 @@ import pytest
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, current_effect
 from indelible.errors import EffectFailed
 from indelible.http import AsyncIdempotencyTransport, IdempotencyTransport
-from tests.scenarios.shells import PATIENCE, Count, Driver, Gate, charge, in_thread
+from tests.scenarios.shells import Count, Driver, Gate, charge, in_thread
+from tests.waiting import PATIENCE
 
 # ── both kinds in both ledgers ───────────────────────────────────────────────────────────────────────────────────────
 

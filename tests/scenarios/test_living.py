@@ -21,18 +21,17 @@ from indelible.errors import BadCall, IndelibleError, StoreUnavailable
 from indelible.testing.clock import FakeClock
 from tests.scenarios.shells import (
     LEASE,
-    PATIENCE,
     Count,
     Driver,
     Gate,
     Shell,
     charge,
-    eventually,
     in_thread,
     interrupt_main,
     main_is_inside,
     somebody_waits,
 )
+from tests.waiting import PATIENCE, eventually
 
 # ── many at once ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -256,7 +255,7 @@ def test_an_interrupt_while_a_claim_is_written_gives_it_back(place: dict[str, An
         interrupted(lambda: ledger.run(charge(), handler), inside="writer.py:wait")
         held.may_go_on.set()
         other.result(PATIENCE)
-        eventually(lambda: {e.args["amount"]: e.status for e in ledger.effects()} == {5: "ready", 6: "processing"}, 5)
+        eventually(lambda: {e.args["amount"]: e.status for e in ledger.effects()} == {5: "ready", 6: "processing"})
     assert handler.entries == 0
 
 
@@ -304,7 +303,7 @@ def in_fork(body: Callable[[], None]) -> int:
         code = 1
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(5)
+            signal.alarm(int(PATIENCE))
             body()
             code = 0
         except BaseException as error:

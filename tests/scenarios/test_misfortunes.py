@@ -39,20 +39,10 @@ from indelible.errors import (
 from indelible.stores.sqlite import connections
 from indelible.stores.sqlite.connections import connect
 from tests.core.effects.test_walk_outcomes import Unbound
-from tests.scenarios.shells import (
-    PATIENCE,
-    Count,
-    Driver,
-    charge,
-    eventually,
-    in_thread,
-    interrupt_main,
-    main_is_inside,
-)
+from tests.scenarios.shells import Count, Driver, charge, in_thread, interrupt_main, main_is_inside
 from tests.scenarios.test_living import Beats, HeldStore, in_fork, until
 from tests.stores.database import open_file
-
-SOON = 5.0
+from tests.waiting import PATIENCE, eventually
 
 
 def numbered(number: int) -> ToolCall:
@@ -87,7 +77,7 @@ def test_a_task_cancelled_just_after_its_result_was_written_does_not_wait_for_ev
                 return "done"
 
             task = asyncio.create_task(ledger.run(charge(), handler))
-            await asyncio.wait([task], timeout=SOON)
+            await asyncio.wait([task], timeout=PATIENCE)
             assert task.cancelled()
             assert await ledger.run(charge(), Count()) == "done"
 
@@ -106,7 +96,7 @@ def test_the_claim_of_a_task_cancelled_while_the_ledger_closes_is_given_back(pla
         closing = asyncio.create_task(ledger.close())
         await until(lambda: ledger._engine.writer._is_closed)
         held.may_go_on.set()
-        await asyncio.wait_for(closing, SOON)
+        await asyncio.wait_for(closing, PATIENCE)
 
     asyncio.run(scenario())
     with Ledger.open(**place, seal=False) as ledger:
@@ -165,7 +155,7 @@ def test_everybody_is_answered_when_no_thread_can_be_started(
         others = [in_thread(partial(ledger.begin, numbered(number))) for number in (1, 2, 3)]
         eventually(lambda: len(ledger._engine.writer._queue) == 3)
         held.may_go_on.set()
-        claims = [call.result(SOON).claim for call in (first, *others)]
+        claims = [call.result(PATIENCE).claim for call in (first, *others)]
         assert sorted(claim.effect.args["amount"] for claim in claims) == [0, 1, 2, 3]
 
 
@@ -176,7 +166,7 @@ def test_leases_are_renewed_as_soon_as_there_is_a_thread_again(monkeypatch: pyte
     with no_new_threads(monkeypatch), pytest.raises(RuntimeError):
         heartbeats.keep(claim, timedelta(milliseconds=15))
     heartbeats.keep(claim, timedelta(milliseconds=15))
-    assert beats.is_over.wait(SOON)
+    assert beats.is_over.wait(PATIENCE)
     heartbeats.close()
 
 
@@ -185,7 +175,7 @@ def test_no_error_of_one_heartbeat_ends_the_others() -> None:
     heartbeats = Heartbeats(beats)
     claim: Any = SimpleNamespace(token="t")
     heartbeats.keep(claim, timedelta(milliseconds=15))
-    assert beats.is_over.wait(SOON)
+    assert beats.is_over.wait(PATIENCE)
     heartbeats.close()
 
 

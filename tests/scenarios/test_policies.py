@@ -19,7 +19,8 @@ from indelible.errors import ApprovalPending, ApprovalStale, BadCall, BadPolicy,
 from tests.chaos.procs import Child
 from tests.scenarios.policies import asking, limiting, saying
 from tests.scenarios.raw import execute
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, charge, eventually, somebody_waits, types_of
+from tests.scenarios.shells import Count, Driver, Shell, approve, charge, somebody_waits, types_of
+from tests.waiting import PATIENCE, eventually
 
 
 def refused(ledger: Driver, **fields: Any) -> PolicyRefused:

@@ -28,7 +28,8 @@ from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall, EffectFailed, EffectInDoubt, KeyReused, KeyUnusable, ResultNotRecorded
 from indelible.journal.exports.exporting import export
 from indelible.stores import is_postgres
-from tests.scenarios.shells import Count, Driver, Gate, Shell, eventually, types_of
+from tests.scenarios.shells import Count, Driver, Gate, Shell, types_of
+from tests.waiting import PATIENCE, eventually
 
 CANARY = "CANARY-hunter2-91"
 CARD = "4242424242424242"
@@ -199,7 +200,7 @@ def test_a_late_result_is_redacted(ledger: Driver) -> None:
 
     running = ledger.spawn("run", login(), slow, timeout=timedelta(milliseconds=50))
     with pytest.raises(TimeoutError):
-        running.result(20)
+        running.result(PATIENCE)
     gate.open()
     if ledger.kind != "async":  # the other one's handler is a coroutine, which the time limit has cancelled
         eventually(lambda: "tool_call_late" in types_of(ledger))

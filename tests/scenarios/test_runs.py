@@ -13,7 +13,8 @@ from indelible import AsyncLedger, CheckpointRule, Ledger
 from indelible.core.runs.run import BY_THE_LEDGER, EVENT_TYPES, PROGRESS, side_effect_key
 from indelible.errors import ApprovalPending, BadCall, NotRecordable, RunOver, RunRefused, UnknownCheckpoint, UnknownRun
 from tests.scenarios.hands import inside, reasons, resumed, started, told
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, charge, in_thread
+from tests.scenarios.shells import Count, Driver, Shell, approve, charge, in_thread
+from tests.waiting import PATIENCE
 
 PAID = side_effect_key("charge", "stripe", hashlib.sha256(b"{}").hexdigest())
 

@@ -25,7 +25,8 @@ from indelible.errors import (
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child, ask
 from tests.scenarios.hands import begun, inside, resumed, started, told
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, charge, eventually
+from tests.scenarios.shells import Count, Driver, Shell, charge
+from tests.waiting import PATIENCE, eventually
 
 SHORT = timedelta(seconds=1)
 

@@ -14,7 +14,8 @@ from indelible.core.approvals.approval import vote_message
 from indelible.errors import ApprovalPending, BadCall, EffectDenied, VoteRefused
 from indelible.testing.clock import FakeClock
 from tests.scenarios.policies import PEOPLE, asking
-from tests.scenarios.shells import PATIENCE, Count, Driver, Shell, approve, charge, somebody_waits, types_of
+from tests.scenarios.shells import Count, Driver, Shell, approve, charge, somebody_waits, types_of
+from tests.waiting import PATIENCE
 
 TOMORROW = timedelta(days=1)
 

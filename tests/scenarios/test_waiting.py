@@ -15,18 +15,8 @@ from indelible.engine import waiting
 from indelible.errors import ApprovalPending, EffectDenied, EffectFailed, EffectInDoubt, StillRunning, StoreUnavailable
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child
-from tests.scenarios.shells import (
-    LEASE,
-    PATIENCE,
-    Count,
-    Driver,
-    Gate,
-    Shell,
-    approve,
-    charge,
-    eventually,
-    somebody_waits,
-)
+from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, approve, charge, somebody_waits
+from tests.waiting import PATIENCE, eventually
 
 
 def test_a_caller_beside_the_winner_gets_its_result(ledger: Driver) -> None:

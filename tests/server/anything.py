@@ -19,6 +19,7 @@ from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.stores import open_store
 from tests.server.serving import Served
+from tests.waiting import PATIENCE
 
 
 async def named(request: Request) -> Caller:
@@ -42,7 +43,7 @@ class Anything:
     def __init__(self, url: str, token: str | None) -> None:
         self._place = urlsplit(url)
         self._headers = {} if token is None else {"Authorization": f"Bearer {quote(token)}"}
-        self._connection = http.client.HTTPConnection(self._place.hostname or "", self._place.port, timeout=30)
+        self._connection = http.client.HTTPConnection(self._place.hostname or "", self._place.port, timeout=PATIENCE)
 
     def send(self, path: str, raw: bytes | str, method: str = "POST") -> tuple[int, Mapping[str, str], Any]:
         """Gives the status, the headers and what JSON said."""

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import httpx2
 
 from indelible import Ledger, RunningEffect, ToolCall, connect
+from tests.waiting import PATIENCE
 
 Way = Literal["database", "client", "requests", "gateway", "careless"]
 WORLD = "INDELIBLE_TEST_WORLD"
-PATIENCE = 30.0
 RUN = "order-1"
 TOOL, GATEWAY_TOOL = "charge", "gate.charge"
 

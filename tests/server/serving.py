@@ -18,8 +18,7 @@ from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.running import bound
 from indelible.stores import open_store
-
-PATIENCE = 60.0
+from tests.waiting import PATIENCE
 
 
 class Served:
@@ -77,10 +76,3 @@ def serve_believing(url: str, *, clock: Any = None, wakeups: bool = True, **word
     """Serves the ledgers of a store to clients whose word is taken."""
     store = open_store(url, clock=clock, wakeups=wakeups)
     return Served(create_app(Ledgers(store, **words), believing))
-
-
-def free_port() -> int:
-    """Gives a port that nobody has at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port

@@ -23,7 +23,7 @@ from indelible.stores import open_store
 from tests.chaos.procs import Child
 from tests.cli.test_serve import wait_until_it_answers
 from tests.server.beside import GATEWAY_TOOL, TOOL, WORLD, Way, caller
-from tests.server.serving import free_port
+from tests.waiting import free_port
 
 ROUNDS = int(os.environ.get("INDELIBLE_BESIDE_ROUNDS", "12"))
 TOOLS = f'[tools."{GATEWAY_TOOL}"]\npython = "tests.server.beside:charge"\n'

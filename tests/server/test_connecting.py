@@ -31,11 +31,13 @@ from indelible.server.ledgers import Ledgers
 from indelible.server.requests.hardening import Hardened
 from indelible.stores import open_store
 from indelible.stores.remote import RemoteStore
-from tests.server.serving import Served, believing, free_port, serve_believing
+from tests.server.serving import Served, believing, serve_believing
 from tests.stores.between import Between
+from tests.waiting import PATIENCE, refusing
 
 TOKEN = quote(json.dumps("acme"))
 SOON = timedelta(seconds=1)
+PATIENT = timedelta(seconds=PATIENCE)
 THREADS = 64
 
 
@@ -101,8 +103,9 @@ def test_who_is_not_let_in_is_told_why_and_what_to_do(served: Served) -> None:
 
 
 def test_a_server_that_is_not_there_is_told_with_what_to_look_at() -> None:
-    with pytest.raises(StoreUnavailable, match=r"cannot be reached: .*whether `indelible serve` runs there"):
-        indelible.connect(f"http://127.0.0.1:{free_port()}", token=TOKEN)
+    unreached = pytest.raises(StoreUnavailable, match=r"cannot be reached: .*whether `indelible serve` runs there")
+    with refusing() as port, unreached:
+        indelible.connect(f"http://127.0.0.1:{port}", token=TOKEN)
 
 
 @pytest.mark.parametrize("answer", [(404, b"<html>"), (200, b"<html>"), (405, {}), (403, b"no")])
@@ -179,7 +182,9 @@ def test_what_is_wrong_with_a_policy_is_told_before_anything_is_opened() -> None
 # Errors
 
 
-def test_an_error_raised_there_is_raised_here_with_all_it_carries(tmp_path: Path) -> None:
+def test_an_error_raised_there_is_raised_here_with_all_it_carries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the class: the server raises it while it answers a question, and the client's caller gets it."""
     from tests.core.remote.test_problems import KINDS, made
 
@@ -192,7 +197,8 @@ def test_an_error_raised_there_is_raised_here_with_all_it_carries(tmp_path: Path
         return await believing(request)
 
     server = Served(create_app(Ledgers(open_store(url)), raising))
-    with indelible.connect(server.url, token=TOKEN, patience=timedelta(milliseconds=30)) as ledger:
+    monkeypatch.setattr("indelible.stores.remote.line._PAUSES", (10 * PATIENCE,))  # nothing is asked again
+    with indelible.connect(server.url, token=TOKEN, patience=PATIENT) as ledger:
         for kind in KINDS:
             raised[:] = [made(kind)]
             with pytest.raises(indelible.IndelibleError) as told:
@@ -252,9 +258,9 @@ def test_a_ca_of_ones_own_is_trusted_when_it_is_named(secured: Secured, monkeypa
 
 def test_a_certificate_that_nobody_vouches_for_is_refused_with_what_to_do(secured: Secured) -> None:
     with pytest.raises(Misconfigured, match=r"not trusted here.*ca= or \$INDELIBLE_CA"):
-        indelible.connect(secured.url, token=TOKEN, patience=SOON)
+        indelible.connect(secured.url, token=TOKEN, patience=PATIENT)
     with pytest.raises(Misconfigured, match="not trusted here"):  # by its address it is known, by a name it is not
-        indelible.connect(secured.url.replace("127.0.0.1", "localhost"), token=TOKEN, ca=secured.ca, patience=SOON)
+        indelible.connect(secured.url.replace("127.0.0.1", "localhost"), token=TOKEN, ca=secured.ca, patience=PATIENT)
 
 
 def test_a_file_that_holds_no_certificate_is_told(tmp_path: Path) -> None:
@@ -266,7 +272,7 @@ def test_a_file_that_holds_no_certificate_is_told(tmp_path: Path) -> None:
 
 def test_tls_and_no_tls_are_told_apart(served: Served, secured: Secured) -> None:
     with pytest.raises(Misconfigured, match="does not speak TLS"):
-        indelible.connect(served.url.replace("http:", "https:"), token=TOKEN, patience=SOON)
+        indelible.connect(served.url.replace("http:", "https:"), token=TOKEN, patience=PATIENT)
     with pytest.raises(StoreUnavailable):
         indelible.connect(secured.url.replace("https:", "http:"), token=TOKEN, patience=SOON)
 
@@ -299,7 +305,7 @@ class Proxy:
 
     def stop(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
         for line in (self._listener, *self._lines):
             with suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
@@ -323,10 +329,8 @@ def test_a_proxy_is_used_when_it_is_named(secured: Secured, monkeypatch: pytest.
     assert not proxy.hosts, "but never on the way to this machine, only because the environment says so"
     with pytest.raises(Misconfigured, match="the proxy cannot be used"):
         indelible.connect(secured.url, token=TOKEN, ca=secured.ca, proxy="carrier://pigeon")
-    with pytest.raises(StoreUnavailable, match="cannot be reached"):
-        indelible.connect(
-            secured.url, token=TOKEN, ca=secured.ca, proxy=f"http://127.0.0.1:{free_port()}", patience=SOON
-        )
+    with refusing() as port, pytest.raises(StoreUnavailable, match="cannot be reached"):
+        indelible.connect(secured.url, token=TOKEN, ca=secured.ca, proxy=f"http://127.0.0.1:{port}", patience=SOON)
     proxy.stop()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from indelible import Ledger, Succeeded, ToolCall, connect
 from tests.server.places import Place, sqlite_place
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def test_an_effect_here_and_the_same_in_a_process_is_one_execution(place: Place,
         waiting = threading.Thread(target=lambda: entered.append(ledger.run(call, lambda effect: 1 / 0)))
         waiting.start()
         place.commit(claim, {"status": "succeeded", "value": 7})
-        waiting.join(20)
+        waiting.join(PATIENCE)
         assert entered == [7]
 
 
@@ -318,7 +319,7 @@ def test_whoever_waits_hears_at_once_that_an_effect_has_moved(place: Place, run:
     while not place.ledgers.of("acme")._engine.waiting._wakers:
         pass
     place.commit(claim)
-    waiting.join(20)
+    waiting.join(PATIENCE)
     assert heard[0].json()["effect"]["status"] == "succeeded"
     # What has ended does not move: nobody waits for it. What was seen already is waited for, and comes as 304.
     assert place.get(path).status_code == 200
@@ -337,7 +338,7 @@ def test_whoever_waits_for_a_decision_of_another_process_hears_of_it(place: Plac
         pass
     with ledger_of(place) as ledger:
         ledger.approve(asked["approval"]["id"], digest=asked["approval"]["digest"], by="ana")
-    waiting.join(20)
+    waiting.join(PATIENCE)
     assert heard[0].json()["effect"]["status"] == "ready"
 
 

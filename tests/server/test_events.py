@@ -17,8 +17,7 @@ from indelible import Ledger, ToolCall
 from indelible.server import feeds
 from indelible.server.signin.credentials import Credentials
 from tests.server.places import ROOT, Place, sqlite_place
-
-PATIENCE = 20
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")

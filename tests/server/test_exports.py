@@ -18,6 +18,7 @@ import indelible
 from indelible.server import export_jobs
 from indelible.server.routes import exports
 from tests.server.places import Place, sqlite_place
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ class Held:
     def __call__(self, *words: Any, progress: Any, **named: Any) -> Any:
         def held(done: int, total: int | None) -> None:
             self.begun.set()
-            assert self.go_on.wait(20)
+            assert self.go_on.wait(PATIENCE)
             progress(done, total)
 
         return self._export(*words, progress=held, **named)
@@ -117,7 +118,7 @@ def test_nothing_that_is_not_whole_can_be_fetched_and_what_is_taken_back_leaves_
 ) -> None:
     held = Held(monkeypatch)
     job = order(on_sqlite).json()
-    assert held.begun.wait(20)
+    assert held.begun.wait(PATIENCE)
     folder = on_sqlite.ledgers.exports._folder
     assert folder is not None
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -126,7 +127,7 @@ def test_nothing_that_is_not_whole_can_be_fetched_and_what_is_taken_back_leaves_
     (thread,) = on_sqlite.ledgers.exports._threads
     assert on_sqlite.ask("DELETE", f"/v1/exports/{job['id']}", "auditor").status_code == 204
     held.go_on.set()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert list(folder.iterdir()) == []
 
 

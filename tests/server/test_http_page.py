@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.waiting import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "http.md"
 # What each block prints, in its order.
@@ -31,8 +32,7 @@ def blocks() -> list[str]:
 
 
 def test_the_commands_run(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    port = free_port()
     script = "set -eu -o pipefail; trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
     script += "".join(f"{block}\necho '=== end of block'\n" for block in blocks()).replace("8787", str(port))
     own = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "INDELIBLE_KEYS": str(tmp_path / "keys")}

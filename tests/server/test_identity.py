@@ -24,6 +24,7 @@ from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
 from indelible.stores import migrate, open_store
 from tests.server.serving import Served
+from tests.waiting import PATIENCE
 
 ROOT = Actor("root")
 
@@ -134,7 +135,7 @@ def test_of_many_who_come_at_once_with_one_token_one_looks_it_up(place: Place, m
 
     def found(*words: Any) -> Any:
         looks.append(words)
-        assert may_look.wait(20)
+        assert may_look.wait(PATIENCE)
         return find(*words)
 
     monkeypatch.setattr(identity, "find_credential", found)

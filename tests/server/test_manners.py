@@ -13,6 +13,7 @@ import pytest
 from indelible.server.describing.description import operations
 from indelible.server.routes import effects
 from tests.server.places import Place, sqlite_place
+from tests.waiting import PATIENCE
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
 
@@ -97,7 +98,7 @@ def test_what_is_our_fault_is_said_to_be_and_tells_nothing(place: Place, monkeyp
 )
 def test_odd_forms_of_http_are_answered_and_never_our_fault(place: Place, request_: str, status: int) -> None:
     at = urlsplit(place.served.url)
-    with socket.create_connection((at.hostname, at.port), timeout=10) as connection:
+    with socket.create_connection((at.hostname, at.port), timeout=PATIENCE) as connection:
         connection.sendall(request_.encode("latin-1"))
         answered = b""
         while part := connection.recv(65536):

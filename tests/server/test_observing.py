@@ -31,8 +31,8 @@ from indelible.server.requests.observing import Observed, noting
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
 from indelible.stores import open_store
-from tests.notify.receivers import eventually
 from tests.server.serving import Served
+from tests.waiting import eventually
 
 WHO = {"agent": "acme", "auditor": "acme", "stranger": "globex"}
 TRACE = "0af7651916cd43dd8448eb211c80319c"

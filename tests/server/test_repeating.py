@@ -39,7 +39,7 @@ class Counted:
         def count(request: Request) -> dict[str, Any]:
             self.count += 1
             self.is_inside.set()
-            assert self.may_go_on.wait(20)
+            assert self.may_go_on.wait(PATIENCE)
             return {
                 "count": self.count,
                 "secret": "the right to settle",
@@ -57,7 +57,7 @@ class Counted:
     def post(self, key: str | None = "k", *, who: str = "ana", body: bytes = b"{}", query: str = "") -> httpx2.Response:
         headers = {"Authorization": who} | ({} if key is None else {"Idempotency-Key": key})
         url = f"{self.served.url}/count{query}"
-        return httpx2.post(url, content=body, headers=headers, trust_env=False, timeout=30)
+        return httpx2.post(url, content=body, headers=headers, trust_env=False, timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_one_of_many_at_once_is_carried_out(counted: Counted) -> None:
     counted.may_go_on.clear()
     with ThreadPoolExecutor() as pool:
         first = pool.submit(counted.post)
-        assert counted.is_inside.wait(20)
+        assert counted.is_inside.wait(PATIENCE)
         others = [pool.submit(counted.post) for _ in range(3)]
         assert {(one.result().status_code, one.result().json()["type"]) for one in others} == {
             (409, "/problems/still-running")

@@ -22,8 +22,7 @@ from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
 from indelible.stores.reach import Reach
 from tests.cli.test_serve import wait_until_it_answers
-from tests.notify.receivers import eventually
-from tests.server.serving import PATIENCE, free_port
+from tests.waiting import PATIENCE, eventually, free_port
 
 BRIEF = Reach(patience=timedelta(seconds=2))
 TOOLS = """
@@ -78,7 +77,7 @@ def place(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Running, str]]:
     store = open_store(sqlite_url)
     token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
     store.close()
-    running = Running(sqlite_url, tmp_path, "--drain", "2")
+    running = Running(sqlite_url, tmp_path, "--drain", "6")
     yield running, token
     running.process.kill()
     running.process.wait()

@@ -20,7 +20,7 @@ from indelible.errors import IndelibleError
 from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
 from tests.cli.test_serve import wait_until_it_answers
-from tests.server.serving import free_port
+from tests.waiting import free_port
 
 KILLS = int(os.environ.get("INDELIBLE_SERVER_KILLS", "2"))
 CLIENTS = 16 if KILLS < 20 else 64

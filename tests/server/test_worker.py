@@ -32,8 +32,9 @@ from indelible.server.signin.identity import Identity
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import open_store
 from tests.cli.test_serve import wait_until_it_answers
-from tests.notify.receivers import eventually, receiving
-from tests.server.serving import Served, free_port
+from tests.notify.receivers import receiving
+from tests.server.serving import Served
+from tests.waiting import PATIENCE, eventually, free_port
 
 SHORT = timedelta(seconds=1)
 SECRET = "whsec_" + "MTIz" * 10
@@ -67,7 +68,8 @@ def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
     monkeypatch.setattr("indelible.server.worker._LOOK_FOR_TENANTS_EVERY", 0.1)
     migrate(store_url)
     with ExitStack() as stack:
-        first = stack.enter_context(server(store_url, tmp_path / "keys"))
+        long = timedelta(seconds=PATIENCE)  # however slow the first one is, the second one waits until it is told
+        first = stack.enter_context(server(store_url, tmp_path / "keys", lease=long))
         eventually(lambda: role(first) == "leading")
         second = stack.enter_context(server(store_url, tmp_path / "keys"))
         assert second.worker is not None

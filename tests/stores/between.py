@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from tests.waiting import PATIENCE
+
 Act = Literal["pass", "swallow", "lose"] | tuple[int, Any] | tuple[int, Any, dict[str, str]]
 """Is what becomes of a request: passed on, read and forgotten, carried out with its answer lost, or answered so."""
 Answer = tuple[int, bytes, dict[str, str]]
@@ -43,7 +45,7 @@ class Between:
             return act[0], body, act[2] if len(act) == 3 else {}
         if act == "swallow":
             return None
-        line = http.client.HTTPConnection(self._server.hostname or "", self._server.port, timeout=20)
+        line = http.client.HTTPConnection(self._server.hostname or "", self._server.port, timeout=PATIENCE)
         line.request("POST", path, body, headers)
         response = line.getresponse()
         answer = response.status, response.read(), {}
@@ -55,7 +57,7 @@ class Between:
         self._http.shutdown()
         self._http.server_close()
         self._http.hang_up()
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
 
 
 class _Patient(ThreadingHTTPServer):

@@ -45,9 +45,10 @@ from indelible.stores.remote import RemoteStore
 from indelible.testing.commands import LEASE, Commands, message
 from indelible.testing.suite import apply_one, ask_about, take_claim
 from tests.core.crossing import COMMANDS, one_of_each
-from tests.scenarios.shells import PATIENCE, charge, eventually, in_thread, prepare_store
+from tests.scenarios.shells import charge, in_thread, prepare_store
 from tests.server.serving import Served, serve_believing
 from tests.stores.between import Between
+from tests.waiting import PATIENCE, eventually
 
 SHORT = timedelta(milliseconds=200)
 REPEATABLE = {Open, Finish, Relinquish, Expire, Attend, Keep, StartRun, TakeRun, SealCheckpoint}
@@ -284,8 +285,11 @@ def test_an_answer_that_cannot_be_read_is_no_word_that_nothing_was_done(
         apply_one(store, make.cancel(make.ref("effect")))
 
 
-def test_a_server_that_stays_busy_is_told_in_its_own_words(between: Between, make: Commands) -> None:
-    client = connected(between.url, make.tenant, SHORT)
+def test_a_server_that_stays_busy_is_told_in_its_own_words(
+    between: Between, make: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.stores.remote.line._PAUSES", (10 * PATIENCE,))  # more than it has patience for
+    client = connected(between.url, make.tenant)
     between.always = (503, {"type": "/problems/store-unavailable", "detail": "the disk is full", "status": 503})
     with pytest.raises(StoreUnavailable, match="the disk is full"):
         client.look([])

@@ -23,6 +23,7 @@ from indelible.stores.postgres import schema as postgres_schema
 from indelible.stores.sqlite import schema as sqlite_schema
 from tests.postgres import fresh_database
 from tests.stores.database import open_file
+from tests.waiting import PATIENCE
 
 STORES = ["indelible.stores.sqlite", "indelible.stores.postgres"]
 # Not about tenants: the ledger's own name, and which migrations it has.
@@ -294,7 +295,7 @@ def test_a_file_that_somebody_is_writing_to_is_waited_for(sqlite_url: str) -> No
     opening.start()
     opening.join(0.3)
     theirs.execute("COMMIT")
-    opening.join(20)
+    opening.join(PATIENCE)
     theirs.close()
     assert opened
     opened[0].close()  # type: ignore[attr-defined]
@@ -304,7 +305,7 @@ def test_a_new_file_opened_by_many_at_once_is_made_once(sqlite_url: str) -> None
     together, names, problems = threading.Barrier(6), set(), []
 
     def open_it() -> None:
-        together.wait(10)
+        together.wait(PATIENCE)
         try:
             store = open_store(sqlite_url)
             names.add(store.ledger_name)
@@ -316,7 +317,7 @@ def test_a_new_file_opened_by_many_at_once_is_made_once(sqlite_url: str) -> None
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert (problems, len(names)) == ([], 1)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pytest
 from indelible.errors import StoreUnavailable
 from indelible.stores.sqlite import write_lock
 from indelible.stores.sqlite.write_lock import WriteLock
-
-PATIENCE = 20.0
+from tests.scenarios.shells import in_thread, interrupt_main, main_is_inside
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -72,9 +71,15 @@ def test_whoever_waits_too_long_is_told_and_gets_nothing_later(path: str, monkey
 def test_an_interrupt_while_waiting_leaves_nothing_held(path: str) -> None:
     holder, waiting = WriteLock(path, "holder"), WriteLock(path, "waiting")
     with holder:
-        threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()  # to the main thread, as Ctrl-C is
+
+        def interrupt() -> None:
+            eventually(lambda: main_is_inside("write_lock.py:wait") and waiting._queue and waiting._queue._thread)
+            interrupt_main()
+
+        interrupting = in_thread(interrupt)
         with pytest.raises(KeyboardInterrupt), waiting:
             raise AssertionError("it was let in")
+        interrupting.result(PATIENCE)
     assert is_free(path)
     with waiting:
         pass
@@ -83,6 +88,7 @@ def test_an_interrupt_while_waiting_leaves_nothing_held(path: str) -> None:
 
 
 def _count(path: str, counter: str, times: int) -> None:
+    write_lock.PATIENCE = PATIENCE
     lock = WriteLock(path, "counting")
     for _ in range(times):
         with lock:

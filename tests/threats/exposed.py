@@ -21,9 +21,9 @@ from indelible.server.running import bound
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
 from indelible.stores import migrate, open_store
+from tests.waiting import PATIENCE
 
 ROOT = Actor("root")
-PATIENCE = 20.0
 SCOPES: dict[str, tuple[Any, ...]] = {
     "agent": ("agent",),
     "other-agent": ("agent",),

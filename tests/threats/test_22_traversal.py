@@ -20,6 +20,7 @@ from indelible.server.describing.description import operations
 from indelible.server.describing.reference import _KINDS
 from tests.server.allowed import ALLOWED
 from tests.server.places import Place, sqlite_place
+from tests.waiting import PATIENCE
 
 ALL = os.environ.get("INDELIBLE_INJECTIONS") == "all"
 CANARY = "canary of the disk"
@@ -63,7 +64,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture
 def plain(place: Place) -> Iterator[Plain]:
     at = urlsplit(place.served.url)
-    connection = Plain(at.hostname or "", at.port, timeout=30)
+    connection = Plain(at.hostname or "", at.port, timeout=PATIENCE)
     yield connection
     connection.close()
 

@@ -16,6 +16,7 @@ from indelible.core.effects.stops import STOPS_RUN
 from indelible.errors import ApprovalPending, BadCall, BudgetExceeded, Stopped, TooManyPending
 from indelible.stores import migrate, open_store
 from tests.threats.exposed import Exposed
+from tests.waiting import PATIENCE
 
 ANA = Actor("ana")
 AGENT = Actor("agent", "agent")
@@ -231,7 +232,7 @@ def test_under_load_the_last_claim_is_before_the_stop_returns(ledger: Ledger, st
         ledger.stop(by=ANA, reason="now")
         stopped_at = time.monotonic()
         for each in working:
-            each.result(20)
+            each.result(PATIENCE)
         is_over.set()
     assert max(claimed) < stopped_at + 1.0
     assert len(ledger.effects(status="processing")) == 0

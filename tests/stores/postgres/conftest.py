@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 
 from indelible.stores.postgres import PostgresStore, migrate
 from tests.stores.postgres.disturbing import Traffic
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -21,14 +23,14 @@ def url(postgres_url: str) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[PostgresStore]:
-    with contextlib.closing(PostgresStore(url, wakeups=False)) as store:
+    with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=PATIENCE))) as store:
         yield store
 
 
 @pytest.fixture
 def other(url: str) -> Iterator[PostgresStore]:
     """Another process's store, as far as the database can tell."""
-    with contextlib.closing(PostgresStore(url, wakeups=False)) as store:
+    with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=PATIENCE))) as store:
         yield store
 
 

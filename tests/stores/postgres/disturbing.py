@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from indelible.core.events import event_hash
 from indelible.stores.postgres import PostgresStore
 from indelible.stores.postgres.connections import Lost, Session
 from tests.postgres import PostgresServer
+from tests.waiting import eventually
 
 
 class Traffic:
@@ -38,7 +38,8 @@ class Traffic:
     def of(self, work: Callable[[], object]) -> list[str]:
         before = len(self.sent)
         work()
-        return self.sent[before:]
+        # A process asks for the name of a tenant's journal before its first event there, and remembers it.
+        return [statement for statement in self.sent[before:] if statement != "read_origin"]
 
 
 def writer_pid(store: PostgresStore) -> int:
@@ -70,15 +71,31 @@ def check_chain(admin: psycopg.Connection[Any], run: str) -> int:
 
 def writer_pid_when_waiting(admin: psycopg.Connection[Any]) -> int:
     """Gives the backend of a store that waits for a lock, once there is one."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        found = admin.execute(
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'indelible' AND wait_event_type = 'Lock'"
-        ).fetchone()
-        if found is not None:
-            return int(found[0])
-        time.sleep(0.01)
-    raise AssertionError("no backend waits for a lock")
+    return int(eventually(lambda: _waiting_for_a_lock(admin))[0])
+
+
+def _waiting_for_a_lock(admin: psycopg.Connection[Any]) -> list[int]:
+    found = admin.execute(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'indelible' AND wait_event_type = 'Lock'"
+    )
+    return [pid for (pid,) in found]
+
+
+def lose_while_it_waits(patch: pytest.MonkeyPatch, admin: psycopg.Connection[Any]) -> int:
+    """Has a store give up a connection that waits for a lock, as after half its patience; gives the backend's number.
+
+    The backend goes on, and what the store does next waits for the same lock or for the backend.
+    """
+    stalled, wait = writer_pid_when_waiting(admin), Session._wait
+
+    def given_up(session: Session, until: float, events: int) -> None:
+        if session.backend_pid == stalled:
+            raise Lost("the server did not answer in time", may_have_run=True)
+        wait(session, until, events)
+
+    patch.setattr(Session, "_wait", given_up)
+    eventually(lambda: set(_waiting_for_a_lock(admin)) - {stalled})
+    return stalled
 
 
 def cut_connection(patch: pytest.MonkeyPatch, statement: str, *, is_carried_out: bool, times: int = 1) -> list[str]:
@@ -120,7 +137,7 @@ def a_standby_that_never_answers(server: PostgresServer) -> Iterator[Callable[[]
             connection.execute("SET synchronous_commit = local")
             connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
             connection.execute("SELECT pg_reload_conf()")
-            time.sleep(0.2)
+        eventually(lambda: _commits_wait(server) == bool(names))
 
     set_names("ghost")
     try:
@@ -129,25 +146,34 @@ def a_standby_that_never_answers(server: PostgresServer) -> Iterator[Callable[[]
         set_names("")
 
 
-def cancel_waiting_commit(server: PostgresServer) -> int:
+def _commits_wait(server: PostgresServer) -> bool:
+    """Tries whether a commit waits for a standby now: the server's processes hear of new settings one by one."""
+    with contextlib.closing(psycopg.connect(server.url, autocommit=True)) as trying:
+
+        def is_over() -> bool:
+            trying.pgconn.consume_input()
+            return not trying.pgconn.is_busy()
+
+        trying.pgconn.send_query(b"SELECT pg_logical_emit_message(true, 'indelible', 'does this wait?')")
+        is_waiting = eventually(lambda: is_over() or _waiting_commits(server, trying.info.backend_pid)) is not True
+        trying.cancel()
+        eventually(is_over)
+        return is_waiting
+
+
+def _waiting_commits(server: PostgresServer, pid: int | None = None) -> list[tuple[int, Any]]:
     with psycopg.connect(server.url, autocommit=True) as connection:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            found = connection.execute(
-                "SELECT pid, pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            ).fetchone()
-            if found is not None:
-                return int(found[0])
-            time.sleep(0.01)
-    raise AssertionError("no commit waits for a standby")
+        found = connection.execute("SELECT pid, query_start FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+        return [each for each in found if pid in (None, each[0])]
+
+
+def cancel_waiting_commit(server: PostgresServer) -> None:
+    """Cancels a commit that waits for a standby, once there is one, and returns when it waits no more."""
+    waiting = eventually(lambda: _waiting_commits(server))[0]
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("SELECT pg_cancel_backend(%s)", (waiting[0],))
+    eventually(lambda: waiting not in _waiting_commits(server))
 
 
 def with_option(url: str, option: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}{option}"
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

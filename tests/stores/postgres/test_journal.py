@@ -24,10 +24,10 @@ from tests.stores.postgres.disturbing import (
     cancel_waiting_commit,
     cut_connection,
     nobody_answers,
-    wait_until,
     writer_pid_when_waiting,
 )
 from tests.stores.postgres.making import TENANT, claim, do, integrate_everything, recording, settle
+from tests.waiting import PATIENCE, eventually
 
 
 def record(store: PostgresStore, count: int, run: str = "order-1") -> None:
@@ -61,7 +61,7 @@ def test_nobody_waits_while_events_are_integrated(
         assert len(store.events(TENANT, "order-1", -1, 10)) == 5
         assert not any(future.done() for future in integrating)
         blocker.rollback()
-        grown = [future.result(timeout=20) for future in integrating]
+        grown = [future.result(timeout=PATIENCE) for future in integrating]
     assert Tree(5, store.journal.tree(TENANT).root) in grown
     assert len(check_journal(store, TENANT)) == 5
 
@@ -96,8 +96,9 @@ def test_an_integration_that_takes_too_long_takes_less_when_it_is_tried_again(
 def test_an_integration_that_cannot_be_finished_says_whether_it_may_have_taken_place(
     is_sent: bool, expected: type[StoreError], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.5))) as store:
+    with contextlib.closing(PostgresStore(url, wakeups=False)) as store:
         record(store, 5)
+        store.journal._seconds = 0.5
         cut_connection(monkeypatch, "COMMIT" if is_sent else "take_pending", is_carried_out=True)
         monkeypatch.setattr("indelible.stores.postgres.connections.open_session", nobody_answers)
         store.journal._line._session = store._writing._session  # the one connection there is
@@ -121,7 +122,7 @@ def test_an_integrator_that_is_killed_in_the_middle_leaves_the_tree_as_it_was(
         admin.execute("SELECT pg_terminate_backend(%s)", (writer_pid_when_waiting(admin),))
         assert admin.execute("SELECT size FROM indelible_trees").fetchone() == (10,)
         blocker.rollback()
-        assert future.result(timeout=20) == store.journal.tree(TENANT)
+        assert future.result(timeout=PATIENCE) == store.journal.tree(TENANT)
     assert len(check_journal(store, TENANT)) == 300
 
 
@@ -133,7 +134,7 @@ def test_an_integrator_that_finds_a_wrong_tile_lets_go_of_the_tree(
     admin.execute("UPDATE indelible_tiles SET hashes = ''")
     with pytest.raises(ValueError, match="too short"):
         store.journal.integrate(TENANT, 5)
-    admin.execute("SET lock_timeout = '5s'")  # for the server to notice that the connection is gone
+    admin.execute("SET lock_timeout = '100s'")  # for the server to notice that the connection is gone
     admin.execute("SELECT FROM indelible_trees FOR UPDATE")
     assert store.journal.waiting(TENANT) == 5
 
@@ -151,7 +152,7 @@ def test_a_refusal_that_may_pass_is_tried_again(url: str, admin: psycopg.Connect
         time.sleep(0.2)
         blocker.rollback()
         for future in integrating:
-            future.result(timeout=20)
+            future.result(timeout=PATIENCE)
     assert len(check_journal(stores[0], TENANT)) == 60
     for one in stores:
         one.close()
@@ -160,7 +161,7 @@ def test_a_refusal_that_may_pass_is_tried_again(url: str, admin: psycopg.Connect
 def test_a_tree_is_not_told_before_the_standbys_have_it(postgres_server: PostgresServer) -> None:
     url = postgres_server.create_database(f"sync_{os.urandom(4).hex()}")
     migrate(url)
-    with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=20))) as store:
+    with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=PATIENCE))) as store:
         record(store, 3)
         with a_standby_that_never_answers(postgres_server) as relent, ThreadPoolExecutor() as pool:
             future = pool.submit(store.journal.integrate, TENANT, 10)
@@ -169,7 +170,7 @@ def test_a_tree_is_not_told_before_the_standbys_have_it(postgres_server: Postgre
             time.sleep(0.3)
             assert not future.done(), "the server said COMMIT, and the standby has nothing"
             relent()
-            assert future.result(timeout=20) == store.journal.tree(TENANT)
+            assert future.result(timeout=PATIENCE) == store.journal.tree(TENANT)
         assert len(check_journal(store, TENANT)) == 3
 
 
@@ -224,10 +225,10 @@ def test_a_closed_store_integrates_nothing_and_opens_no_connection(store: Postgr
         with line.lock:  # it has passed the check and waits for its turn while the store is closed
             waiting = pool.submit(store.journal.integrate, TENANT, 1)
             closing = pool.submit(store.close)
-            wait_until(lambda: store._is_closed)
-        closing.result(timeout=10)
+            eventually(lambda: store._is_closed)
+        closing.result(timeout=PATIENCE)
         with contextlib.suppress(StoreUnavailable):
-            waiting.result(timeout=10)
+            waiting.result(timeout=PATIENCE)
     assert line._session is None
     with pytest.raises(StoreUnavailable, match="open it again"):
         store.journal.tree(TENANT)

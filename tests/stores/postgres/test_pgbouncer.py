@@ -20,8 +20,9 @@ from indelible.core.commands import Claimed, Moved, Replayed
 from indelible.stores.postgres import PostgresStore, migrate
 from indelible.testing.journal_conformance import check_journal
 from tests.postgres import PostgresServer, unprivileged
-from tests.stores.postgres.disturbing import check_chain, wait_until, with_option
+from tests.stores.postgres.disturbing import check_chain, with_option
 from tests.stores.postgres.making import NAMES, TENANT, claim, do, finish, integrate_everything, opening, settle
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def pgbouncer(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Calla
             os.chown(path, owner["user"], owner["group"])
     process = subprocess.Popen([program, "-q", str(settings)], **unprivileged(), cwd="/", stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: (home / ".s.PGSQL.6432").exists())
+        eventually(lambda: (home / ".s.PGSQL.6432").exists())
         yield lambda database: f"postgresql://postgres@/{database}?host={quote(str(home))}&port=6432"
     finally:
         process.kill()

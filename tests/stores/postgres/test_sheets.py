@@ -44,8 +44,15 @@ from indelible.stores.postgres.sheets import listing
 from indelible.stores.postgres.statements import SQL
 from indelible.stores.postgres.transitions import Locked, View
 from indelible.testing.commands import asking
-from tests.stores.postgres.disturbing import Traffic, check_chain, cut_connection, writer_pid, writer_pid_when_waiting
+from tests.stores.postgres.disturbing import (
+    Traffic,
+    check_chain,
+    cut_connection,
+    lose_while_it_waits,
+    writer_pid,
+)
 from tests.stores.postgres.making import TENANT, approval, ask, claim, do, finish, opening, recording, settle, stamp
+from tests.waiting import PATIENCE, eventually
 
 WRITTEN = "write_batch_with_sheets"
 MOVED = "move_one_with_sheets"
@@ -112,9 +119,14 @@ def test_to_approve_takes_three_statements_and_the_write_itself_tells_who_waits(
             name, digest = each.approval.id, each.approval.digest
             sent = traffic.of(lambda name=name, digest=digest: ledger.approve(name, digest=digest, by="ana"))
     assert sent == [LISTED, "look_with_sheets", MOVED]
-    assert select.select([alarm], [], [], 10)[0]
+    assert select.select([alarm], [], [], PATIENCE)[0]
     assert alarm.drain() == {asked[1].effect.key[:16]}
     alarm.close()
+
+
+def told_by(sent: list[str]) -> list[str]:
+    """Leaves out what the connection sends that tells others how a call has ended."""
+    return [name for name in sent if name not in {"introduce", "settle_in", "say_changed"}]
 
 
 def test_whoever_waits_for_an_approval_goes_from_the_bell_to_the_claim(
@@ -134,14 +146,11 @@ def test_whoever_waits_for_an_approval_goes_from_the_bell_to_the_claim(
             assert isinstance(asked, AwaitingApproval)
             before = len(traffic.sent)
             value = pool.submit(waiting.run, call, lambda effect: effect.args["n"])
-            while traffic.sent[before:][-2:] != ["mark_awaited", "look"]:
-                time.sleep(0.001)
+            eventually(lambda before=before: told_by(traffic.sent[before:])[-2:] == ["mark_awaited", "look"])
             before = len(traffic.sent)
             deciding.approve(asked.approval.id, digest=asked.approval.digest, by="ana")
-            assert value.result(60) == number
-    aside = {"introduce", "settle_in", "say_changed"}  # of the connection that tells others how the call has ended
-    sent = [name for name in traffic.sent[before:] if name not in aside]
-    assert sent == [LISTED, *["look_with_sheets", MOVED] * 2, "move_one"]
+            assert value.result(PATIENCE) == number
+    assert told_by(traffic.sent[before:]) == [LISTED, *["look_with_sheets", MOVED] * 2, "move_one"]
 
 
 def test_only_the_end_of_an_attempt_rings_once_people_have_decided(
@@ -258,14 +267,9 @@ def test_a_budget_that_changes_touches_no_index(store: PostgresStore, admin: psy
         settle(store, claim(store, number, verdict=charged(1, limit=100)))
     with store._writing.lock:
         store._writing.drop()  # a session reports its statistics when it ends
-    deadline, counts = time.monotonic() + 10, (0, 0)
-    while time.monotonic() < deadline and counts[0] != 59:
-        time.sleep(0.05)
-        counts = admin.execute(
-            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'indelible_sheets'"
-        ).fetchone() or (0, 0)
-    assert counts[0] == 59
-    assert counts[1] >= 56
+    counted = "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'indelible_sheets' AND n_tup_upd = 59"
+    (without_index,) = eventually(lambda: admin.execute(counted).fetchone())
+    assert without_index >= 56
 
 
 # ── guards, locks, clocks ────────────────────────────────────────────────────────────────────────────────────────────
@@ -465,18 +469,19 @@ def test_every_command_about_sheets_gets_the_answer_of_what_was_committed_when_t
     assert versions == [("approval", 4), ("budget", 2), ("delivery", 1), ("delivery", 1), ("delivery", 2), ("note", 1)]
 
 
-def test_what_the_lost_backend_keeps_aside_late_is_kept_once(url: str, admin: psycopg.Connection[Any]) -> None:
+def test_what_the_lost_backend_keeps_aside_late_is_kept_once(
+    url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (
-        contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=3))) as store,
+        contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=PATIENCE))) as store,
         psycopg.connect(url) as blocker,
         ThreadPoolExecutor() as pool,
     ):
         do(store, keep(message("m")))
         blocker.execute("SELECT FROM indelible_sheets FOR UPDATE")
         future = pool.submit(do, store, keep(changed(message("m"))))
-        stalled = writer_pid_when_waiting(admin)
-        time.sleep(1.8)  # half its patience: it looks for the truth on a new connection, behind the old backend
+        stalled = lose_while_it_waits(monkeypatch, admin)
         blocker.rollback()
-        assert future.result(timeout=20) == Kept(changed(message("m")))
+        assert future.result(timeout=PATIENCE) == Kept(changed(message("m")))
         assert writer_pid(store) != stalled
     assert admin.execute("SELECT version FROM indelible_sheets").fetchall() == [(2,)]

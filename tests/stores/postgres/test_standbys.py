@@ -22,6 +22,7 @@ from tests.stores.postgres.disturbing import (
     with_option,
 )
 from tests.stores.postgres.making import TENANT, claim, settle
+from tests.waiting import PATIENCE
 
 
 def test_a_commit_whose_wait_for_the_standby_was_cancelled_is_made_sure_before_it_is_told(
@@ -29,7 +30,7 @@ def test_a_commit_whose_wait_for_the_standby_was_cancelled_is_made_sure_before_i
 ) -> None:
     url = postgres_server.create_database(f"sync_{os.urandom(4).hex()}")
     migrate(url)
-    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=20))
+    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=PATIENCE))
     claim(store, 1)
     with a_standby_that_never_answers(postgres_server) as relent, ThreadPoolExecutor() as pool:
         future = pool.submit(claim, store, 2)
@@ -38,7 +39,7 @@ def test_a_commit_whose_wait_for_the_standby_was_cancelled_is_made_sure_before_i
         time.sleep(0.3)
         assert not future.done(), "the server said COMMIT, and the standby has nothing"
         relent()
-        held = future.result(timeout=20)
+        held = future.result(timeout=PATIENCE)
     assert settle(store, held).status == "succeeded"
     with psycopg.connect(url) as connection:
         assert check_chain(connection, "order-1") == 3
@@ -52,13 +53,14 @@ def test_a_commit_that_no_standby_ever_confirms_is_called_unknown(postgres_serve
     migrate(url)
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(f"ALTER DATABASE {name} SET client_min_messages = error")
-    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=1))
+    store = PostgresStore(url, wakeups=False)
     claim(store, 1)
     with a_standby_that_never_answers(postgres_server), ThreadPoolExecutor() as pool:
+        store._lane._seconds = 1.0
         future = pool.submit(claim, store, 2)
         cancel_waiting_commit(postgres_server)
         with pytest.raises(OutcomeUnknown):
-            future.result(timeout=20)
+            future.result(timeout=PATIENCE)
     store.close()
     with pytest.raises(Misconfigured, match="client_min_messages"):
         PostgresStore(with_option(url, "pooler=transaction"))

@@ -15,8 +15,9 @@ import pytest
 from indelible.core.commands import Late, Moved
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.postgres import PostgresStore
-from tests.stores.postgres.disturbing import Traffic, check_chain, cut_connection, wait_until
+from tests.stores.postgres.disturbing import Traffic, check_chain, cut_connection
 from tests.stores.postgres.making import TENANT, claim, finish
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -65,16 +66,15 @@ def test_a_transaction_that_is_not_settled_or_came_late_leaves_nothing(
 
 
 def test_a_transaction_can_be_closed_while_its_handler_is_inside_a_statement(
-    store: PostgresStore, rows: Callable[[], list[int]]
+    store: PostgresStore, admin: psycopg.Connection[Any], rows: Callable[[], list[int]]
 ) -> None:
     with ThreadPoolExecutor() as pool:
         with store.transaction(TENANT) as transaction:
             insert(transaction.connection, 1)
-            stuck = pool.submit(transaction.connection.execute, "SELECT pg_sleep(5)")
-            wait_until(lambda: transaction.connection.lock.locked())
-            time.sleep(0.1)
+            stuck = pool.submit(transaction.connection.execute, "SELECT pg_sleep(300)")
+            eventually(lambda: admin.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone())
         with pytest.raises(psycopg.OperationalError):
-            stuck.result(timeout=3)
+            stuck.result(timeout=PATIENCE)
     assert rows() == []
     assert transaction.connection.closed
 

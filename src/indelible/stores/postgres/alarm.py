@@ -68,8 +68,8 @@ class Ringer:
 
     def _tell(self, changed: set[str]) -> None:
         payload = ",".join(sorted(changed)) if len(changed) <= _MOST_PREFIXES else EVERYTHING
-        until = time.monotonic() + _SECONDS
         with self._line.lock:
+            until = time.monotonic() + _SECONDS
             try:
                 session = self._line.session(until)
                 self.backend_pid = session.backend_pid

@@ -124,8 +124,8 @@ class _Queue:
             thread.start()  # which the system may refuse; then the next one who waits tries again
             self._thread = thread
         turn = _Turn()
-        self._turns.put(turn)
         try:
+            self._turns.put(turn)
             if turn.arrived.acquire(timeout=max(seconds, 0)):
                 return True
         except BaseException:
