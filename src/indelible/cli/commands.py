@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from indelible.cli.migrating import come_from, move_to
+from indelible.cli.migrating import come_from
+from indelible.cli.moving import move_to
 from indelible.cli.opening import about_ledger, where
 from indelible.cli.options import InOrder
 

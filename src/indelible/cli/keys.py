@@ -12,11 +12,10 @@ import click
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
-from indelible.cli.opening import Where, about_ledger, open_here, where
+from indelible.cli.opening import about_ledger, open_here, where
 from indelible.cli.options import InOrder
 from indelible.cli.show import age, say_json, table, visible
 from indelible.core.events import instant
-from indelible.core.journal.notes import log_name
 from indelible.journal.keys.ring import KeyRing, RingKey
 
 
@@ -34,17 +33,13 @@ def ring_of(ledger: Ledger) -> KeyRing:
     return KeyRing.open(store_behind(ledger).ledger_name)
 
 
-def _origin(ring: KeyRing, place: Where) -> str:
-    return log_name(ring.ledger_name, place.tenant)
-
-
-def _as_json(key: RingKey, ring: KeyRing, place: Where) -> dict[str, Any]:
+def _as_json(key: RingKey, ring: KeyRing, origin: str) -> dict[str, Any]:
     return {
         "id": key.id,
         "status": key.status,
         "created": None if key.created is None else instant(key.created),
         "file": str(key.path),
-        "public": ring.export_public(_origin(ring, place), key.id),
+        "public": ring.export_public(origin, key.id),
     }
 
 
@@ -64,10 +59,10 @@ def list_keys() -> None:
     """List the keys, and which of them signs."""
     place = where()
     with open_here(place) as ledger:
-        ring = ring_of(ledger)
+        ring, origin = ring_of(ledger), ledger.journal_name
     found = ring.all_keys()
     if place.is_json:
-        listed = [_as_json(key, ring, place) for key in found]
+        listed = [_as_json(key, ring, origin) for key in found]
         say_json({"folder": str(ring.folder), "tenant": place.tenant, "keys": listed})
         return
     now = datetime.now(UTC)
@@ -88,15 +83,15 @@ def create() -> None:
     """Make the first key, if there is none yet."""
     place = where()
     with open_here(place) as ledger:
-        ring = ring_of(ledger)
+        ring, origin = ring_of(ledger), ledger.journal_name
     is_new = ring.current() is None
     with _unlogged():  # what the log would tell is printed below
         key = ring.create(place.tenant)
     if place.is_json:
-        say_json({"is_new": is_new, "key": _as_json(key, ring, place)})
+        say_json({"is_new": is_new, "key": _as_json(key, ring, origin)})
         return
     print(f"{key.id}: {'made' if is_new else 'is there already'}, {visible(str(key.path))}")
-    print(f"Back it up. Give auditors: {ring.export_public(_origin(ring, place))}")
+    print(f"Back it up. Give auditors: {ring.export_public(origin)}")
 
 
 @keys.command(name="export-public")
@@ -109,8 +104,8 @@ def export_public(key_id: str | None) -> None:
     """
     place = where()
     with open_here(place) as ledger:
-        ring = ring_of(ledger)
-    vkey = ring.export_public(_origin(ring, place), key_id)
+        ring, origin = ring_of(ledger), ledger.journal_name
+    vkey = ring.export_public(origin, key_id)
     if place.is_json:
         say_json({"tenant": place.tenant, "public": vkey})
     else:
@@ -126,8 +121,7 @@ def rotate() -> None:
     """
     place = where()
     with open_here(place) as ledger:
-        ring = ring_of(ledger)
-        origin = _origin(ring, place)
+        ring, origin = ring_of(ledger), ledger.journal_name
         old = ring.export_public(origin)
         ledger.rotate_keys()
         new = ring.export_public(origin)
@@ -150,11 +144,11 @@ def revoke(key_id: str) -> None:
     """
     place = where()
     with open_here(place) as ledger:
-        ring = ring_of(ledger)
+        ring, origin = ring_of(ledger), ledger.journal_name
         name = ring.revocable(key_id).id
         ledger.revoke_key(name)
     key = ring.find(name)
     if place.is_json:
-        say_json({"tenant": place.tenant, "key": _as_json(key, ring, place)})
+        say_json({"tenant": place.tenant, "key": _as_json(key, ring, origin)})
         return
     print(f"{key.id} is {key.status}, on the record of the journal. Tell those who pinned it.")

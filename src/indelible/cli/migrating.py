@@ -1,16 +1,15 @@
-"""`indelible migrate from` takes over what another ledger recorded; `migrate to` moves a ledger to another database."""
+"""`indelible migrate from`: takes over what another ledger recorded."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from indelible.cli.opening import Where, about_ledger, check_is_here, check_is_ledger, where, without_password
-from indelible.cli.options import InOrder, by_option
+from indelible.cli.opening import Where, about_ledger, where
+from indelible.cli.options import InOrder
 from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, say_json, visible
 
@@ -81,39 +80,6 @@ def from_zehrava(path: Path) -> int:
     with _opened(place) as ledger, reading(path) as found, progress_bar("taking over") as progress:
         taking = take_over(ledger, found, progress=progress)
     return _say(taking, place)
-
-
-@click.command("to")
-@click.argument("target", metavar="URL")
-@by_option
-@about_ledger
-def move_to(target: str, by: str) -> int:
-    """Move this ledger to another database, with everything in it.
-
-    Effects are stopped here, on the record, then every row is carried over in one transaction and compared; name, keys
-    and journals stay the same. The new place goes on, the old one stays stopped and says where the ledger is. Stop your
-    programs first, and start them with the new address.
-
-    \b
-    indelible migrate to postgresql://ledger@db.example/agents
-    """
-    from indelible.migrating.moving import move
-
-    place = where()
-    check_is_here(place)
-    check_is_ledger(place.address)
-    with progress_bar("moving") as progress:
-        moved = move(place.address, target, by=by, progress=progress)
-    if place.is_json:
-        trees = [{"tenant": name, "size": tree.size, "root": tree.root.hex()} for name, tree in moved.journals.items()]
-        say_json({"from": moved.source, "to": moved.target, "rows": dict(moved.rows), "journals": trees})
-        return 0
-    print(f"{moved.source} is now {moved.target}: {count(sum(moved.rows.values()), 'row')}, each compared")
-    for tenant, tree in moved.journals.items():
-        print(f"  journal of {visible(tenant)}: size {tree.size}, root {tree.root.hex()[:16]}")
-    print(f"Use it: export INDELIBLE_URL={shlex.quote(without_password(target))}")
-    print(f"Verify: indelible verify --url {shlex.quote(without_password(target))}")
-    return 0
 
 
 def _opened(place: Where) -> Ledger:

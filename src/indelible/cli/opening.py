@@ -89,6 +89,12 @@ def where() -> Where:
     return Where(url=given.get("url"), tenant=tenant, is_json=bool(given.get("is_json")))
 
 
+def named_tenant() -> str | None:
+    """Names the tenant that the command line names; None where none is named."""
+    named: str | None = click.get_current_context().ensure_object(dict).get("tenant")
+    return named
+
+
 def usual_tenant(url: str | None) -> str:
     """Names whose ledger is meant where nobody says: at a server, the token does."""
     token = os.environ.get("INDELIBLE_TOKEN")

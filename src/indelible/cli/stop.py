@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from indelible import Actor, Ledger
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import by_option, reason_option
 from indelible.cli.show import say_json, timestamp, visible
 from indelible.core.effects.stops import Stop
 from indelible.core.events import instant
+from indelible.engine.stops import Stops
 
 
 @click.command()
@@ -36,20 +38,26 @@ def stop(reason: str, by: str) -> None:
 
 @click.command()
 @reason_option("", "Why they may go on.")
+@click.option("--force", is_flag=True, help="Also those of a tenant that was to be moved, and never arrived.")
 @by_option
 @about_ledger
-def go(reason: str, by: str) -> None:
+def go(reason: str, force: bool, by: str) -> None:
     """Let effects go on that `indelible stop` has stopped."""
     place = where()
     with open_existing(place) as ledger:
         was_stopped = ledger.stopped() is not None
-        last = ledger.go(by=by, reason=reason)
+        last = _go_anyway(ledger, by, reason) if force else ledger.go(by=by, reason=reason)
     if place.is_json:
         say_json(stop_json(last))
     elif last is None or not was_stopped:
         print("Nothing was stopped.")
     else:
         print(f"Going on, by {visible(last.by)} at {timestamp(last.at)}.")
+
+
+def _go_anyway(ledger: Ledger, by: str, reason: str) -> Stop | None:
+    """Lets effects go also where they were stopped for a move to another database."""
+    return Stops(ledger._engine, ledger.tenant).go(Actor(by), reason, is_forced=True)
 
 
 def stop_json(stop_: Stop | None) -> dict[str, object]:

@@ -99,6 +99,9 @@ class Store(Protocol):
     sign_event: Callable[[bytes], bytes] | None
     """Signs the events this process writes, when they are to carry a signature of their own."""
 
+    def origin(self, tenant: str) -> str:
+        """Names a tenant's journal: MUST be what `core.moving.origin_of` makes of the ledger's name and the sheet."""
+
     @property
     def writer_id(self) -> str:
         """Names this process in the events it writes; a forked child gets a name of its own."""

@@ -16,9 +16,12 @@ from indelible.core.events import commitment
 from indelible.core.values.canonical import decode, encode
 
 KEPT_ASIDE = frozenset(
-    {"answered", "budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "replays", "reply", "seen"}
+    {"answered", "budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "origin", "replays", "reply"}
+    | {"seen"}
 )
 """Names the kinds that no event commits to."""
+PERSON = "person"
+"""Is the kind of the sheets that say how people stand; permissions rest on them."""
 
 
 class SheetRef(NamedTuple):

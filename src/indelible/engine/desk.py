@@ -22,7 +22,7 @@ from indelible.core.effects.calls import (
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.effects.requests import Mint, Prepared, Request, Walk
 from indelible.core.events import Event
-from indelible.core.journal.notes import Note, TreeHead, log_name, parse_head
+from indelible.core.journal.notes import Note, TreeHead, parse_head
 from indelible.core.journal.receipts import Receipt
 from indelible.core.ports import Filter
 from indelible.core.values.canonical import encode
@@ -97,7 +97,7 @@ class Desk(Preparing):
     @property
     def journal_name(self) -> str:
         """Names this tenant's journal, as its signed heads do."""
-        return log_name(self._engine.store.ledger_name, self.tenant)
+        return self._engine.store.origin(self.tenant)
 
     @contextmanager
     def in_run(self, run_id: str) -> Iterator[str]:

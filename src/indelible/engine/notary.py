@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM, Effect
+from indelible.core.effects.stops import STOP_REF, read_stop
 from indelible.core.events import facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, Signer
 from indelible.core.journal.notes import Note, parse_head, parse_note
+from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
+from indelible.core.sheets import SheetFilter
 from indelible.engine.forks import after_fork
 from indelible.engine.mint import SystemMint
 from indelible.errors import IndelibleError, KeyUnusable, NotSealed
@@ -182,7 +185,7 @@ class Notary:
         """Puts a new key in the old one's place, on the record of every tenant's journal."""
         from indelible.journal.keys.rotating import rotate
 
-        rotate(self._ring(), lambda: [self.sealer(tenant) for tenant in self._store.journal.tenants()])
+        rotate(self._ring(), self._sealers)
 
     def revoke_key(self, name: str) -> None:
         """Declares a retired key worthless beyond what is signed now, on the record of every tenant's journal."""
@@ -192,8 +195,15 @@ class Notary:
         ring = self._ring()
         if not isinstance(ring, KeyRing):
             raise KeyUnusable("a key in memory ends with its process, so there is nothing to revoke")
-        sealers = [self.sealer(tenant) for tenant in self._store.journal.tenants()]
-        revoke(ring, name, [(sealer, sealer.size()) for sealer in sealers])
+        revoke(ring, name, [(sealer, sealer.size()) for sealer in self._sealers()])
+
+    def _sealers(self) -> list[Sealer]:
+        """Gives what seals each journal that is kept here; one that was moved away is signed where it is now."""
+        return [self.sealer(tenant) for tenant in self._store.journal.tenants() if not self._was_moved(tenant)]
+
+    def _was_moved(self, tenant: str) -> bool:
+        found = self._store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
+        return bool(found) and is_moved_away(read_stop(found[0]))
 
     def _ring(self) -> Ring:
         """Gives the keys behind the signer, if they are ours to change."""

@@ -75,6 +75,10 @@ class EncryptingStore:
         self.is_cheap_to_read = store.is_cheap_to_read
         self.unseen_kinds = store.unseen_kinds
 
+    def origin(self, tenant: str) -> str:
+        """Names a tenant's journal."""
+        return self._store.origin(tenant)
+
     # What is written
 
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:

@@ -15,7 +15,7 @@ from indelible.core.commands import Record, Stamp
 from indelible.core.events import Event, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
-from indelible.core.journal.notes import Note, TreeHead, log_name, parse_head, parse_note
+from indelible.core.journal.notes import Note, TreeHead, parse_head, parse_note
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.tiles import node_reader
 from indelible.core.ports import Store
@@ -45,7 +45,18 @@ class Sealer:
         self._signer = signer
         self._stamp = stamp
         self._cosign = cosign
-        self.origin = log_name(store.ledger_name, tenant)
+        self._origin: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Is the journal's name; remembered once there are entries, for until then a tenant may be moved here."""
+        if self._origin is not None:
+            return self._origin
+        has_entries = self._journal.tree(self._tenant).size > 0  # first, or it is moved here between the two looks
+        name = self._store.origin(self._tenant)
+        if has_entries:
+            self._origin = name
+        return name
 
     @property
     def _journal(self) -> JournalStore:

@@ -15,7 +15,6 @@ from indelible.core.commands import Adopt, Answer, Illegal, Keep, Kept
 from indelible.core.effects.calls import check_run_id
 from indelible.core.effects.effect import SYSTEM, Actor, Effect
 from indelible.core.events import NO_EVENTS, Event, Head
-from indelible.core.journal.notes import log_name
 from indelible.core.ports import Filter
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.runs.commands import (
@@ -416,7 +415,7 @@ class RunKeeping:
             self.open_approvals(run_id),
             checkpoint,
             self._saved_state(story, checkpoint),
-            ledger_id=log_name(self._engine.store.ledger_name, self._tenant),
+            ledger_id=self._engine.store.origin(self._tenant),
             fence=taken.fence,
             now=self._stamp(0).at,
         )
@@ -493,7 +492,7 @@ class RunKeeping:
             self.open_approvals(run_id),
             checkpoint,
             self._saved_state(story, checkpoint),
-            ledger_id=log_name(self._engine.store.ledger_name, self._tenant),
+            ledger_id=self._engine.store.origin(self._tenant),
             fence=0,
             now=self._stamp(0).at,
         )

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from indelible.core.ports import Clock, Store
 from indelible.errors import Misconfigured
-from indelible.stores.carrying import Empty, Progress, Rows, carry
+from indelible.stores.carrying import OF_TENANTS as OF_TENANTS
+from indelible.stores.carrying import TABLES as TABLES
+from indelible.stores.carrying import Place as Place
+from indelible.stores.carrying import Progress, Rows, carry, carry_tenant
+from indelible.stores.carrying import sheet_row as sheet_row
 from indelible.stores.reach import PATIENCE as PATIENCE
 from indelible.stores.reach import Reach as Reach
 
@@ -66,24 +70,55 @@ def carry_over(source: str, target: str, progress: Progress) -> dict[str, int]:
 
     All of it is one transaction there, and is read again before that is committed.
     """
-    if is_postgres(source):
-        from indelible.stores.postgres.carrying import carrying_out as from_postgres
-
-        reading: AbstractContextManager[Rows] = from_postgres(source)
-    else:
-        from indelible.stores.sqlite.carrying import carrying_out as from_sqlite
-
-        reading = from_sqlite(sqlite_path(source))
     if is_postgres(target):
         from indelible.stores.postgres.carrying import carrying_in as into_postgres
 
-        filling: AbstractContextManager[Empty] = into_postgres(target)
+        filling: AbstractContextManager[Place] = into_postgres(target)
     else:
         from indelible.stores.sqlite.carrying import carrying_in as into_sqlite
 
         filling = into_sqlite(sqlite_path(target))
-    with reading as rows, filling as empty:
-        return carry(rows, empty, progress)
+    with rows_at(source) as rows, filling as place:
+        return carry(rows, place, progress)
+
+
+def carry_tenant_over(
+    source: str,
+    target: str,
+    tenant: str,
+    progress: Progress,
+    *,
+    before_writing: Callable[[Place], None],
+    before_commit: Callable[[Place], None],
+) -> dict[str, int]:
+    """Writes one tenant, as it is at one moment, into another ledger; gives the number of each table's rows.
+
+    All of it is one transaction there, also what the two callers do in it, and is read again before that is committed.
+    """
+    if is_postgres(target):
+        from indelible.stores.postgres.carrying import taking_in as into_postgres
+
+        adding: AbstractContextManager[Place] = into_postgres(target)
+    else:
+        from indelible.stores.sqlite.carrying import taking_in as into_sqlite
+
+        adding = into_sqlite(sqlite_path(target))
+    with rows_at(source) as rows, adding as place:
+        before_writing(place)
+        carried = carry_tenant(rows, place, tenant, progress)
+        before_commit(place)
+        return carried
+
+
+def rows_at(address: str) -> AbstractContextManager[Rows]:
+    """Gives the rows of a database as they are now."""
+    if is_postgres(address):
+        from indelible.stores.postgres.carrying import carrying_out as from_postgres
+
+        return from_postgres(address)
+    from indelible.stores.sqlite.carrying import carrying_out as from_sqlite
+
+    return from_sqlite(sqlite_path(address))
 
 
 def check_shown(address: str) -> None:

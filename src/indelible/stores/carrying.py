@@ -1,11 +1,13 @@
-"""What is carried when a ledger moves to another store: every row of its tables, in an order that both stores keep."""
+"""What is carried when a ledger or a tenant moves to another store: every row, in an order that both stores keep."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from indelible.core.sheets import Sheet
 from indelible.errors import StoreError
 
 Kind = Literal["text", "number", "bytes", "time"]
@@ -81,37 +83,71 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
 }
 
 
+OF_TENANTS = tuple(table for table, columns in TABLES.items() if "tenant" in columns)
+"""Are the tables whose every row belongs to a tenant; the others tell of the ledger itself."""
+
+
 class Rows(Protocol):
-    """Gives a ledger's rows as they were at one moment, however many write meanwhile."""
+    """Gives a database's rows as they were at one moment, however many write meanwhile."""
 
-    def count(self) -> int:
-        """Counts all rows."""
+    def count(self, tenant: str | None = None) -> int:
+        """Counts all rows, or those of one tenant."""
 
-    def read(self, table: str) -> Iterator[Row]:
-        """Gives the rows of a table, ordered by what identifies them."""
+    def tenants(self) -> list[str]:
+        """Names whoever has a row of any kind."""
+
+    def read(self, table: str, tenant: str | None = None) -> Iterator[Row]:
+        """Gives the rows of a table, ordered by what identifies them; those of one tenant, where they have one."""
 
 
-class Empty(Rows, Protocol):
-    """Is a ledger without a row, in a transaction that nobody sees before it is committed."""
+class Place(Rows, Protocol):
+    """Is where rows arrive, in a transaction that nobody sees before it is committed."""
 
     def write(self, table: str, rows: Iterable[Row]) -> None:
         """Writes the rows of a table."""
 
+    def clear(self, table: str, tenant: str) -> None:
+        """Takes away a tenant's rows of a table."""
 
-def carry(source: Rows, target: Empty, progress: Progress) -> dict[str, int]:
+
+def carry(source: Rows, target: Place, progress: Progress) -> dict[str, int]:
     """Writes every row of one ledger into another, reads all of it again, and gives the number of each table's rows."""
-    total = source.count() * 2
-    told = _Told(progress, total)
-    sent = {table: _Digest(told) for table in TABLES}
-    for table, digest in sent.items():
-        target.write(table, digest.over(source.read(table)))
-    for table, digest in sent.items():
+    parts: list[tuple[str, str | None]] = [(table, None) for table in TABLES if table not in OF_TENANTS]
+    parts += [(table, tenant) for tenant in source.tenants() for table in OF_TENANTS]
+    return _carried(source, target, parts, source.count(), progress)
+
+
+def carry_tenant(source: Rows, target: Place, tenant: str, progress: Progress) -> dict[str, int]:
+    """Writes every row of one tenant into another ledger, reads them again, and gives the number of each table's."""
+    return _carried(source, target, [(table, tenant) for table in OF_TENANTS], source.count(tenant), progress)
+
+
+def sheet_row(tenant: str, sheet: Sheet) -> Row:
+    """Gives the row of a sheet that no event commits to."""
+    kept = {"tenant": tenant, "kind": sheet.kind, "id": sheet.id, "version": sheet.version, "status": sheet.status}
+    kept |= {"topic": sheet.topic, "body": sheet.body}
+    return tuple(kept.get(column) for column in TABLES["sheets"])
+
+
+def _carried(
+    source: Rows, target: Place, parts: Sequence[tuple[str, str | None]], count: int, progress: Progress
+) -> dict[str, int]:
+    told = _Told(progress, count * 2)
+    sent = {part: _Digest(told) for part in parts}
+    for part, digest in sent.items():
+        target.write(part[0], digest.over(source.read(*part)))
+    for part, digest in sent.items():
         arrived = _Digest(told)
-        for _ in arrived.over(target.read(table)):
+        for _ in arrived.over(target.read(*part)):
             pass
         if arrived.value != digest.value:
-            raise StoreError(f"indelible_{table} did not arrive as it was sent; nothing was written")
-    return {table: digest.rows for table, digest in sent.items()}
+            raise StoreError(f"indelible_{part[0]} did not arrive as it was sent; nothing was written")
+    rows = Counter[str]()
+    for (table, _), digest in sent.items():
+        rows[table] += digest.rows
+    if rows.total() != count:
+        raise StoreError(f"of {count} rows {rows.total()} were found when they were read; nothing was written")
+    return dict(rows)
 
 
 class _Told:

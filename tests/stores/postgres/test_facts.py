@@ -32,6 +32,7 @@ def test_a_fact_is_one_statement_and_one_that_erases_is_a_transaction(
     erasing = traffic.of(lambda: do(store, recording(erased=((3, "args"),))))
     assert erasing[:6] == ["BEGIN", "lock_runs", "lock_effects", "look", "write_batch", "erase_payloads"]
     assert erasing[-1] == "COMMIT"
+    assert traffic.sent == ["read_origin", "write_batch", "write_batch"], "the journal's name is asked for once"
     assert [check_chain(admin, run) for run in ("order-1", "order-2")] == [9, 1]
 
 

@@ -10,7 +10,7 @@ from indelible.cli.behind import store_behind
 from indelible.cli.doctor.command import Check, told
 from indelible.cli.opening import Where
 from indelible.cli.show import count
-from indelible.core.journal.notes import log_name, parse_head, parse_note
+from indelible.core.journal.notes import parse_head, parse_note
 from indelible.errors import IndelibleError
 from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.signer import file_signer
@@ -31,7 +31,7 @@ def check_keys(ledger: Ledger, place: Where) -> Check:
     try:
         ring = KeyRing.open(store.ledger_name)
         key = ring.current()
-        last = None if key is None else file_signer(ring).last(log_name(store.ledger_name, place.tenant))
+        last = None if key is None else file_signer(ring).last(store.origin(place.tenant))
     except IndelibleError as error:
         return told("keys", error)
     if key is None:

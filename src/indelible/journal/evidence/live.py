@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from indelible.core.journal.journal import Entry, Tree
 from indelible.core.journal.merkle import HASH_BYTES, leaf_hash
-from indelible.core.journal.notes import log_name, parse_head, parse_note
+from indelible.core.journal.notes import parse_head, parse_note
 from indelible.core.journal.tiles import WIDTH, tile_path
 from indelible.core.ports import Store
 from indelible.core.verifying.bodies import EffectBody, quoted, read_effect_body
@@ -72,7 +72,7 @@ class LiveEvidence(Evidence):
     def newest(self) -> tuple[str, bytes]:
         """Is the largest head."""
         name, note = self._heads[0]
-        origin, own = parse_head(parse_note(note).text).origin, log_name(self._store.ledger_name, self._tenant)
+        origin, own = parse_head(parse_note(note).text).origin, self._store.origin(self._tenant)
         if origin != own:
             raise Caught("the ledger has another name than its journal was signed with", expected=origin, found=own)
         return name, note

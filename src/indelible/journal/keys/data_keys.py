@@ -84,6 +84,24 @@ class DataKeys:
             path.unlink()
             sync_folder(path.parent)
 
+    def copy(self, holder: bytes, to: DataKeys) -> None:
+        """Gives another ledger's keys this holder's as well; one that was destroyed stays so."""
+        content = read_private(self._path(holder))
+        if content is None or content == _DESTROYED:
+            return
+        path = to._path(holder)
+        assert to._folder is not None
+        with _explained(path), locked(to._folder):
+            there = read_private(path)
+            if there is None:
+                make_private_folder(path.parent)
+                write_private(path, content)
+            elif there != content:
+                raise KeyUnusable(
+                    f"{path} is another key than {self._path(holder)}: both ledgers encrypt for the same person, each "
+                    "with a key of its own, and one ledger cannot have both"
+                )
+
     def _path(self, holder: bytes) -> Path:
         assert self._folder is not None
         name = holder.hex()

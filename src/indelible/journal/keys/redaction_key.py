@@ -86,6 +86,20 @@ class RedactionKey:
         return f"${VARIABLE}" if os.environ.get(VARIABLE) else str(self.path)
 
 
+def copy_redaction_key(old: str, new: str) -> None:
+    """Gives a ledger the key that another one's marks are made with, where that is a file."""
+    source, target = (keys_folder() / file_name(ledger) / _FILE for ledger in (old, new))
+    content = read_private(source)
+    if content is None:
+        return  # it is in the environment, or on another machine
+    with locked(target.parent):
+        there = read_private(target)
+        if there is None:
+            write_private(target, content)
+        elif there != content:
+            raise KeyUnusable(f"{target} is another redaction key than {source}; move it away if nobody uses it")
+
+
 def _read(text: str, source: str) -> bytes:
     try:
         key = bytes.fromhex(text.strip())

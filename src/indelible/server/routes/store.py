@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from indelible.core.remote.problem_types import PROBLEMS
 from indelible.core.remote.questions import LEDGER_HEADER, PROTOCOL, PROTOCOL_HEADER
 from indelible.core.remote.wire import to_wire
+from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall
 from indelible.server.answering import Answering, read_words
 from indelible.server.ledgers import Ledgers
@@ -36,7 +37,8 @@ async def _answered(request: Request) -> Response:
         if not isinstance(body, dict):
             raise BadCall("body: an object is expected here")
         told = {"ledger": ledgers.store.ledger_name, "protocol": PROTOCOL, "tenant": caller.tenant}
-        return JSONResponse({**told, "scopes": sorted(caller.scopes)})
+        origin = await in_own_thread(ledgers.store.origin, caller.tenant)
+        return JSONResponse({**told, "origin": origin, "scopes": sorted(caller.scopes)})
     words = read_words(name, body)
     answering = Answering(ledgers.of(caller.tenant), caller, ledgers)
     answer = await answering.answer(name, words)

@@ -1,8 +1,8 @@
-"""A whole ledger out of a PostgreSQL database, and into one."""
+"""A ledger, or one of its tenants, out of a PostgreSQL database and into one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,21 +26,25 @@ class PostgresRows:
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
-    def count(self) -> int:
-        """Counts all rows."""
-        return int(self.one("count_rows"))
+    def count(self, tenant: str | None = None) -> int:
+        """Counts all rows, or those of one tenant."""
+        return int(self.one("count_rows") if tenant is None else self.one("count_rows_of_tenant", {"tenant": tenant}))
 
-    def one(self, name: str) -> Any:
+    def tenants(self) -> list[str]:
+        """Names whoever has a row of any kind."""
+        return [tenant for (tenant,) in self._connection.execute(_SQL["list_tenants"])]
+
+    def one(self, name: str, values: Mapping[str, str] | None = None) -> Any:
         """Gives the one value that a statement asks for."""
-        (value,) = self._connection.execute(_SQL[name]).fetchall()[0]
+        (value,) = self._connection.execute(_SQL[name], values).fetchall()[0]
         return value
 
-    def read(self, table: str) -> Iterator[Row]:
+    def read(self, table: str, tenant: str | None = None) -> Iterator[Row]:
         """Gives a table's rows in order, some at a time."""
         times = [place for place, kind in enumerate(TABLES[table].values()) if kind == "time"]
         with self._connection.cursor(f"indelible_{table}") as cursor:
             cursor.itersize = _AT_ONCE
-            cursor.execute(_SQL[f"read_{table}"], binary=True)
+            cursor.execute(_SQL[f"read_{table}"], None if tenant is None else {"tenant": tenant}, binary=True)
             for row in cursor:
                 yield _with(row, times, _micros)
 
@@ -58,6 +62,10 @@ class PostgresRows:
                 copy.set_types([_TYPES[kind] for kind in kinds])
                 for row in moments:
                     copy.write_row(row)
+
+    def clear(self, table: str, tenant: str) -> None:
+        """Takes away a tenant's rows of a table."""
+        self._connection.execute(_SQL[f"clear_{table}"], {"tenant": tenant})
 
 
 @contextmanager
@@ -79,6 +87,13 @@ def carrying_in(url: str) -> Iterator[PostgresRows]:
 
 
 @contextmanager
+def taking_in(url: str) -> Iterator[PostgresRows]:
+    """Adds to a ledger, in which others go on writing; whatever goes wrong, it stays as it is."""
+    with _transaction(url) as rows:
+        yield rows
+
+
+@contextmanager
 def _transaction(url: str) -> Iterator[PostgresRows]:
     target = Target(url)
     try:
@@ -91,7 +106,7 @@ def _transaction(url: str) -> Iterator[PostgresRows]:
 
 
 def check_shown(url: str) -> None:
-    """Raises `Misconfigured` when the server shows this user the rows of one tenant only."""
+    """Raises `Misconfigured` when the server hides rows from this user."""
     with _transaction(url) as rows:
         if rows.one("is_hidden"):
             raise Misconfigured(

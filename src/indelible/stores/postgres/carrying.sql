@@ -1,4 +1,4 @@
--- Carries a whole ledger to another store: every column of every table, in an order that both stores keep.
+-- Carries tenants to another store: every column of every table, in an order that both stores keep.
 
 -- name: is_empty
 -- Was nothing ever written here?
@@ -27,8 +27,37 @@ SELECT
 LOCK TABLE indelible_ledger, indelible_runs IN EXCLUSIVE MODE
 
 -- name: is_hidden
--- Does the server show this connection the rows of one tenant only?
-SELECT row_security_active('indelible_runs')
+-- Does the server show this connection only some of the rows of any table?
+SELECT coalesce(bool_or(row_security_active(oid)), false) FROM pg_class
+WHERE relkind IN ('r', 'p') AND relname LIKE 'indelible\_%' AND pg_table_is_visible(oid)
+
+-- name: count_rows_of_tenant
+-- How many rows a tenant has.
+SELECT
+    (SELECT count(*) FROM indelible_runs WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_effects WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_events WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_payloads WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_pending WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_trees WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_leaves WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_tiles WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_heads WHERE tenant = %(tenant)s) +
+    (SELECT count(*) FROM indelible_sheets WHERE tenant = %(tenant)s)
+
+-- name: list_tenants
+-- Whoever has a row of any kind.
+SELECT tenant FROM indelible_runs
+UNION SELECT tenant FROM indelible_effects
+UNION SELECT tenant FROM indelible_events
+UNION SELECT tenant FROM indelible_payloads
+UNION SELECT tenant FROM indelible_pending
+UNION SELECT tenant FROM indelible_trees
+UNION SELECT tenant FROM indelible_leaves
+UNION SELECT tenant FROM indelible_tiles
+UNION SELECT tenant FROM indelible_heads
+UNION SELECT tenant FROM indelible_sheets
+ORDER BY tenant
 
 -- name: read_ledger
 -- The ledger's own name.
@@ -51,7 +80,11 @@ INSERT INTO indelible_redaction (only_row, key_check) VALUES (1, %s)
 -- name: read_runs
 -- Ends of runs' chains.
 SELECT tenant, run_id, count, head
-FROM indelible_runs ORDER BY tenant, run_id
+FROM indelible_runs WHERE tenant = %(tenant)s ORDER BY run_id
+
+-- name: clear_runs
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_runs WHERE tenant = %(tenant)s
 
 -- name: write_runs
 -- Ends of runs' chains.
@@ -63,7 +96,11 @@ FROM STDIN (FORMAT BINARY)
 SELECT tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
     charges
-FROM indelible_effects ORDER BY tenant, scope, key
+FROM indelible_effects WHERE tenant = %(tenant)s ORDER BY scope, key
+
+-- name: clear_effects
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_effects WHERE tenant = %(tenant)s
 
 -- name: write_effects
 -- Effects.
@@ -75,7 +112,11 @@ FROM STDIN (FORMAT BINARY)
 -- name: read_events
 -- Events.
 SELECT tenant, run_id, seq, effect_id, type, hash, body, signature
-FROM indelible_events ORDER BY tenant, run_id, seq
+FROM indelible_events WHERE tenant = %(tenant)s ORDER BY run_id, seq
+
+-- name: clear_events
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_events WHERE tenant = %(tenant)s
 
 -- name: write_events
 -- Events.
@@ -85,7 +126,11 @@ FROM STDIN (FORMAT BINARY)
 -- name: read_payloads
 -- What events commit to.
 SELECT tenant, run_id, seq, field, salt, value
-FROM indelible_payloads ORDER BY tenant, run_id, seq, field
+FROM indelible_payloads WHERE tenant = %(tenant)s ORDER BY run_id, seq, field
+
+-- name: clear_payloads
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_payloads WHERE tenant = %(tenant)s
 
 -- name: write_payloads
 -- What events commit to.
@@ -95,7 +140,11 @@ FROM STDIN (FORMAT BINARY)
 -- name: read_pending
 -- Events that the journal has not taken in.
 SELECT tenant, run_id, seq, hash
-FROM indelible_pending ORDER BY tenant, run_id, seq
+FROM indelible_pending WHERE tenant = %(tenant)s ORDER BY run_id, seq
+
+-- name: clear_pending
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_pending WHERE tenant = %(tenant)s
 
 -- name: write_pending
 -- Events that the journal has not taken in.
@@ -105,7 +154,11 @@ FROM STDIN (FORMAT BINARY)
 -- name: read_trees
 -- Journals.
 SELECT tenant, size, root
-FROM indelible_trees ORDER BY tenant
+FROM indelible_trees WHERE tenant = %(tenant)s
+
+-- name: clear_trees
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_trees WHERE tenant = %(tenant)s
 
 -- name: write_trees
 -- Journals.
@@ -115,7 +168,11 @@ FROM STDIN (FORMAT BINARY)
 -- name: read_leaves
 -- Places of events in journals.
 SELECT tenant, leaf, run_id, seq, hash
-FROM indelible_leaves ORDER BY tenant, leaf
+FROM indelible_leaves WHERE tenant = %(tenant)s ORDER BY leaf
+
+-- name: clear_leaves
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_leaves WHERE tenant = %(tenant)s
 
 -- name: write_leaves
 -- Places of events in journals.
@@ -125,7 +182,11 @@ FROM STDIN (FORMAT BINARY)
 -- name: read_tiles
 -- Tiles of journals.
 SELECT tenant, level, number, hashes
-FROM indelible_tiles ORDER BY tenant, level, number
+FROM indelible_tiles WHERE tenant = %(tenant)s ORDER BY level, number
+
+-- name: clear_tiles
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_tiles WHERE tenant = %(tenant)s
 
 -- name: write_tiles
 -- Tiles of journals.
@@ -135,7 +196,11 @@ FROM STDIN (FORMAT BINARY)
 -- name: read_heads
 -- Signed heads.
 SELECT tenant, size, note, at
-FROM indelible_heads ORDER BY tenant, size
+FROM indelible_heads WHERE tenant = %(tenant)s ORDER BY size
+
+-- name: clear_heads
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_heads WHERE tenant = %(tenant)s
 
 -- name: write_heads
 -- Signed heads.
@@ -145,7 +210,11 @@ FROM STDIN (FORMAT BINARY)
 -- name: read_sheets
 -- Sheets.
 SELECT tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at
-FROM indelible_sheets ORDER BY tenant, kind, id
+FROM indelible_sheets WHERE tenant = %(tenant)s ORDER BY kind, id
+
+-- name: clear_sheets
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_sheets WHERE tenant = %(tenant)s
 
 -- name: write_sheets
 -- Sheets.

@@ -13,14 +13,14 @@ from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
-from indelible.core.journal.notes import log_name
+from indelible.core.moving import origin_of
 from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.address import Target
 from indelible.stores.postgres.alarm import NotifyAlarm, Ringer
-from indelible.stores.postgres.connections import Line, Lost, Rejected
+from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
 from indelible.stores.postgres.driver import pq
 from indelible.stores.postgres.forgetting import PostgresForgetting
 from indelible.stores.postgres.journal import PostgresJournal
@@ -29,7 +29,7 @@ from indelible.stores.postgres.schema import check_schema
 from indelible.stores.postgres.sheets import listing, sheets_from
 from indelible.stores.postgres.statements import SQL, Statement
 from indelible.stores.postgres.transaction import PostgresTransaction
-from indelible.stores.postgres.trouble import Patience, explained, patiently
+from indelible.stores.postgres.trouble import Patience, explained, patiently, patiently_in_turn
 
 PATIENCE = timedelta(seconds=10)
 _MOST_TENANTS = 1000
@@ -97,14 +97,31 @@ class PostgresStore:
         self._sign = (os.getpid(), sign)
 
     def _provenance(self, tenant: str) -> Provenance:
-        """Says whose events these are."""
+        """Says whose events these are. Call it with the lock of the line that writes, which is asked once a tenant."""
         known, sign = self._provenances.get(tenant), self.sign_event
         if known is None or known.sign is not sign:
             if len(self._provenances) >= _MOST_TENANTS:
                 self._provenances.clear()
-            log = log_name(self.ledger_name, tenant)
+            log = patiently_in_turn(self._writing, *self._origin(tenant)) if known is None else known.log
             known = self._provenances[tenant] = Provenance(log=log, writer=self.writer_id, sign=sign)
         return known
+
+    def origin(self, tenant: str) -> str:
+        """Names a tenant's journal; who has no events yet may still be moved here, so that is not remembered."""
+        known = self._provenances.get(tenant)
+        if known is not None:
+            return known.log
+        self._check_open()
+        return patiently(self._writing, *self._origin(tenant))
+
+    def _origin(self, tenant: str) -> tuple[float, Callable[[Session, float], str]]:
+        statement = SQL["read_origin"]
+        asked = statement.ordered(_texts({"tenant": tenant}))
+
+        def read(session: Session, until: float) -> str:
+            return origin_of(self.ledger_name, tenant, session.run(statement, asked, until).get_value(0, 0))
+
+        return self._seconds, read
 
     # Writing
 

@@ -65,22 +65,27 @@ def needs_new_connection(problem: Lost | Rejected) -> bool:
 def patiently(line: Line, seconds: float, work: Callable[[Session, float], Result]) -> Result:
     """Carries out what may be repeated, and repeats it while the server is away or busy."""
     with line.lock:
-        patience = Patience(seconds, line.target)
-        while True:
-            try:
-                found = work(line.session(patience.until), patience.until)
-            except (Lost, Rejected) as problem:
-                line.drop()
-                if patience.is_over or not is_worth_another_try(problem):
-                    line.target.is_away = isinstance(problem, Lost)
-                    raise explained(line.target, problem) from problem
-                patience.pause()
-            except BaseException:
-                line.drop()  # in the middle of a transaction it would hold its locks
-                raise
-            else:
-                line.target.is_away = False
-                return found
+        return patiently_in_turn(line, seconds, work)
+
+
+def patiently_in_turn(line: Line, seconds: float, work: Callable[[Session, float], Result]) -> Result:
+    """Does what `patiently` does, for whoever holds the line's lock."""
+    patience = Patience(seconds, line.target)
+    while True:
+        try:
+            found = work(line.session(patience.until), patience.until)
+        except (Lost, Rejected) as problem:
+            line.drop()
+            if patience.is_over or not is_worth_another_try(problem):
+                line.target.is_away = isinstance(problem, Lost)
+                raise explained(line.target, problem) from problem
+            patience.pause()
+        except BaseException:
+            line.drop()  # in the middle of a transaction it would hold its locks
+            raise
+        else:
+            line.target.is_away = False
+            return found
 
 
 def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: bool = False) -> IndelibleError:

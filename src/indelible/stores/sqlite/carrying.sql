@@ -1,4 +1,4 @@
--- Carries a whole ledger to another store: every column of every table, in an order that both stores keep.
+-- Carries tenants to another store: every column of every table, in an order that both stores keep.
 
 -- name: is_empty
 -- Was nothing ever written here?
@@ -22,6 +22,34 @@ SELECT
     (SELECT count(*) FROM indelible_heads) +
     (SELECT count(*) FROM indelible_sheets)
 
+-- name: count_rows_of_tenant
+-- How many rows a tenant has.
+SELECT
+    (SELECT count(*) FROM indelible_runs WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_effects WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_events WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_payloads WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_pending WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_trees WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_leaves WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_tiles WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_heads WHERE tenant = :tenant) +
+    (SELECT count(*) FROM indelible_sheets WHERE tenant = :tenant)
+
+-- name: list_tenants
+-- Whoever has a row of any kind.
+SELECT tenant FROM indelible_runs
+UNION SELECT tenant FROM indelible_effects
+UNION SELECT tenant FROM indelible_events
+UNION SELECT tenant FROM indelible_payloads
+UNION SELECT tenant FROM indelible_pending
+UNION SELECT tenant FROM indelible_trees
+UNION SELECT tenant FROM indelible_leaves
+UNION SELECT tenant FROM indelible_tiles
+UNION SELECT tenant FROM indelible_heads
+UNION SELECT tenant FROM indelible_sheets
+ORDER BY tenant
+
 -- name: read_ledger
 -- The ledger's own name.
 SELECT name, created_at
@@ -43,7 +71,11 @@ INSERT INTO indelible_redaction (only_row, key_check) VALUES (1, ?)
 -- name: read_runs
 -- Ends of runs' chains.
 SELECT tenant, run_id, count, head
-FROM indelible_runs ORDER BY tenant, run_id
+FROM indelible_runs WHERE tenant = :tenant ORDER BY run_id
+
+-- name: clear_runs
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_runs WHERE tenant = :tenant
 
 -- name: write_runs
 -- Ends of runs' chains.
@@ -55,7 +87,11 @@ VALUES (?, ?, ?, ?)
 SELECT tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
     charges
-FROM indelible_effects ORDER BY tenant, scope, key
+FROM indelible_effects WHERE tenant = :tenant ORDER BY scope, key
+
+-- name: clear_effects
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_effects WHERE tenant = :tenant
 
 -- name: write_effects
 -- Effects.
@@ -67,7 +103,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: read_events
 -- Events.
 SELECT tenant, run_id, seq, effect_id, type, hash, body, signature
-FROM indelible_events ORDER BY tenant, run_id, seq
+FROM indelible_events WHERE tenant = :tenant ORDER BY run_id, seq
+
+-- name: clear_events
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_events WHERE tenant = :tenant
 
 -- name: write_events
 -- Events.
@@ -77,7 +117,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 -- name: read_payloads
 -- What events commit to.
 SELECT tenant, run_id, seq, field, salt, value
-FROM indelible_payloads ORDER BY tenant, run_id, seq, field
+FROM indelible_payloads WHERE tenant = :tenant ORDER BY run_id, seq, field
+
+-- name: clear_payloads
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_payloads WHERE tenant = :tenant
 
 -- name: write_payloads
 -- What events commit to.
@@ -87,7 +131,11 @@ VALUES (?, ?, ?, ?, ?, ?)
 -- name: read_pending
 -- Events that the journal has not taken in.
 SELECT tenant, run_id, seq, hash
-FROM indelible_pending ORDER BY tenant, run_id, seq
+FROM indelible_pending WHERE tenant = :tenant ORDER BY run_id, seq
+
+-- name: clear_pending
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_pending WHERE tenant = :tenant
 
 -- name: write_pending
 -- Events that the journal has not taken in.
@@ -97,7 +145,11 @@ VALUES (?, ?, ?, ?)
 -- name: read_trees
 -- Journals.
 SELECT tenant, size, root
-FROM indelible_trees ORDER BY tenant
+FROM indelible_trees WHERE tenant = :tenant
+
+-- name: clear_trees
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_trees WHERE tenant = :tenant
 
 -- name: write_trees
 -- Journals.
@@ -107,7 +159,11 @@ VALUES (?, ?, ?)
 -- name: read_leaves
 -- Places of events in journals.
 SELECT tenant, leaf, run_id, seq, hash
-FROM indelible_leaves ORDER BY tenant, leaf
+FROM indelible_leaves WHERE tenant = :tenant ORDER BY leaf
+
+-- name: clear_leaves
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_leaves WHERE tenant = :tenant
 
 -- name: write_leaves
 -- Places of events in journals.
@@ -117,7 +173,11 @@ VALUES (?, ?, ?, ?, ?)
 -- name: read_tiles
 -- Tiles of journals.
 SELECT tenant, level, number, hashes
-FROM indelible_tiles ORDER BY tenant, level, number
+FROM indelible_tiles WHERE tenant = :tenant ORDER BY level, number
+
+-- name: clear_tiles
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_tiles WHERE tenant = :tenant
 
 -- name: write_tiles
 -- Tiles of journals.
@@ -127,7 +187,11 @@ VALUES (?, ?, ?, ?)
 -- name: read_heads
 -- Signed heads.
 SELECT tenant, size, note, at
-FROM indelible_heads ORDER BY tenant, size
+FROM indelible_heads WHERE tenant = :tenant ORDER BY size
+
+-- name: clear_heads
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_heads WHERE tenant = :tenant
 
 -- name: write_heads
 -- Signed heads.
@@ -137,7 +201,11 @@ VALUES (?, ?, ?, ?)
 -- name: read_sheets
 -- Sheets.
 SELECT tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at
-FROM indelible_sheets ORDER BY tenant, kind, id
+FROM indelible_sheets WHERE tenant = :tenant ORDER BY kind, id
+
+-- name: clear_sheets
+-- Makes room for the same tenant, which comes back.
+DELETE FROM indelible_sheets WHERE tenant = :tenant
 
 -- name: write_sheets
 -- Sheets.

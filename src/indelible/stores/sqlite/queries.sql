@@ -291,6 +291,10 @@ SELECT DISTINCT tenant FROM indelible_runs ORDER BY tenant
 -- The name of this ledger.
 SELECT name FROM indelible_ledger
 
+-- name: read_origin
+-- What a tenant's journal was called where the tenant comes from.
+SELECT body FROM indelible_sheets WHERE tenant = :tenant AND kind = 'origin' AND id = 'journal'
+
 -- name: name_ledger
 -- Names a new ledger.
 INSERT INTO indelible_ledger (only_row, name, created_at) VALUES (1, ?, ?)

@@ -19,7 +19,7 @@ from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
-from indelible.core.journal.notes import log_name
+from indelible.core.moving import origin_of
 from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
@@ -174,7 +174,16 @@ class SqliteStore:
         self._pen = Pen(self._writer, self._clock)
 
     def _provenance(self, tenant: str) -> Provenance:
-        return Provenance(log=log_name(self.ledger_name, tenant), writer=self._writer_id, sign=self.sign_event)
+        return Provenance(log=self._origin(self._writer, tenant), writer=self._writer_id, sign=self.sign_event)
+
+    def origin(self, tenant: str) -> str:
+        """Names a tenant's journal."""
+        with self._read_connection() as connection:
+            return self._origin(connection, tenant)
+
+    def _origin(self, connection: apsw.Connection, tenant: str) -> str:
+        kept: Any = connection.execute(SQL["read_origin"], {"tenant": tenant}).get
+        return origin_of(self.ledger_name, tenant, kept)
 
     @contextmanager
     def _write_connection(self) -> Iterator[apsw.Connection]:

@@ -1,0 +1,157 @@
+"""Moving a ledger, or one tenant of it, to another database: when it may be moved, and what is kept of it. Pure.
+
+A tenant that is moved is stopped at the old place with a reason that says where it is now. That stop is carried along,
+and is lifted only where the tenant goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from indelible.core.effects.effect import Actor, Effect
+from indelible.core.effects.stops import Stop, stop_after
+from indelible.core.journal.journal import Prove, Tree
+from indelible.core.journal.merkle import is_consistent
+from indelible.core.journal.notes import log_name
+from indelible.core.sheets import Sheet, SheetRef, body_of
+from indelible.errors import IllegalMove, Misconfigured
+
+ORIGIN_REF = SheetRef("origin", "journal")
+"""Locates what a journal was called where its tenant comes from; only a tenant that was moved has it."""
+_MOVED_TO = "moved to "
+
+Standing = Literal["free", "carried", "left"]
+"""Is how a place stands to a tenant: never seen there, there by this very move already, or once moved from there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Is a tenant as one place holds it: its journal, how to prove what that begins with, and its stop."""
+
+    tree: Tree
+    prove: Prove
+    stop: Stop | None
+
+    def begins_with(self, other: Tree) -> bool:
+        """Does the journal here begin with all of that one?"""
+        mine = self.tree
+        return other.size <= mine.size and is_consistent(
+            other.size, other.root, mine.size, mine.root, self.prove(other.size)
+        )
+
+
+def moved_to(address: str) -> str:
+    """Gives the reason with which a tenant is stopped that is moved away."""
+    return f"{_MOVED_TO}{address}"
+
+
+def is_moved_away(stop: Stop | None) -> bool:
+    """Does a stop say that its tenant is somewhere else now?"""
+    return stop is not None and stop.is_in_force and stop.reason.startswith(_MOVED_TO)
+
+
+def stop_to_leave(last: Stop | None, tenant: str, *, by: Actor, at: datetime, reason: str) -> Stop | None:
+    """Gives the stop with which a tenant leaves, also where somebody had stopped it before; None when it has it."""
+    if last is not None and is_moved_away(last):
+        if last.reason != reason:
+            raise Misconfigured(
+                f"{tenant} was {last.reason}; what happened there since is not here: move it from there"
+            )
+        return None
+    return stop_after(last, is_in_force=True, by=by, at=at, reason=reason)
+
+
+def stop_on_arrival(
+    last: Stop | None, earlier: Stop | None, *, left_with: str, by: Actor, at: datetime, reason: str
+) -> Stop | None:
+    """Gives what a tenant arrives with: the stop that was in force before it left, else none; None when it has it.
+
+    What was in force before is said in the words of whoever stopped it, for it is still theirs to let go.
+    """
+    if last is None or not last.is_in_force or last.reason != left_with:
+        return None
+    if earlier is None or not earlier.is_in_force:
+        return stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
+    return last.after(is_in_force=True, by=earlier.by, at=earlier.at, reason=earlier.reason)
+
+
+def check_goes_on_here(stop: Stop | None, tenant: str) -> None:
+    """Raises `IllegalMove` when somebody wants to let effects go that go on somewhere else."""
+    if stop is not None and is_moved_away(stop):
+        raise IllegalMove(
+            f"{tenant} was {stop.reason}, and what was done there since is not known here: it could be done twice. Use "
+            "it there. If that move never came to its end, do it again; if it never will: indelible go --force"
+        )
+
+
+def check_is_quiet(working: Sequence[Effect], tenant: str, now: datetime) -> None:
+    """Raises `IllegalMove` while a handler may be at work: it would report to the old place."""
+    alive = [effect for effect in working if not effect.is_abandoned(now)]
+    if alive:
+        raise IllegalMove(
+            f"{len(alive)} of {tenant} may be at work now, for example {alive[0].id} ({alive[0].tool}); wait until "
+            "they are done, or stop their processes and wait for their leases to end, then do it again"
+        )
+
+
+def check_stood_still(before: Tree, now: Tree, waiting: int, tenant: str) -> None:
+    """Raises `IllegalMove` when something came in while a tenant was carried: it would be left behind."""
+    if now != before or waiting:
+        raise IllegalMove(
+            f"somebody wrote for {tenant} at the old place while it was moved; nothing was moved. Stop its programs, "
+            "then do it again"
+        )
+
+
+def check_holds(rows: int, tenant: str, address: str) -> None:
+    """Raises `Misconfigured` when a place has nothing of a tenant: then a name is wrong, or rows are hidden."""
+    if rows == 0:
+        raise Misconfigured(
+            f"{address} holds nothing of the tenant {tenant!r}, or hides it from this user; is the name right? Connect "
+            "as one who sees all rows: the owner of the tables with BYPASSRLS, or a superuser"
+        )
+
+
+def check_redaction(here: str | None, there: str | None, tenant: str) -> None:
+    """Raises `Misconfigured` where the same secret would get another mark, and so the same call another key."""
+    if here is not None and there is not None and here != there:
+        raise Misconfigured(
+            f"{tenant} was redacted with another key than the ledger there, so a call that was made could be made "
+            "again; move it into a database whose ledger has the same redaction key, or none yet"
+        )
+
+
+def standing(source: Held, target: Held | None, reason: str, address: str, tenant: str) -> Standing:
+    """Tells how the new place stands to a tenant; raises `Misconfigured` when it holds another one of that name."""
+    if target is None:
+        return "free"
+    is_leaving = source.stop is not None and source.stop.is_in_force and source.stop.reason == reason
+    if is_leaving and _has_all_of(target, source, reason):
+        return "carried"
+    if is_moved_away(target.stop) and source.begins_with(target.tree):
+        return "left"
+    raise Misconfigured(
+        f"{address} holds a tenant {tenant!r} already, with a history of its own; name another database"
+    )
+
+
+def _has_all_of(target: Held, source: Held, reason: str) -> bool:
+    """Did the whole tenant arrive, and did it not go on to somewhere else since?"""
+    has_gone_on = target.stop is not None and is_moved_away(target.stop) and target.stop.reason != reason
+    return source.tree.size > 0 and not has_gone_on and target.begins_with(source.tree)
+
+
+def origin_sheet(origin: str) -> Sheet:
+    """Writes down what a journal was called where its tenant comes from."""
+    content = {"origin": origin, "v": 1}
+    return Sheet(kind=ORIGIN_REF.kind, id=ORIGIN_REF.id, status="moved", body=body_of(content))
+
+
+def origin_of(ledger: str, tenant: str, kept: bytes | None) -> str:
+    """Names a tenant's journal: after its ledger, or as it was called where the tenant comes from."""
+    if kept is None:
+        return log_name(ledger, tenant)
+    return str(Sheet(kind=ORIGIN_REF.kind, id=ORIGIN_REF.id, status="moved", body=kept).read()["origin"])

@@ -1,0 +1,109 @@
+"""Hands the keys of a tenant from one ledger to another: those that sign, those that encrypt, and that of marks.
+
+The tenant's journal keeps its name. Old and new key sign the change in it, as in a rotation, so whoever pinned the old
+one can follow. The old signer remembers that head too: it never signs another continuation of what stays behind.
+"""
+
+from __future__ import annotations
+
+from indelible.core.effects.effect import SYSTEM
+from indelible.core.journal.notes import PublicKey
+from indelible.core.journal.rotation import rotation_facts
+from indelible.core.moving import check_redaction, origin_sheet
+from indelible.core.ports import Store
+from indelible.core.privacy.encryption import holder_in
+from indelible.engine.mint import SystemMint
+from indelible.errors import KeyUnusable
+from indelible.journal.keys.data_keys import DataKeys
+from indelible.journal.keys.files import data_keys_folder, has_data_keys
+from indelible.journal.keys.holders import FixedKeys
+from indelible.journal.keys.redaction_key import copy_redaction_key
+from indelible.journal.keys.ring import KeyRing
+from indelible.journal.keys.signer import FileHeadState, StatefulSigner, file_signer
+from indelible.journal.sealing import Sealer
+from indelible.stores import TABLES, Place, sheet_row
+
+_VALUE = tuple(TABLES["payloads"]).index("value")
+
+
+class Handover:
+    """Sees to the keys while one tenant moves from one ledger to another; both may be the same ledger's."""
+
+    def __init__(self, tenant: str, old: str, new: str) -> None:
+        self._tenant = tenant
+        self._old, self._new = KeyRing.open(old), KeyRing.open(new)
+        self._mint = SystemMint()
+        self._marks: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def _is_needed(self) -> bool:
+        return self._old.ledger_name != self._new.ledger_name
+
+    def check(self, source: Store, target: Store) -> None:
+        """Raises before anything is touched when a key is missing, or two ledgers' keys do not go together."""
+        if not self._is_needed:
+            return
+        if self._old.current() is None and source.journal.heads(self._tenant, 1):
+            raise KeyUnusable(
+                f"the key that signs the journal of {self._tenant} has to sign that another one follows it, and it is "
+                f"not in {self._old.folder}; copy that folder from the machine that signs, then do it again"
+            )
+        for ring in (self._old, self._new):
+            if any(key.status == "next" for key in ring.all_keys()):
+                raise KeyUnusable(f"a rotation of {ring.folder} is under way; finish it first: indelible keys rotate")
+        self._marks = source.forgetting.redaction_check(), target.forgetting.redaction_check()
+        check_redaction(*self._marks, self._tenant)
+
+    def seal(self, source: Store) -> None:
+        """Has everything signed that is there, so that nothing is left to be signed at the old place."""
+        if self._old.current() is not None:
+            self._sealer(source, file_signer(self._old)).seal()
+
+    def bring(self, place: Place, origin: str) -> None:
+        """Brings along, in the transaction that carries the tenant, what belongs to its old ledger alone."""
+        if not self._is_needed:
+            return
+        if not any(row[1] == "origin" for row in place.read("sheets", self._tenant)):
+            place.write("sheets", [sheet_row(self._tenant, origin_sheet(origin))])
+        mark, there = self._marks
+        if mark is not None:
+            copy_redaction_key(self._old.ledger_name, self._new.ledger_name)
+            if there is None:
+                place.write("redaction", [(mark,)])
+        self._copy_data_keys(place)
+
+    def _copy_data_keys(self, place: Place) -> None:
+        found = {holder_in(row[_VALUE]) for row in place.read("payloads", self._tenant)} - {None}
+        if not found:
+            return
+        if not has_data_keys(self._old.ledger_name, None):
+            raise KeyUnusable(
+                f"{self._tenant} is encrypted, and the keys are not in {self._old.folder}; copy that folder here from "
+                "the machine that has it, then do it again"
+            )
+        old, new = (DataKeys(data_keys_folder(ring.ledger_name, None)) for ring in (self._old, self._new))
+        for holder in found:
+            assert holder is not None
+            old.copy(holder, new)
+
+    def hand_over(self, target: Store) -> None:
+        """Has both keys sign in the journal that the new one follows the old one; done twice, it is done once."""
+        if not self._is_needed or not target.journal.heads(self._tenant, 1):
+            return
+        self._new.create(self._tenant)
+        (old,), (new,) = self._old.holders(), self._new.holders()
+        sealer = self._sealer(target, StatefulSigner(FixedKeys(old, new), FileHeadState(self._old.folder)))
+        facts = rotation_facts(PublicKey(sealer.origin, old.raw), PublicKey(sealer.origin, new.raw), old.sign, new.sign)
+        told = [event for event in sealer.own_events() if event.type == "key_rotated"]
+        # The last one counts: a tenant that comes back to a ledger comes back to its key as well.
+        if not told or told[-1].read()["facts"] != facts:
+            sealer.record("key_rotated", facts)
+            sealer.seal()
+
+    def seal_arrival(self, target: Store) -> None:
+        """Has the new key sign that the tenant arrived, where its journal is signed."""
+        if self._new.current() is not None and target.journal.heads(self._tenant, 1):
+            self._sealer(target, file_signer(self._new)).seal()
+
+    def _sealer(self, store: Store, signer: StatefulSigner) -> Sealer:
+        return Sealer(store, self._tenant, signer, lambda: self._mint.stamp(SYSTEM))
