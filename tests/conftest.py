@@ -134,6 +134,14 @@ _NOT_OVER_HTTP = (
 )
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets the last lines of a log name each test that failed, with its error, and cut neither."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not reporter.isatty:
+        reporter._tw.fullwidth = 240
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out some pairs of shell and store, unless INDELIBLE_MATRIX=full asks for all, or =http for those."""
     matrix = os.environ.get("INDELIBLE_MATRIX")
