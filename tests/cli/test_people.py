@@ -30,8 +30,14 @@ def test_somebody_is_invited_listed_and_revoked(ledger_url: str, cli: Cli) -> No
     (shown,) = cli("people", "list", "--json").json["people"]
     assert (shown["id"], shown["sessions"], shown["invited_until"]) == (person.id, 1, None)
     assert "nothing: invite them again" in cli("people", "list").out
-    assert "no longer let in" in cli("people", "revoke", "ana").out
-    assert cli("people", "revoke", person.id, "--json").json["person"]["is_revoked"] is True
+    cli("apikeys", "create", "ana", "--scope", "approver")
+    given = cli("apikeys", "create", "bot", "--scope", "agent", "--by", "Ana", "--json").json["apikey"]
+    revoked = cli("people", "revoke", "ana").out
+    assert "no longer let in.\nEnded with them: 1 token.\n" in revoked
+    assert f"the token that they gave to bot: indelible apikeys revoke {given['id']}" in revoked
+    again = cli("people", "revoke", person.id, "--json").json
+    assert (again["person"]["is_revoked"], again["ended"]["api_keys"]) == (True, [])
+    assert again["not_ended"]["api_keys"] == [{"id": given["id"], "name": "bot"}]
     assert "revoked" in cli("people", "list").out
     assert "person_revoked" in cli("events", "indelible:people").out
     again = cli("people", "invite", "ana", "--scope", "auditor", "--expires", "1d", "--json").json

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from indelible.core.approvals.approval import Approval, Need, Question, Vote, ask
+from indelible.core.approvals.revoked import people_behind
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
 from indelible.core.batch import Batch, decide
 from indelible.core.commands import (
@@ -307,6 +308,7 @@ class Shelf:
         """Decides a batch on what is kept, checks that it fits, and keeps what came of it."""
         needed = {ref for command in commands for ref in needed_sheets(command, self.effects.get(command.ref))}
         sheets = {ref: self.sheets.get(ref) for ref in needed}
+        sheets |= {ref: self.sheets.get(ref) for ref in people_behind(sheets)}
         batch = decide(commands, self.effects, self.heads, self.now, BY, sheets)
         for ref, made in batch.opened.items():
             assert ref not in self.effects

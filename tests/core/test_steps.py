@@ -33,6 +33,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.effect import Effect, hash_of
 from indelible.core.effects.identity import Ref
+from indelible.core.people.standing import place_of
 from indelible.core.policy.budgets import budget_ref, charges_json
 from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.runs.commands import RunCommand
@@ -563,9 +564,9 @@ COSTLY = charging(charge(budget="is"))
         (reopen(), asked_about("in_doubt"), []),
         (relinquish(HOLDER), asked_about("processing"), [APPROVAL]),
         (cancel(), WAITING, [APPROVAL]),
-        (cast(PENDING), WAITING, [APPROVAL]),
-        (cast(PENDING, delegation_id="dlg_1"), WAITING, [delegation_ref("dlg_1"), APPROVAL]),
-        (amend(PENDING, verdict=COSTLY), WAITING, ["is", APPROVAL]),
+        (cast(PENDING), WAITING, [place_of("ada"), APPROVAL]),
+        (cast(PENDING, delegation_id="dlg_1"), WAITING, [delegation_ref("dlg_1"), place_of("ada"), APPROVAL]),
+        (amend(PENDING, verdict=COSTLY), WAITING, ["is", place_of("ada"), APPROVAL]),
         (attend(PENDING), WAITING, [APPROVAL]),
     ],
 )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from indelible import Actor, Ledger, migrate
-from indelible.core.people.person import Passkey
+from indelible import Actor, GrantTerms, Ledger, ToolCall, migrate
+from indelible.core.people.person import Passkey, Voucher
+from indelible.core.people.standing import person_id
 from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.leaving import Leaving
 from indelible.server.signin.people import People
 from tests.journal.tampering import Database, changes
 from tests.journal.test_verify_live import call, look, pinned_key
@@ -33,8 +35,17 @@ def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
         people.sign_in(ana.id, "Y3I", 1)
         people.sign_out(ana.id, session.name, by=by)
         people.tell_refused(ana.id, "link")
-        people.vouch("cy@example.com", "https://id.example", ("auditor",))
-        people.revoke(people.invite("bob", ("admin",), by=ROOT)[0].id, by=ROOT)
+        people.vouch("cy@example.com", Voucher("https://id.example", "cy-1"), ("auditor",))
+        bob = Actor("bob", "person", "link")
+        people.open_link(people.invite("bob", ("admin",), by=ROOT)[1])
+        people.invite("dee", ("auditor",), by=bob)
+        for run_id in ("asked", "granted"):
+            question = ledger.begin(ToolCall(run_id=run_id, tool="pay", args={}), approval="required").approval  # type: ignore[union-attr]
+            terms = None if run_id == "asked" else GrantTerms(count=2, until=datetime.now(UTC) + timedelta(hours=1))
+            ledger.approve(question, digest=question.digest, by=bob, grant=terms)
+        ledger.delegate("ana", until=datetime.now(UTC) + timedelta(hours=1), by=bob)
+        left = Leaving(store, "default", ledger._approving).revoke(person_id("bob"), by=ROOT)
+        assert [len(each) for each in (left.links, left.approvals, left.grants, left.delegations)] == [1, 2, 1, 1]
         Credentials(store, "default").give("bot", ("agent",), by=ROOT)
         for number in (1, 2):  # something in every table, and something that waits
             ledger.seal()

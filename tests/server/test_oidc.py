@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -11,7 +12,8 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from indelible.core.people.person import person_id
+from indelible.core.people.person import Voucher
+from indelible.core.people.standing import person_id
 from indelible.core.people.vouching import read_allowed
 from indelible.errors import Misconfigured
 from indelible.server.requests.hardening import Hardened
@@ -157,17 +159,53 @@ def test_nobody_comes_in_without_a_rule_and_nothing_of_theirs_becomes_markup(des
 def test_a_provider_does_not_vouch_for_people_of_ours(desk: Desk) -> None:
     desk.people.invite("boss@example.com", ("admin",), by=ROOT)
     desk.configure(allowed=(read_allowed("email=*@example.com:auditor"),))
-    desk.provider.claims |= {"email": "Boss@example.com"}
+    desk.provider.claims |= {"sub": "u7", "email": "Boss@example.com"}
     assert signed_in(desk.browser()).status_code == 401
     assert desk.refusals()[-1] == "oidc"
 
 
 def test_whoever_is_revoked_stays_out_whatever_the_provider_says(desk: Desk) -> None:
-    desk.provider.claims |= {"email": "carl@example.com", "groups": ["chiefs"]}
+    desk.provider.claims |= {"sub": "u2", "email": "carl@example.com", "groups": ["chiefs"]}
     browser = desk.browser()
     assert signed_in(browser).status_code == 200
     desk.people.revoke(person_id("carl@example.com"), by=ROOT)
     assert signed_in(browser).status_code == 401
+
+
+def test_an_address_that_was_given_to_somebody_else_does_not_make_them_the_same_person(desk: Desk) -> None:
+    desk.provider.claims |= {"sub": "u3", "email": "dee@example.com", "groups": ["chiefs"]}
+    theirs, others = desk.browser(), desk.browser()
+    assert signed_in(theirs).status_code == 200
+    desk.provider.claims |= {"sub": "u4"}
+    refused = signed_in(others)
+    assert (refused.status_code, "people revoke, then people invite" in refused.text) == (403, True)
+    assert others.get("/v1/me").status_code == 401
+    assert desk.refusals()[-1] == "subject"
+    assert theirs.get("/v1/me").json()["name"] == "dee@example.com"
+    desk.people.revoke(person_id("dee@example.com"), by=ROOT)
+    link = desk.people.invite("dee@example.com", ("approver",), by=ROOT)[1]
+    assert others.open(link).status_code == 201
+
+
+def test_whoever_gets_another_address_is_not_two_people(desk: Desk) -> None:
+    desk.provider.claims |= {"sub": "u5", "email": "eve@example.com", "groups": ["chiefs"]}
+    assert signed_in(desk.browser()).status_code == 200
+    desk.provider.claims |= {"email": "eve.b@example.com"}
+    refused = signed_in(desk.browser())
+    assert (refused.status_code, "you are eve@example.com here" in refused.text) == (403, True)
+    desk.people.revoke(person_id("eve@example.com"), by=ROOT)
+    assert signed_in(desk.browser()).status_code == 200
+
+
+def test_who_came_in_before_subjects_were_kept_is_bound_when_they_come(desk: Desk) -> None:
+    desk.provider.claims |= {"sub": "u6", "email": "fay@example.com", "groups": ["chiefs"]}
+    before = desk.people.vouch("fay@example.com", Voucher(desk.provider.url, "u6"), ("approver",))[0]
+    old = replace(before, version=before.version + 1, subject=None)
+    assert desk.people._tell("person_signed_in", {"id": old.id}, old, ROOT)
+    assert signed_in(desk.browser()).status_code == 200
+    found = desk.people.find(old.id)
+    assert found is not None
+    assert found.subject == "u6"
 
 
 @pytest.mark.parametrize(

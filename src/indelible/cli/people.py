@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -17,9 +18,11 @@ from indelible.cli.options import InOrder, by_option
 from indelible.cli.show import count, say_json, timestamp, visible
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
-from indelible.core.people.person import SCOPES_OF_PEOPLE, Person, person_id
+from indelible.core.people.person import SCOPES_OF_PEOPLE, Person
+from indelible.core.people.standing import person_id
 from indelible.core.remote.questions import Scope
 from indelible.errors import BadCall
+from indelible.server.signin.leaving import Leaving, Left, left_shown
 from indelible.server.signin.people import People
 
 HERE = "http://localhost:8787"
@@ -93,9 +96,11 @@ def list_people() -> None:
 @by_option
 @about_ledger
 def revoke(name: str, by: str) -> None:
-    """Let NAME (or ID) in no more: their link, passkeys and sessions end.
+    """Let NAME (or ID) in no more, and end what they had.
 
-    A running server lets them do nothing more at once, and see nothing more within a second.
+    Their link, passkeys, sessions and tokens end, the grants and delegations that they gave or got, and their votes on
+    questions that are still open. A running server lets them do nothing more at once, and see nothing more within a
+    second. What they had set up for others goes on, and is listed.
     """
     place = where()
     with open_here(place, ASK_THE_SERVER) as ledger:
@@ -104,8 +109,30 @@ def revoke(name: str, by: str) -> None:
         if not name.startswith("per_") and person_id(name) not in ids:
             raise BadCall(f"nobody is called {visible(name)} here; see: indelible people list")
         id_ = only(ids, name, "person", "people list") if name.startswith("per_") else person_id(name)
-        over = known.revoke(id_, by=Actor(by))
-    place.say({"person": person_json(over)}, f"{over.id}: {visible(over.name)} is no longer let in.")
+        left = Leaving(store_behind(ledger), place.tenant, ledger._approving).revoke(id_, by=Actor(by))
+    place.say({"person": person_json(left.person), **left_shown(left)}, "\n".join(_told(left)))
+
+
+def _told(left: Left) -> Iterator[str]:
+    """Says what ended with somebody, and what did not, with the way to end it."""
+    yield f"{left.person.id}: {visible(left.person.name)} is no longer let in."
+    counts = {
+        "token": left.tokens,
+        "link": left.links,
+        "grant": left.grants,
+        "delegation": left.delegations,
+        "vote": left.approvals,
+    }
+    ended = [count(len(found), noun) for noun, found in counts.items() if found]
+    if ended:
+        yield f"Ended with them: {', '.join(ended)}."
+    for token in left.tokens_of_others:
+        end = f"indelible apikeys revoke {token.id}"
+        yield f"Goes on: the token that they gave to {visible(token.name)}: {end}"
+    for one in left.people_let_in:
+        yield f"Goes on: {visible(one.name)}, whom they let in: indelible people revoke {one.id}"
+    if left.policy is not None:
+        yield "Goes on: the policy in force, which they applied: indelible policy show"
 
 
 def person_json(person: Person) -> dict[str, Any]:

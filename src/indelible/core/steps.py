@@ -10,6 +10,7 @@ from indelible.core.approvals.approval import ended, handed_back
 from indelible.core.approvals.asking import about_approval
 from indelible.core.approvals.deliveries import deliveries_of
 from indelible.core.approvals.grants import delegation_ref, grant_ref
+from indelible.core.approvals.revoked import standing_votes
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.changes import Aside, Change, Fact, Step, moved_to, step_to
 from indelible.core.commands import (
@@ -52,6 +53,7 @@ from indelible.core.commands import (
 from indelible.core.effects.claiming import approval_of, claim, is_other_content, opened
 from indelible.core.effects.effect import Claim, Effect, hash_of
 from indelible.core.effects.stops import stop_in
+from indelible.core.people.standing import is_revoked, place_of, places_of
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
@@ -115,8 +117,10 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
     )
     if is_plain and (effect is None or (effect.approval_id is None and effect.charges_json is None)):
         return ()  # on the way of every call, so it is said first
-    if isinstance(command, Record | Keep):
-        return () if command.sheet is None else (command.sheet.ref,)
+    if isinstance(command, Keep):
+        return (command.sheet.ref,)
+    if isinstance(command, Record):
+        return () if command.sheet is None else (command.sheet.ref, *places_of(command.stamp.actor))
     if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun):
         return sheets_of_run(command)
     if isinstance(command, Open) and effect is not None and effect.status in _FINAL:
@@ -132,6 +136,8 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         needed += [] if command.delegation_id is None else [delegation_ref(command.delegation_id)]
         # Whoever votes names the question; that of an effect nobody has looked at yet is most likely the same.
         needed += [approval_ref(command.approval_id)] if effect is None else []
+    if isinstance(command, CastVote | Amend):
+        needed.append(place_of(command.stamp.actor.id))
     if effect is not None and effect.charges_json is not None:
         needed += [budget_ref(charge.budget) for charge in read_charges(effect.charges_json)]
     if effect is not None and effect.approval_id is not None and not isinstance(command, _NOT_ABOUT_APPROVAL):
@@ -163,11 +169,19 @@ def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
             return Step(Kept(found))  # our own write, whose answer got lost on the way
         if sheet.version != (1 if found is None else found.version + 1):
             return Step(Outrun(found))
+        if isinstance(command, Record) and _is_by_revoked(command, sheets):
+            return Step(Outrun(found))
     if isinstance(command, Keep):
         return Step(Kept(command.sheet), (Aside((command.sheet,)),))
     changed = () if sheet is None else (sheet,)
     fact = Fact(command.run_id, command.event_type, command.facts, command.committed, command.erased, changed)
     return Step(Recorded(command.run_id, seq), (fact,))
+
+
+def _is_by_revoked(command: Record, sheets: Sheets) -> bool:
+    """Was who tells this revoked since they were let in? What they set up now, nobody would look for any more."""
+    actor = command.stamp.actor
+    return bool(places_of(actor)) and is_revoked(actor.id, sheets)
 
 
 def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
@@ -289,10 +303,12 @@ def _settle(command: Finish | Settle, effect: Effect, now: datetime, seq: int, s
 def _hand_back(command: Relinquish, effect: Effect, seq: int, sheets: Sheets) -> Step:
     """Gives an attempt back in which nothing happened: all is as before it, when it was approved or not even asked.
 
-    So an approval can be used again, and what was reserved while it waited stays reserved until it is, or ends.
+    So an approval can be used again, and what was reserved while it waited stays reserved until it is, or ends. One
+    with a vote of somebody who was revoked meanwhile is used up.
     """
     approval = approval_of(effect, sheets)
-    free = None if approval is None else handed_back(approval, effect.attempt)
+    has_all_votes = approval is not None and standing_votes(approval, sheets) == approval.votes
+    free = handed_back(approval, effect.attempt) if approval is not None and has_all_votes else None
     if free is not None:
         changed = [approval_sheet(free)]
     else:

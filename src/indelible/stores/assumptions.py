@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from indelible.core.approvals.revoked import people_behind
 from indelible.core.batch import Batch
 from indelible.core.commands import Command
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
-from indelible.core.sheets import SheetFilter, SheetRef
+from indelible.core.sheets import NO_SHEETS, SheetFilter, SheetRef, Sheets
 from indelible.core.steps import needed_sheets
 
 # No move leads on from these, so what was once seen stays true.
@@ -17,15 +18,18 @@ FINAL = frozenset({"succeeded", "denied", "canceled"})
 Effects = Mapping[Ref, Effect | None]
 
 
-def sheets_for(commands: Sequence[Command], effects: Effects) -> list[SheetRef]:
+def sheets_for(commands: Sequence[Command], effects: Effects, seen: Sheets = NO_SHEETS) -> list[SheetRef]:
     """Names the sheets that commands about these effects are decided on, in the order in which they are locked.
 
-    What an earlier command of the same batch brings is not among them: whoever decides has it at hand.
+    What an earlier command of the same batch brings is not among them: whoever decides has it at hand. On whom a
+    permission rests shows when it is `seen`, so whoever has read what is named here asks once more.
     """
     needed: set[SheetRef] = set()
     for command in commands:
         needed.update(needed_sheets(command, effects.get(command.ref)))
-    return sorted(needed) if needed else []
+    if not needed:
+        return []
+    return sorted(needed | people_behind({ref: seen.get(ref) for ref in needed}))
 
 
 def is_guarded(batch: Batch, assumed: Effects) -> bool:

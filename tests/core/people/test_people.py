@@ -29,15 +29,16 @@ from indelible.core.people.person import (
     Person,
     Session,
     Ticket,
+    Voucher,
     passkey_id,
-    person_id,
     read_ticket,
     scopes_among,
 )
-from indelible.core.people.sheets import person_ref, person_sheet, read_person
+from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.people.standing import person_id, person_ref
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.sheet_bodies import person_in
-from indelible.errors import BadCall, IllegalMove, NotAuthenticated
+from indelible.errors import BadCall, IllegalMove, NotAuthenticated, NotPermitted
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ANA = person_id("ana")
@@ -158,11 +159,24 @@ def test_a_passkey_of_nobody_or_of_somebody_revoked_signs_nobody_in() -> None:
 
 
 def test_a_provider_vouches_for_its_own_people_and_says_what_they_may() -> None:
-    theirs = person(issuer="https://id.example")
-    assert theirs.vouched_for("https://id.example", ("admin",), session(via="oidc"), NOW).scopes == ("admin",)
-    for other in (person(), replace(theirs, is_revoked=True), person(issuer="https://evil.example")):
+    theirs, by = person(issuer="https://id.example"), Voucher("https://id.example", "1")
+    assert theirs.vouched_for(by, ("admin",), session(via="oidc"), NOW).scopes == ("admin",)
+    for other in (person(), replace(theirs, is_revoked=True), person(issuer="https://evil.example", subject="2")):
+        assert not other.is_somebody_else(by)
         with pytest.raises(NotAuthenticated):
-            other.vouched_for("https://id.example", ("admin",), session(), NOW)
+            other.vouched_for(by, ("admin",), session(), NOW)
+
+
+def test_who_came_by_a_provider_stays_the_same_person_and_whoever_gets_their_name_does_not() -> None:
+    by = Voucher("https://id.example", "1")
+    known = person(issuer=by.issuer).vouched_for(by, ("admin",), session(via="oidc"), NOW)
+    assert known.subject == "1", "also who came before that was kept"
+    assert known.vouched_for(by, ("admin",), session(id="ses_2"), NOW).subject == "1"
+    other = by._replace(subject="2")
+    assert known.is_somebody_else(other)
+    with pytest.raises(NotPermitted, match="people revoke, then people invite"):
+        known.vouched_for(other, ("admin",), session(), NOW)
+    assert known.revoked().invited(("admin",), invitation()).subject is None
 
 
 def test_a_session_is_whose_secret_it_is_until_it_ends_or_nobody_does_anything() -> None:
@@ -220,6 +234,11 @@ def test_whoever_is_invited_again_keeps_what_they_have() -> None:
     assert (back.issuer, back.is_revoked) == (None, False)
 
 
+def test_a_link_that_was_not_used_can_end() -> None:
+    ana = person(passkeys=(passkey(),), invitation=invitation()).uninvited()
+    assert (ana.invitation, len(ana.passkeys), ana.is_revoked, ana.version) == (None, 1, False, 2)
+
+
 def test_scopes_are_named_once_and_in_one_order() -> None:
     assert scopes_among(["admin", "approver", "admin"]) == ("approver", "admin")
 
@@ -232,7 +251,7 @@ EVERYTHING = person(
 )
 
 
-@pytest.mark.parametrize("one", [person(), EVERYTHING, EVERYTHING.revoked()])
+@pytest.mark.parametrize("one", [person(), EVERYTHING, replace(EVERYTHING, subject="1"), EVERYTHING.revoked()])
 def test_a_person_is_read_as_they_were_written(one: Person) -> None:
     sheet = person_sheet(one)
     assert read_person(sheet) == one

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.people.vouching import Allowed, name_in, read_allowed, secrets_of, vouched_scopes
+from indelible.core.people.vouching import Allowed, name_in, read_allowed, secrets_of, vouched_scopes, voucher_in
 from indelible.errors import BadCall, NotPermitted
 
 ANA = {"sub": "u1", "email": "Ana@example.com", "email_verified": True, "groups": ["finance"], "dept": "it"}
@@ -55,6 +55,10 @@ def test_a_name_is_an_email_only_if_it_is_sure_to_be_theirs() -> None:
     assert name_in(ANA) == "Ana@example.com"
     for other in ({"email_verified": False}, {"email": ""}, {"email": 5}):
         assert name_in(ANA | other) == "u1"
+
+
+def test_somebody_is_the_same_person_by_who_vouches_and_for_whom() -> None:
+    assert voucher_in(ANA | {"iss": "https://id.example"}) == ("https://id.example", "u1")
 
 
 def test_the_secrets_of_a_sign_in_follow_from_what_the_browser_keeps() -> None:

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Literal, get_args
 
 from indelible.core.effects.effect import Actor, Effect
@@ -230,6 +231,7 @@ def looks_like(one: str, other: str) -> bool:
     return shape_of(folded(one)) == shape_of(folded(other))
 
 
+@lru_cache(maxsize=4096)  # the same few people are compared again and again
 def folded(name: str) -> str:
     """Gives a name as it is compared."""
     drawn = "".join(letter for letter in name if not draws_nothing(letter))
@@ -362,7 +364,7 @@ def _why_not_they(approval: Approval, vote: Vote, kind: str) -> Refusal | None:
     for name in (vote.by, entitled):
         if looks_like(name, approval.requester.id) or _is_principal(approval, name):
             return Refusal("self_approval", f"was asked for by {name}, who therefore cannot decide it")
-        if any(looks_like(name, earlier) for vote_ in approval.votes for earlier in _names_in(vote_)):
+        if any(looks_like(name, earlier) for vote_ in approval.votes for earlier in names_in(vote_)):
             return Refusal("voted_already", f"was already decided by {name}; others have to as well")
     if not is_entitled(approval, entitled):
         return Refusal("not_entitled", f"is not for {entitled} to decide")
@@ -378,7 +380,8 @@ def is_entitled(approval: Approval, name: str) -> bool:
     return person is not None and _is_needed(person, approval.question.needs)
 
 
-def _names_in(vote: Vote) -> tuple[str, ...]:
+def names_in(vote: Vote) -> tuple[str, ...]:
+    """Names whose vote it is: who cast it, and who let them, if somebody did."""
     return (vote.by,) if vote.on_behalf_of is None else (vote.by, vote.on_behalf_of)
 
 

@@ -19,6 +19,7 @@ from indelible.core.approvals.approval import (
 )
 from indelible.core.approvals.deliveries import deliveries_of
 from indelible.core.approvals.grants import delegation_ref, grant_of, grant_sheet, read_delegation
+from indelible.core.approvals.revoked import without_revoked
 from indelible.core.approvals.sheets import approval_sheet
 from indelible.core.changes import Change, Step
 from indelible.core.commands import (
@@ -33,10 +34,12 @@ from indelible.core.commands import (
     TakeBack,
 )
 from indelible.core.effects.claiming import approval_of, said_by
-from indelible.core.effects.effect import Effect, Status
+from indelible.core.effects.effect import Actor, Effect, Status
+from indelible.core.people.standing import is_revoked
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.sheets import Sheet, Sheets
+from indelible.core.values.canonical import encode
 
 
 def about_approval(command: AboutApproval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
@@ -63,7 +66,7 @@ def about_approval(command: AboutApproval, effect: Effect, now: datetime, seq: i
 
 def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
     actor = command.stamp.actor
-    giver = _giver(command, now, sheets)
+    giver = _why_revoked(actor, sheets) or _giver(command, now, sheets)
     if isinstance(giver, Refusal):
         return _not(giver, approval, effect)
     vote = Vote(
@@ -94,6 +97,13 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
         counted = replace(counted, grant=command.grant_id)
         grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor.id))]
     return _moved(command, effect, counted, now, seq, "ready", grants)
+
+
+def _why_revoked(actor: Actor, sheets: Sheets) -> Refusal | None:
+    """Refuses who was revoked, also if they were let in a moment before."""
+    if not is_revoked(actor.id, sheets):
+        return None
+    return Refusal("revoked", f"is not for {actor.id} to decide: they were revoked; let somebody else, or invite them")
 
 
 def _why_outdated(command: CastVote | TakeBack | Amend, approval: Approval) -> Refusal | None:
@@ -136,9 +146,10 @@ def _giver(command: CastVote, now: datetime, sheets: Sheets) -> str | Refusal | 
     if command.delegation_id is None:
         return None
     sheet = sheets.get(delegation_ref(command.delegation_id))
-    if sheet is None or sheet.body is None or not read_delegation(sheet).covers(command.stamp.actor.id, now):
+    found = None if sheet is None or sheet.body is None else read_delegation(sheet)
+    if found is None or not found.covers(command.stamp.actor.id, now) or is_revoked(found.giver, sheets):
         return Refusal("delegation", f"{command.delegation_id} does not let {command.stamp.actor.id} decide this now")
-    return read_delegation(sheet).giver
+    return found.giver
 
 
 _ENDS: dict[Status, str] = {"ready": "approval_received", "denied": "approval_denied"}
@@ -172,11 +183,24 @@ def _take_back(command: TakeBack, approval: Approval, effect: Effect, now: datet
         return _not(reopened, approval, effect)
     if (outdated := _why_outdated(command, approval)) is not None:
         return _not(outdated, approval, effect)
-    waiting = _waiting(effect, reopened, command, seq, command.detail_json)
+    return _reopened(command, approval, reopened, effect, now, seq, command.detail_json)
+
+
+def _reopened(
+    command: TakeBack | Attend,
+    approval: Approval,
+    reopened: Approval,
+    effect: Effect,
+    now: datetime,
+    seq: int,
+    reason: bytes,
+) -> Step:
+    """Gives the step by which votes go, and the question stands again."""
+    waiting = _waiting(effect, reopened, command, seq, reason)
     # Those who were told that it is approved are told that it is asked again.
     channels = reopened.told if approval.status == "approved" else ()
     told = deliveries_of(reopened, f"reopened-{reopened.version}", channels, now)
-    change = Change(waiting, "approval_revoked", {"reason": command.detail_json}, (approval_sheet(reopened), *told))
+    change = Change(waiting, "approval_revoked", {"reason": reason}, (approval_sheet(reopened), *told))
     return Step(Decided(reopened, waiting), (change,))
 
 
@@ -185,7 +209,8 @@ def _amend(command: Amend, approval: Approval, effect: Effect, now: datetime, se
 
     What they take of budgets is reserved instead of what the old ones took.
     """
-    refusal = _why_no_edit(command, approval, now) or _why_outdated(command, approval)
+    revoked = _why_revoked(command.stamp.actor, sheets)
+    refusal = revoked or _why_no_edit(command, approval, now) or _why_outdated(command, approval)
     if refusal is not None:
         return _not(refusal, approval, effect)
     charges = command.verdict.charges
@@ -236,10 +261,14 @@ def _why_no_edit(command: Amend, approval: Approval, now: datetime) -> Refusal |
 
 
 def _attend(command: Attend, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
-    if approval.due_at is None or approval.due_at > now:
-        return Step(Decided(approval, effect))
     if approval.is_overdue(now):
         return _expire(command, approval, effect, now, seq, sheets)
+    reopened = without_revoked(approval, sheets)
+    if reopened is not None and command.stamp.actor.kind == "system":  # nobody else takes another's vote away
+        reason = encode("somebody who voted on it was revoked")
+        return _reopened(command, approval, reopened, effect, now, seq, reason)
+    if approval.due_at is None or approval.due_at > now:
+        return Step(Decided(approval, effect))
     later = escalated(approval, now)
     told = [
         message

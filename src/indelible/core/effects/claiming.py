@@ -14,6 +14,7 @@ from typing import Literal
 from indelible.core.approvals.approval import Approval, Question, ask, consumed, drifted, ended, is_bound_to
 from indelible.core.approvals.deliveries import deliveries_of
 from indelible.core.approvals.grants import grant_ref, grant_sheet, read_grant
+from indelible.core.approvals.revoked import standing_votes
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
 from indelible.core.changes import Change, Fact, Step
 from indelible.core.commands import (
@@ -27,6 +28,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.effect import Claim, Effect, hash_of
 from indelible.core.events import facts_json
+from indelible.core.people.standing import is_revoked
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.policy.verdicts import Verdict, verdict_json
@@ -102,7 +104,7 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
     was_asked = effect.status == "requires_approval" or (approval is None and effect.approval_id is not None)
     if was_asked and approval is not None and approval.id == command.awaited_approval:
         return Step(ApprovalEnded(approval, effect))
-    if approval is not None and _is_covered(command, effect, approval):
+    if approval is not None and _is_covered(command, effect, approval, sheets):
         return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
     if _has_same_args(command, effect, approval):
         grant = _use_of_grant(command, now, sheets)
@@ -114,7 +116,7 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
 
 def _claim_approved(command: Open, effect: Effect, approval: Approval, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Uses an approval, if it is of exactly what would run and has been given in time."""
-    end = _ending(command, effect, approval, now)
+    end = _ending(command, effect, approval, now, sheets)
     if end is None:
         if effect.status != "ready" or approval.status != "approved":
             return Step(AwaitingApproval(approval, effect))
@@ -134,31 +136,41 @@ def _claim_approved(command: Open, effect: Effect, approval: Approval, now: date
     return step
 
 
-def _ending(command: Open, effect: Effect, approval: Approval, now: datetime) -> Literal["expired", "stale"] | None:
+def _ending(
+    command: Open, effect: Effect, approval: Approval, now: datetime, sheets: Sheets
+) -> Literal["expired", "stale"] | None:
     """Says how an open approval ends unused, if it does: too late, or no longer about what would run."""
     if approval.is_overdue(now):
         return "expired"
     if is_other_content(command, effect) or not _is_bound(command, effect, approval):
         return "stale"
-    return "stale" if approval.status == "approved" and _lacks_votes(command, effect, approval) else None
+    return "stale" if approval.status == "approved" and _lacks_votes(command, effect, approval, sheets) else None
 
 
-def _is_covered(command: Open, effect: Effect, approval: Approval) -> bool:
+def _is_covered(command: Open, effect: Effect, approval: Approval, sheets: Sheets) -> bool:
     """Does the approval that the last attempt ran on hold for the next one too, after a crash?"""
     is_its_own = approval.status == "consumed" and approval.attempt == effect.attempt
     has_crashed = effect.status in ("processing", "in_doubt")
     is_bound = is_its_own and has_crashed and _is_bound(command, effect, approval)
-    return is_bound and not _lacks_votes(command, effect, approval)
+    return is_bound and not _lacks_votes(command, effect, approval, sheets)
 
 
 def _is_bound(command: Open, effect: Effect, approval: Approval) -> bool:
     return is_bound_to(approval, effect, schema=command.schema, policy=command.verdict.policy)
 
 
-def _lacks_votes(command: Open, effect: Effect, approval: Approval) -> bool:
-    """Are there too few votes for what the policy asks now, or asked of an edit? A status alone allows nothing."""
+def _lacks_votes(command: Open, effect: Effect, approval: Approval, sheets: Sheets) -> bool:
+    """Are there too few votes for what the policy asks now, or asked of an edit? A status alone allows nothing.
+
+    Votes of those who were revoked since count no more.
+    """
     question = command.verdict.question if _has_same_args(command, effect, approval) else None
-    return replace(approval, question=question or approval.question).lacking > 0
+    votes = standing_votes(approval, sheets)
+    return replace(approval, question=question or approval.question, votes=votes).lacking > 0
+
+
+def _has_lost_votes(approval: Approval, sheets: Sheets) -> bool:
+    return standing_votes(approval, sheets) != approval.votes
 
 
 def _has_same_args(command: Open, effect: Effect, approval: Approval | None) -> bool:
@@ -195,7 +207,7 @@ def _ended(
         policy=command.verdict.policy,
         are_args_other=is_other_content(command, effect),
     )
-    changed = ", ".join(names) or "what is stored of it"
+    changed = ", ".join(names) or ("who may decide it" if _has_lost_votes(approval, sheets) else "what is stored of it")
     reason = encode("its time ran out" if end == "expired" else f"changed since it was asked: {changed}")
     waiting = replace(_waiting(command, effect), detail_seq=seq, detail_json=reason, charges_json=None)
     told = deliveries_of(over, end, approval.told, now)
@@ -317,6 +329,8 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
         if sheet is None or sheet.body is None:
             continue
         grant = read_grant(sheet)
+        if is_revoked(grant.given_by, sheets):
+            continue
         why_not = grant.why_not(
             tool=command.tool,
             pinned=pinned,

@@ -14,13 +14,12 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Literal, NamedTuple
 
-from indelible.core.approvals.approval import folded
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Actor
 from indelible.core.people.credentials import tenant_in, word_for
 from indelible.core.remote.admitting import Caller
 from indelible.core.remote.questions import Scope
-from indelible.errors import BadCall, IllegalMove, NotAuthenticated
+from indelible.errors import BadCall, IllegalMove, NotAuthenticated, NotPermitted
 
 PEOPLE_RUN = "indelible:people"
 """Is the run in which people are invited, sign in and out, and are revoked."""
@@ -32,13 +31,19 @@ LONGEST_INVITATION = timedelta(days=7)
 MOST_PASSKEYS = 20
 MOST_SESSIONS = 20
 """Is in how many places a person is signed in at once; the oldest session ends when there is one more."""
-_PERSON_TAG = b"indelible/person/v1\0"
 _PASSKEY_TAG = b"indelible/passkey/v1\0"
 _SECRET_TAG = b"indelible/ticket/v1\0"
 _CSRF_TAG = b"indelible/csrf/v1\0"
 
 SignedInBy = Literal["link", "passkey", "oidc"]
 """Says how we know who somebody is."""
+
+
+class Voucher(NamedTuple):
+    """Is a provider, and whom it speaks of: its `subject` is never given to anybody else, as a name may be."""
+
+    issuer: str
+    subject: str
 
 
 class Ticket(NamedTuple):
@@ -79,11 +84,6 @@ def read_ticket(text: str) -> Ticket:
 def not_signed_in() -> NotAuthenticated:
     """Gives the refusal of whatever lets nobody in; it tells nothing of what would have."""
     return NotAuthenticated("this does not sign anybody in, or no longer: open /signin, or ask for a new link")
-
-
-def person_id(name: str) -> str:
-    """Gives the id of whoever has this name: however it is written, one name is one person."""
-    return f"per_{sha256(_PERSON_TAG + folded(name).encode()).hexdigest()[:32]}"
 
 
 def passkey_id(credential_id: str) -> str:
@@ -133,7 +133,8 @@ class Invitation:
 class Person:
     """Is somebody whom the server lets in under a name, within scopes, until they are revoked.
 
-    `issuer` is the provider that vouches for them; None is for those that were invited here.
+    `issuer` is the provider that vouches for them; None is for those that were invited here. `subject` is whom it calls
+    so for ever: an address can be given to somebody else. Who came in before that was kept has none until they come.
     """
 
     id: str
@@ -141,6 +142,7 @@ class Person:
     name: str
     scopes: tuple[Scope, ...]
     issuer: str | None = None
+    subject: str | None = None
     created_at: datetime
     invitation: Invitation | None = None
     passkeys: tuple[Passkey, ...] = ()
@@ -178,11 +180,20 @@ class Person:
         passkeys = tuple(used if one.id == passkey.id else one for one in self.passkeys)
         return replace(self._with_session(session, now), passkeys=passkeys)
 
-    def vouched_for(self, issuer: str, scopes: tuple[Scope, ...], session: Session, now: datetime) -> Person:
-        """Gives the person signed in on the word of a provider, which also says what they may."""
-        if self.is_revoked or self.issuer != issuer:
+    def vouched_for(self, by: Voucher, scopes: tuple[Scope, ...], session: Session, now: datetime) -> Person:
+        """Gives the person signed in on the word of a provider, which also says what they may; they are bound to it."""
+        if self.is_revoked or self.issuer != by.issuer:
             raise not_signed_in()
-        return replace(self._with_session(session, now), scopes=scopes)
+        if self.is_somebody_else(by):
+            raise NotPermitted(
+                f"{self.name} is somebody else here: the provider has given this name to another person since. An "
+                "administrator lets you in: indelible people revoke, then people invite"
+            )
+        return replace(self._with_session(session, now), scopes=scopes, subject=by.subject)
+
+    def is_somebody_else(self, by: Voucher) -> bool:
+        """Does the provider speak of another person, who only has the same name by now?"""
+        return self.issuer == by.issuer and self.subject not in (None, by.subject)
 
     def _with_session(self, session: Session, now: datetime) -> Person:
         there = [one for one in self.sessions if one.expires_at > now]
@@ -214,8 +225,18 @@ class Person:
         if self.issuer is not None and not self.is_revoked:
             raise IllegalMove(f"{self.name} comes in by {self.issuer}, and needs no link")
         return replace(
-            self, version=self.version + 1, scopes=scopes, invitation=invitation, issuer=None, is_revoked=False
+            self,
+            version=self.version + 1,
+            scopes=scopes,
+            invitation=invitation,
+            issuer=None,
+            subject=None,
+            is_revoked=False,
         )
+
+    def uninvited(self) -> Person:
+        """Gives the person without the link that they had not used."""
+        return replace(self, version=self.version + 1, invitation=None)
 
     def with_passkey(self, passkey: Passkey) -> Person:
         """Gives the person with one more passkey."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from indelible.core.people.person import SCOPES_OF_PEOPLE, scopes_among
+from indelible.core.people.person import SCOPES_OF_PEOPLE, Voucher, scopes_among
 from indelible.core.remote.questions import Scope
 from indelible.errors import BadCall, NotPermitted
 
@@ -78,6 +78,11 @@ def vouched_scopes(claims: Mapping[str, Any], allowed: Iterable[Allowed]) -> tup
     if not found:
         raise NotPermitted(f"{name_in(claims)} is known to the provider, and no rule here lets them in: --oidc-allow")
     return found
+
+
+def voucher_in(claims: Mapping[str, Any]) -> Voucher:
+    """Gives who vouches, and for whom, by words that mean the same person for ever."""
+    return Voucher(str(claims["iss"]), str(claims["sub"]))
 
 
 def name_in(claims: Mapping[str, Any]) -> str:

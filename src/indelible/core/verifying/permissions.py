@@ -50,6 +50,7 @@ FACTS_OF_SHEETS = {
     "delegation_given": "delegation",
     "delegation_ended": "delegation",
     "grant_ended": "grant",
+    "invitation_ended": "person",
     "passkey_added": "person",
     "passkey_removed": "person",
     "person_invited": "person",

@@ -69,7 +69,7 @@ _PERSON = {
     "id": str,
     "invitation": ({"by": str, "expires_at": str, "hash": str, "id": str}, None),
     "is_revoked": bool,
-    "issuer": _MAYBE,
+    "issuer": (str, {"issuer": str, "subject": str}, None),
     "name": str,
     "passkeys": [
         {

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
-from indelible.core.people.person import person_id
-from indelible.core.people.vouching import name_in, secrets_of, vouched_scopes
+from indelible.core.people.standing import person_id
+from indelible.core.people.vouching import name_in, secrets_of, vouched_scopes, voucher_in
 from indelible.engine.running import in_own_thread
 from indelible.errors import IndelibleError, NotAuthenticated, NotPermitted
 from indelible.server.routes.sessions import count_as_stranger, refusals
@@ -80,13 +80,16 @@ async def _entered(request: Request) -> Response:
     if "code" not in query or query.get("iss", provider.issuer) != provider.issuer:
         raise NotAuthenticated("the provider vouches for nobody; begin again")
     claims = await provider.claims(query["code"], secrets, _callback(request))
-    name = name_in(claims)
+    name, voucher = name_in(claims), voucher_in(claims)
     store = request.app.state.ledgers.store
+    people = People(store, provider.tenant)
     try:
         scopes = vouched_scopes(claims, provider.allowed)
-        _, ticket = await in_own_thread(People(store, provider.tenant).vouch, name, provider.issuer, scopes)
+        _, ticket = await in_own_thread(people.vouch, name, voucher, scopes)
     except (NotPermitted, NotAuthenticated):
-        await refusals(request).tell(store, provider.tenant, person_id(name), "oidc")
+        found = await in_own_thread(people.find, person_id(name))
+        why = "subject" if found is not None and found.is_somebody_else(voucher) else "oidc"
+        await refusals(request).tell(store, provider.tenant, person_id(name), why)
         raise
     # Not a redirect: a browser that another site sent here would not show a strict cookie at its end.
     head = '<meta http-equiv="refresh" content="0;url=../../signin">'

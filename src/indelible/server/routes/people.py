@@ -13,10 +13,10 @@ from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import answer, resources
 from indelible.server.shapes.people import (
     Invited,
-    OnePerson,
     OneToken,
     PeopleShown,
     PersonInvited,
+    PersonLeft,
     TokenGiven,
     TokensShown,
     TokenWanted,
@@ -24,6 +24,7 @@ from indelible.server.shapes.people import (
     token_shown,
 )
 from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.leaving import Leaving, left_shown
 from indelible.server.signin.origins import own_origin
 from indelible.server.signin.people import People
 from indelible.server.signin.sightings import last_seen
@@ -59,11 +60,15 @@ async def invite(body: PersonInvited, request: Request, asked: Asking = asking("
     return answer({"person": person_shown(person, datetime.now(UTC)), "link": link}, 201)
 
 
-@people.post("/v1/people/{person_id}/revoke", response_model=OnePerson)
+@people.post("/v1/people/{person_id}/revoke", response_model=PersonLeft)
 async def revoke_person(person_id: PersonId, asked: Asking = asking("admin")) -> Response:
-    """Let a person in no more. Their link, passkeys and sessions end, on every server within a second."""
-    person = await in_own_thread(lambda: _people(asked).revoke(person_id, by=asked.actor))
-    return answer({"person": person_shown(person, datetime.now(UTC))})
+    """Let a person in no more, and end what they had: link, passkeys, sessions, tokens, grants, delegations and votes.
+
+    `not_ended` lists what they had set up for others, which goes on.
+    """
+    leaving = Leaving(asked.ledgers.store, asked.caller.tenant, asked.ledger._approving)
+    left = await in_own_thread(lambda: leaving.revoke(person_id, by=asked.actor))
+    return answer({"person": person_shown(left.person, datetime.now(UTC)), **left_shown(left)})
 
 
 # Tokens

@@ -153,6 +153,38 @@ class OnePerson(BaseModel):
     person: PersonShown
 
 
+class Named(BaseModel):
+    """Is a person or a token, by id and name."""
+
+    id: str
+    name: str
+
+
+class EndedWithThem(BaseModel):
+    """Is what ended with a person: of approvals their votes, and of people the links that they had not used."""
+
+    api_keys: list[Named]
+    links: list[Named]
+    grants: list[str]
+    delegations: list[str]
+    approvals: list[str]
+
+
+class NotEnded(BaseModel):
+    """Is what a person had set up for others: tokens, people they let in, and the policy, if it is in force."""
+
+    api_keys: list[Named]
+    people: list[Named]
+    policy: str | None
+
+
+class PersonLeft(OnePerson):
+    """Is a person who was revoked, with what ended and what did not."""
+
+    ended: EndedWithThem
+    not_ended: NotEnded
+
+
 class Invited(OnePerson):
     """Holds the link, from the server's own address on: it is not shown again."""
 

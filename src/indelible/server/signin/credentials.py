@@ -15,9 +15,11 @@ from indelible.core.people.credentials import (
     kind_for,
     read_credential,
 )
+from indelible.core.people.standing import person_id
 from indelible.core.ports import Store
 from indelible.core.remote.questions import Scope
 from indelible.errors import IllegalMove, UnknownCredential
+from indelible.server.signin.people import People
 from indelible.server.signin.register import Register
 
 
@@ -38,7 +40,9 @@ class Credentials(Register[Credential]):
         expires_at: datetime | None = None,
         principal: str | None = None,
     ) -> tuple[Credential, Token]:
-        """Makes a credential, and the token that nobody will see again."""
+        """Makes a credential, and the token that nobody will see again; none for or by somebody who was revoked."""
+        for who in {name, principal} if kind_for(scopes) == "person" else {principal}:
+            self._check_not_revoked(who)
         credential_id = f"key_{self._mint.effect_id().removeprefix('eff_')}"
         token = Token(self._tenant, credential_id, secrets.token_urlsafe(SECRET_BYTES))
         credential = Credential(
@@ -54,6 +58,11 @@ class Credentials(Register[Credential]):
         )
         self._write("credential_given", credential, by)
         return credential, token
+
+    def _check_not_revoked(self, name: str | None) -> None:
+        found = None if name is None else People(self._store, self._tenant).find(person_id(name))
+        if found is not None and found.is_revoked:
+            raise IllegalMove(f"{name} was revoked; to let them in again, first: indelible people invite")
 
     def revoke(self, credential_id: str, *, by: Actor) -> Credential:
         """Ends a credential; servers that know it let it in for a second more at most."""

@@ -18,13 +18,14 @@ from indelible.core.people.person import (
     Session,
     SignedInBy,
     Ticket,
+    Voucher,
     not_signed_in,
-    person_id,
     scopes_among,
 )
 from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.people.standing import person_id
 from indelible.core.remote.questions import Scope
-from indelible.errors import BadCall, StoreUnavailable, UnknownCredential
+from indelible.errors import BadCall, NotPermitted, StoreUnavailable, UnknownCredential
 from indelible.server.signin.register import Register
 
 USUAL_INVITATION = timedelta(hours=1)
@@ -68,12 +69,19 @@ class People(Register[Person]):
             id_, "passkey", lambda person, session, now: person.signed_in(credential_id, sign_count, session, now)
         )
 
-    def vouch(self, name: str, issuer: str, scopes: tuple[Scope, ...]) -> tuple[Person, Ticket]:
-        """Signs in somebody on the word of a provider."""
-        now = datetime.now(UTC)
-        fresh = Person(id=person_id(name), version=0, name=name, scopes=scopes, issuer=issuer, created_at=now)
+    def vouch(self, name: str, by: Voucher, scopes: tuple[Scope, ...]) -> tuple[Person, Ticket]:
+        """Signs in somebody on the word of a provider; one of whom it speaks is one person here, under one name."""
+        fresh = Person(
+            id=person_id(name), version=0, name=name, scopes=scopes, issuer=by.issuer, created_at=datetime.now(UTC)
+        )
+        other = next((one for one in self.all() if _is_under_another_name(one, fresh.id, by)), None)
+        if other is not None:
+            raise NotPermitted(
+                f"you are {other.name} here, and the provider calls you {name} by now. An administrator ends the old "
+                "name, then sign in again: indelible people revoke"
+            )
         return self._sign_in(
-            fresh.id, "oidc", lambda person, session, now: person.vouched_for(issuer, scopes, session, now), fresh
+            fresh.id, "oidc", lambda person, session, now: person.vouched_for(by, scopes, session, now), fresh
         )
 
     def _sign_in(
@@ -123,8 +131,16 @@ class People(Register[Person]):
 
         return self._change(id_, "passkey_removed", lambda person: by, self._known(id_, step))
 
+    def end_link(self, id_: str, *, by: Actor) -> Person:
+        """Lets nobody in by the link that somebody has not used."""
+        step = self._known(id_, lambda person: person.uninvited())
+        return self._change(id_, "invitation_ended", lambda person: by, step)
+
     def revoke(self, id_: str, *, by: Actor) -> Person:
-        """Lets a person in no more: their sessions end, on other servers within a second."""
+        """Lets a person in no more: their sessions end, on other servers within a second.
+
+        What else they had ends by `Leaving`.
+        """
         found = self.find(id_)
         if found is not None and found.is_revoked:
             return found
@@ -158,3 +174,9 @@ class People(Register[Person]):
             if self._tell(event_type, {"id": id_}, changed, who(changed)):
                 return changed
         raise StoreUnavailable(f"{id_} is changed by too many at once; try again")
+
+
+def _is_under_another_name(person: Person, id_: str, by: Voucher) -> bool:
+    """Is this who the provider speaks of, by an earlier name? With two they would be two who vote."""
+    is_them = (person.issuer, person.subject) == by
+    return is_them and person.id != id_ and not person.is_revoked

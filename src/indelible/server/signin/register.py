@@ -12,6 +12,7 @@ from indelible.core.events import facts_json
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.engine.mint import SystemMint
+from indelible.errors import NotPermitted
 
 Entry = TypeVar("Entry")
 _PAGE = 1000
@@ -63,4 +64,11 @@ class Register(Generic[Entry]):
             sheet=None if changed is None else type(self).sheet_of(changed),
         )
         (answer,) = self._store.apply(self._tenant, [command], [None])
+        if isinstance(answer, Outrun) and command.sheet is not None and _is_next(command.sheet, answer.sheet):
+            raise NotPermitted(f"{by.id} was revoked meanwhile, and changes nothing more")
         return not isinstance(answer, Outrun)
+
+
+def _is_next(sheet: Sheet, found: Sheet | None) -> bool:
+    """Would this follow on what is there? Then it was not that which stood against it."""
+    return sheet.version == (1 if found is None else found.version + 1)

@@ -242,11 +242,11 @@ class Lane:
         return None if isinstance(answers, View) else answers
 
     def _look(self, work: Work) -> View | None:
-        """Reads what commands rest on, all at one moment; which sheets these are shows when their effects are seen."""
-        for _ in range(2):
+        """Reads what commands rest on, all at one moment; which sheets these are shows by and by."""
+        for _ in range(3):
             asked = work.sheets
             seen = look(self._session(work), work.commands, self.test_time(), work.patience.until, asked)
-            work.sheets = sheets_for(work.commands, seen.effects)
+            work.sheets = sheets_for(work.commands, seen.effects, seen.sheets)
             if set(work.sheets) <= set(asked):
                 return seen
         return None
@@ -261,7 +261,7 @@ class Lane:
             return committed.answers
         seen = look(session, work.commands, self.test_time(), until, [*work.sheets, *work.brakes])
         self._note_stop(work.tenant, seen.sheets)
-        work.sheets = sheets_for(work.commands, seen.effects)
+        work.sheets = sheets_for(work.commands, seen.effects, seen.sheets)
         if not locked.covers(seen, work.sheets):
             session.command(ROLLBACK, until)
             return None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import apsw
 
+from indelible.core.approvals.revoked import people_behind
 from indelible.core.batch import Batch, decide
 from indelible.core.commands import Command, Open, Record, run_named_by
 from indelible.core.effects.effect import Effect
@@ -50,6 +51,8 @@ class Pen:
         runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
         needed = [*sheets_for(commands, effects), *self._brakes(tenant, commands)]
         sheets = read_sheets(self._connection, tenant, needed)
+        if people := people_behind(sheets) - sheets.keys():
+            sheets = {**sheets, **read_sheets(self._connection, tenant, sorted(people))}
         batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
         if is_guess and not is_guarded(batch, effects):
             raise Refused
