@@ -15,6 +15,7 @@ from indelible.core.remote.admitting import Caller
 from indelible.core.remote.questions import Scope
 from indelible.errors import NotPermitted
 from indelible.server.ledgers import Ledgers
+from indelible.server.requests.strict import ASKED
 from indelible.server.signin.sessions import COOKIE, SignedIn
 
 Authenticate = Callable[[Request], Awaitable[Caller]]
@@ -56,6 +57,9 @@ def asking(*scopes: Scope) -> Any:
     allowed = frozenset(scopes) | {"admin"}
 
     async def found(request: Request, _described: Any = _DESCRIBED, _too: Any = _DESCRIBED_TOO) -> Asking:
+        known: Asking | None = request.scope.pop(ASKED, None)
+        if known is not None:  # by the head of this very request, for this very endpoint
+            return known
         authenticate: Authenticate = request.app.state.authenticate
         ledgers: Ledgers = request.app.state.ledgers
         caller = await authenticate(request)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
 
 from indelible.core.remote.admissible import members_in
 from indelible.core.values.canonical import parse_strict
@@ -13,8 +15,25 @@ from indelible.errors import BadCall, TooLarge
 MEBIBYTE = 1024 * 1024
 MOST_BYTES = 24 * MEBIBYTE
 """Is the largest request: a result of 16 MiB, written in base64."""
+MOST_FROM_STRANGERS = 64 * 1024
+"""Is the largest request of somebody who is not known yet: what a passkey answers has a few thousand bytes."""
 MOST_MEMBERS = 200_000
 """Is how many values one request may hold: in memory each of them is far larger than what was sent."""
+
+
+def limited(receive: Receive, most: int) -> Receive:
+    """Gives what receives a request of no more than so many bytes, however it is sent."""
+    size = 0
+
+    async def receiving() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise HTTPException(413, f"body: at most {most} bytes are allowed")
+        return message
+
+    return receiving
 
 
 async def read_json(request: Request, most: int = MOST_BYTES) -> Any:

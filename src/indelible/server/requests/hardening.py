@@ -6,12 +6,11 @@ import json
 from collections.abc import Collection, MutableMapping, Sequence
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indelible.core.remote.problems import problem_of
 from indelible.errors import AskedTooOften
-from indelible.server.requests.bodies import MOST_BYTES
+from indelible.server.requests.bodies import MOST_BYTES, limited
 from indelible.server.requests.limits import Gate, Limits, shown_by
 
 # Nothing of ours is to be framed, guessed at, kept by a cache, or told to other sites; pages bring their own policy.
@@ -67,7 +66,7 @@ class Hardened:
         try:
             if ticket is not None and scope["path"] != _ALWAYS_ANSWERED and not shown_by(scope):
                 ticket.count_as_stranger()
-            await self._app(scope, _limited(receive, self._most_bytes), adding)
+            await self._app(scope, limited(receive, self._most_bytes), adding)
         except AskedTooOften as refused:
             await _send_problem(adding, problem_of(refused))
         finally:
@@ -92,20 +91,6 @@ def _name_of(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
-
-
-def _limited(receive: Receive, most: int) -> Receive:
-    size = 0
-
-    async def receiving() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > most:
-            raise HTTPException(413, f"body: at most {most} bytes are allowed")
-        return message
-
-    return receiving
 
 
 def _add_headers(message: MutableMapping[str, Any], more: Sequence[tuple[bytes, bytes]] = ()) -> None:

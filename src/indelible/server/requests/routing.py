@@ -15,7 +15,7 @@ from starlette.types import Scope as ASGIScope
 
 from indelible.core.remote.questions import Scope
 from indelible.server.requests.bodies import read_strictly
-from indelible.server.requests.strict import StrictRoute, check_is_json
+from indelible.server.requests.strict import StrictRoute, check_is_json, who_asks
 
 ANYBODY: tuple[Scope, ...] = ("agent", "approver", "auditor")
 """May look: whoever has a credential."""
@@ -66,7 +66,7 @@ class ThinRoute(DescribedRoute):
         self.app = self._thin_app()
 
     def _thin_app(self) -> ASGIApp:
-        found = next(each.call for each in self.dependant.dependencies if each.name == "asked")
+        found = who_asks(self)
         assert found is not None
         assert self.body_field is not None
         kind: type[BaseModel] = self.body_field.field_info.annotation  # type: ignore[assignment]
@@ -94,11 +94,8 @@ def _read(kind: type[BaseModel], raw: bytes) -> BaseModel:
 
 def scopes_of(route: APIRoute) -> frozenset[str] | None:
     """Names the scopes of which a caller needs one, or None where nobody asks who it is."""
-    for each in route.dependant.dependencies:
-        scopes: frozenset[str] | None = getattr(each.call, "scopes", None)
-        if scopes is not None:
-            return scopes
-    return None
+    scopes: frozenset[str] | None = getattr(who_asks(route), "scopes", None)
+    return scopes
 
 
 def resources(tag: str) -> APIRouter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import HTTPException, Request, Response
@@ -11,8 +11,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from indelible.core.effects.calls import check_name, check_run_id
 from indelible.errors import BadCall
-from indelible.server.requests.bodies import read_strictly
+from indelible.server.requests.bodies import MOST_FROM_STRANGERS, limited, read_strictly
 
+ASKED = "indelible.asked"
+"""Is where a request carries who sent it, from the head's reader to the one endpoint that wants to know."""
 LARGEST_NUMBER = 2**53 - 1
 """Is the largest whole number that every reader of JSON reads as it was written."""
 
@@ -21,22 +23,33 @@ class StrictRoute(APIRoute):
     """Reads bodies so that no two readers could understand them differently: no repeated names, no NaN."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Gives what answers a request."""
+        """Gives what answers a request: who asks is found out by its head alone, before anything of its body is read.
+
+        To strangers, nothing else is said. Where anybody may ask, as to sign in, little is read.
+        """
         answer = super().get_route_handler()
         has_body = self.body_field is not None
+        found = who_asks(self)
 
         async def strictly(request: Request) -> Response:
-            strict = _StrictRequest(request.scope, request.receive)
+            receive = request.receive
+            if has_body and found is not None:
+                request.scope[ASKED] = await found(request)
+            elif has_body:
+                receive = limited(receive, MOST_FROM_STRANGERS)
+            strict = _StrictRequest(request.scope, receive)
             if has_body and await strict.body():
-                try:
-                    check_is_json(request)
-                    await strict.json()  # here, and not where the framework would call every refusal by one name
-                except (BadCall, HTTPException):
-                    await request.app.state.authenticate(request)  # to strangers, nothing else is said
-                    raise
+                check_is_json(request)
+                await strict.json()  # here, and not where the framework would call every refusal by one name
             return await answer(strict)
 
         return strictly
+
+
+def who_asks(route: APIRoute) -> Callable[[Request], Awaitable[Any]] | None:
+    """Gives what finds out who asks and whether they may; None where anybody may."""
+    calls = (each.call for each in route.dependant.dependencies)
+    return next((call for call in calls if hasattr(call, "scopes")), None)
 
 
 def check_is_json(request: Request) -> None:
