@@ -1166,8 +1166,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let a person in no more
-         * @description Let a person in no more. Their link, passkeys and sessions end, on every server within a second.
+         * Let a person in no more, and end what they had
+         * @description Let a person in no more, and end what they had: link, passkeys, sessions, tokens, grants, delegations and votes. `not_ended` lists what they had set up for others, which goes on.
          */
         post: operations["people_revoke_person"];
         delete?: never;
@@ -2811,6 +2811,22 @@ export interface components {
             erased: ("args" | "detail")[];
         };
         /**
+         * EndedWithThem
+         * @description Is what ended with a person: of approvals their votes, and of people the links that they had not used.
+         */
+        EndedWithThem: {
+            /** Api Keys */
+            api_keys: components["schemas"]["Named"][];
+            /** Links */
+            links: components["schemas"]["Named"][];
+            /** Grants */
+            grants: string[];
+            /** Delegations */
+            delegations: string[];
+            /** Approvals */
+            approvals: string[];
+        };
+        /**
          * Ending
          * @description Says why a run ends; `state` is saved with it where it may be resumed.
          */
@@ -3441,6 +3457,16 @@ export interface components {
             response_tokens: number;
         };
         /**
+         * Named
+         * @description Is a person or a token, by id and name.
+         */
+        Named: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+        };
+        /**
          * NeedShown
          * @description Says how many have to approve, and of which role.
          */
@@ -3451,18 +3477,23 @@ export interface components {
             role: string | null;
         };
         /**
+         * NotEnded
+         * @description Is what a person had set up for others: tokens, people they let in, and the policy, if it is in force.
+         */
+        NotEnded: {
+            /** Api Keys */
+            api_keys: components["schemas"]["Named"][];
+            /** People */
+            people: components["schemas"]["Named"][];
+            /** Policy */
+            policy: string | null;
+        };
+        /**
          * OnePasskey
          * @description Is the passkey that was added.
          */
         OnePasskey: {
             passkey: components["schemas"]["PasskeyShown"];
-        };
-        /**
-         * OnePerson
-         * @description Is one person.
-         */
-        OnePerson: {
-            person: components["schemas"]["PersonShown"];
         };
         /**
          * OneToken
@@ -3624,6 +3655,15 @@ export interface components {
              * @default 3600
              */
             lasts_s: number;
+        };
+        /**
+         * PersonLeft
+         * @description Is a person who was revoked, with what ended and what did not.
+         */
+        PersonLeft: {
+            person: components["schemas"]["PersonShown"];
+            ended: components["schemas"]["EndedWithThem"];
+            not_ended: components["schemas"]["NotEnded"];
         };
         /**
          * PersonShown
@@ -7216,7 +7256,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OnePerson"];
+                    "application/json": components["schemas"]["PersonLeft"];
                 };
             };
             400: components["responses"]["Problem400"];
@@ -8705,7 +8745,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                name: "abandoned" | "apply" | "await" | "effects" | "events" | "find_by_key" | "forgetting.clear_away" | "forgetting.drop" | "forgetting.holds" | "forgetting.keep_redaction_check" | "forgetting.of_subject" | "forgetting.prunable" | "forgetting.redaction_check" | "forgetting.refusals" | "get_effect" | "heartbeat" | "introduce" | "journal.entries" | "journal.heads" | "journal.index_of" | "journal.pending" | "journal.runs" | "journal.tile" | "journal.tree" | "journal.waiting" | "look" | "outlines" | "payloads" | "sheets" | "watch";
+                name: "abandoned" | "apply" | "await" | "effects" | "events" | "find_by_key" | "forgetting.clear_away" | "forgetting.drop" | "forgetting.holds" | "forgetting.keep_redaction_check" | "forgetting.of_subject" | "forgetting.prunable" | "forgetting.redaction_check" | "forgetting.refusals" | "get_effect" | "heartbeat" | "introduce" | "journal.entries" | "journal.heads" | "journal.index_of" | "journal.pending" | "journal.runs" | "journal.tile" | "journal.tree" | "journal.waiting" | "look" | "outlines" | "packet" | "payloads" | "sheets" | "watch";
             };
             cookie?: never;
         };

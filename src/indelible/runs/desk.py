@@ -18,7 +18,7 @@ from indelible.core.effects.requests import Walk
 from indelible.core.events import facts_json
 from indelible.core.runs.commands import Told
 from indelible.core.runs.diff import RunDifference, compare
-from indelible.core.runs.resuming import Packet, ResumeContext, read_packet
+from indelible.core.runs.resuming import PACKET_EXPORTED, Packet, ResumeContext, read_packet
 from indelible.core.runs.run import (
     OVER,
     RUN_STATUSES,
@@ -303,13 +303,25 @@ class RunsDesk:
     # Packets
 
     def export_packet(self, run_id: str, path: str | Path | None) -> dict[str, Any]:
-        """Gives the packet of a run with the proof that this ledger made it; writes it to a file if one is named."""
+        """Gives the packet of a run with the proof that this ledger made it; writes it to a file if one is named.
+
+        It is made where the ledger is: through a server, by the server, from what it finds in the record itself.
+        """
+        elsewhere: Callable[[str, str], bytes] | None = getattr(self._engine.store, "packet", None)
+        written = self.signed_packet(run_id) if elsewhere is None else elsewhere(self.tenant, run_id)
+        if path is not None:
+            write_packet(Path(path), written + b"\n")
+        content: dict[str, Any] = json.loads(written)  # as others read it: what JSON cannot say is tagged
+        return content
+
+    def signed_packet(self, run_id: str) -> bytes:
+        """Makes the packet of a run, tells its hash on the record, and gives it with the proof of that."""
         packet = self.keeping.packet(run_id)
         command = Record(
             tenant=self.tenant,
             run_id=run_id,
             stamp=self.stamp(0),
-            event_type="packet_exported",
+            event_type=PACKET_EXPORTED,
             facts=facts_json({"packet": packet.digest}),
         )
         recorded = self._engine.write_alone(command)
@@ -321,11 +333,7 @@ class RunsDesk:
             "packet": dict(packet.content),
             "receipt": str(receipt_of(self._engine.recorded, self.tenant, run_id, seq)),
         }
-        written = encode(signed, root="packet")
-        if path is not None:
-            write_packet(Path(path), written + b"\n")
-        content: dict[str, Any] = json.loads(written)  # as others read it: what JSON cannot say is tagged
-        return content
+        return encode(signed, root="packet")
 
     def import_packet(self, named: Mapping[str, Any] | str | Path, key: str | None, *, trust: bool) -> Run:
         """Takes a run over from another ledger: its effects replay here, and it can be resumed.

@@ -13,7 +13,7 @@ from typing import Any
 
 from indelible.core.journal.notes import parse_vkey
 from indelible.core.journal.receipts import parse_receipt
-from indelible.core.runs.resuming import Packet, check_kind, packet_digest
+from indelible.core.runs.resuming import PACKET_EXPORTED, Packet, check_kind, packet_digest
 from indelible.core.values.canonical import decode
 from indelible.core.values.shapes import misshapen
 from indelible.errors import BadCall, JournalError
@@ -53,7 +53,7 @@ def check_packet(signed: Mapping[str, Any], key: str) -> None:
     try:
         body, receipt = b64decode(signed["event"], validate=True), parse_receipt(signed["receipt"])
         event: Any = decode(body)
-        is_told = event["type"] == "packet_exported" and event["facts"]["packet"] == packet_digest(signed["packet"])
+        is_told = event["type"] == PACKET_EXPORTED and event["facts"]["packet"] == packet_digest(signed["packet"])
         # One key signs the journals of all tenants, so that it signed says not yet whose journal this is.
         is_its_own = event["log"] == receipt.tree_head().origin == (known := parse_vkey(key)).name
         is_proven = is_told and is_its_own and receipt.head.signed_by(known) and receipt.covers(body)

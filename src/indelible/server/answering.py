@@ -52,6 +52,7 @@ from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from indelible.journal.erasures.erasable import Erasable
 from indelible.server.ledgers import Ledgers
+from indelible.server.requests.asking import NOBODY_SAID
 from indelible.server.shapes.effects import plain
 
 LONGEST_WAIT = 30
@@ -122,6 +123,9 @@ class Answering:
                 check_digits(word, words[word])
         if name == "await":
             return await self._await(**words)
+        if name == "packet":
+            desk = self._ledger._run_desk().acting_as(self._caller.actor or NOBODY_SAID)
+            return await in_own_thread(desk.signed_packet, words["run_id"])
         if name == "sheets" and not may_read_sheets(self._caller.scopes, words["selected"].kind):
             return []
         if name == "forgetting.drop" and not self._caller.is_trusted:

@@ -110,7 +110,7 @@ def example(kind: type) -> Any:
     if kind is TakeRun:
         made = replace(made, is_forced=False)
     if kind is Record:
-        made = exported(event_type="noted")
+        made = placed(event_type="noted")
     own = {each.name for each in fields(made)}
     if "tenant" in own:
         return replace(made, tenant="default")
@@ -169,10 +169,10 @@ def driving(**changes: Any) -> Keep:
     return Keep(tenant="default", stamp=stamp(), sheet=replace(driver_sheet(driver), **changes))
 
 
-def exported(**changes: Any) -> Record:
-    """Gives the fact that a run's packet was exported."""
-    facts = facts_json({"packet": "ab" * 32})
-    made = Record(tenant="default", run_id="r", stamp=stamp(), event_type="packet_exported", facts=facts)
+def placed(**changes: Any) -> Record:
+    """Gives the fact that a hold was placed."""
+    facts = facts_json({"hold": "hold_1"})
+    made = Record(tenant="default", run_id="r", stamp=stamp(), event_type="hold_placed", facts=facts)
     return replace(made, **changes)
 
 
@@ -186,20 +186,22 @@ def test_an_agent_keeps_the_right_to_drive_and_no_other_sheet() -> None:
 
 @pytest.mark.parametrize("kind", ["credential", "person", "challenge", "seen"])
 def test_nobody_writes_past_the_rules_whom_the_server_knows(kind: str) -> None:
-    told = exported(event_type="person_invited", sheet=Sheet(kind=kind, id="x", status="active", body=b"{}"))
+    told = placed(event_type="person_invited", sheet=Sheet(kind=kind, id="x", status="active", body=b"{}"))
     for command in (driving(kind=kind), told):
         with pytest.raises(NotPermitted, match="/v1/people"):
             let_in(command, caller(scopes=frozenset({"admin"})))
     assert let_in(told, caller(scopes=frozenset({"admin"}), actor=None)).sheet == told.sheet, "but who is part of us"
 
 
-def test_an_agent_records_that_a_packet_was_exported_and_no_other_fact() -> None:
-    assert scopes_for(exported()) == {"agent", "admin"}
-    assert let_in(exported()).facts == exported().facts
+def test_an_agent_records_no_fact_by_hand_and_nobody_that_a_packet_is_the_ledgers() -> None:
     sheet = Sheet(kind="policy", id="current", status="active", body=b"{}")
-    for other in (exported(event_type="policy_applied"), exported(sheet=sheet), exported(erased=((0, "args"),))):
+    exported = placed(event_type="packet_exported", facts=facts_json({"packet": "ab" * 32}))
+    for other in (exported, placed(), placed(event_type="policy_applied", sheet=sheet), placed(erased=((0, "args"),))):
         with pytest.raises(NotPermitted):
             let_in(other)
+    with pytest.raises(NotPermitted, match="made where the ledger is"):
+        let_in(exported, caller(*SCOPES))
+    assert let_in(exported, caller("admin", actor=None)).facts == exported.facts, "but who is part of us"
 
 
 # Whose word counts
@@ -275,9 +277,9 @@ def test_a_report_of_an_attempt_that_never_was_is_refused(attempt: int) -> None:
 
 @pytest.mark.parametrize("raw", NOT_CANONICAL, ids=lambda raw: repr(raw[:20]))
 def test_facts_and_what_they_commit_to_are_canonical_too(raw: bytes) -> None:
-    for command in (exported(facts=raw), exported(committed={"note": raw})):
+    for command in (placed(facts=raw), placed(committed={"note": raw})):
         with pytest.raises(BadCall, match="is not in canonical form"):
-            let_in(command)
+            let_in(command, caller("admin"))
 
 
 def test_a_value_that_is_too_large_is_refused_with_the_limit() -> None:
@@ -294,7 +296,7 @@ def test_nothing_goes_without_an_event_that_tells_what_goes() -> None:
     """Else an administrator's credential would do what only a hand in the database does, and look like one."""
     erased = ((0, "args"), (3, "result"))
     facts = erased_facts("request", erased)
-    telling = exported(event_type="payload_erased", facts=facts, erased=erased)
+    telling = placed(event_type="payload_erased", facts=facts, erased=erased)
     assert let_in(telling, caller("admin")).erased == erased
     for command in (
         replace(telling, event_type="noted"),
@@ -314,10 +316,10 @@ def test_nothing_goes_without_an_event_that_tells_what_goes() -> None:
         {"committed": {"run": b"1"}},
         {"committed": {"A b": b"1"}},
         {"facts": b"{}"},
-        {"facts": facts_json({"packet": 1})},
-        {"facts": facts_json({"fence": "1", "packet": "ab" * 32})},
+        {"facts": facts_json({"hold": 1})},
+        {"facts": facts_json({"fence": "1", "hold": "hold_1"})},
         {"event_type": "payload_erased"},
-        {"event_type": "hold_lifted"},
+        {"event_type": "hold_lifted", "facts": facts_json({"subject": "ana"})},
         {"event_type": "tool_call_started"},
         {"event_type": "artifact_created"},
         {"event_type": "run_blocked"},
@@ -328,8 +330,8 @@ def test_no_credential_spoils_the_record_for_who_verifies_it(changes: dict[str, 
     """An event is for ever: one that no verifier can read would make an honest journal look tampered with."""
     for scope in ("agent", "admin"):
         with pytest.raises((BadCall, NotPermitted)):
-            let_in(exported(**changes), caller(scope))
-    assert let_in(exported(**changes), caller("admin", actor=None)), "but one that is part of us knows what it does"
+            let_in(placed(**changes), caller(scope))
+    assert let_in(placed(**changes), caller("admin", actor=None)), "but one that is part of us knows what it does"
 
 
 def test_a_key_is_of_the_place_where_its_effect_is() -> None:
@@ -361,9 +363,9 @@ def test_there_is_an_end_to_what_one_command_tells() -> None:
     with pytest.raises(TooLarge, match=f"happenings: at most {MOST_TOLD} at once"):
         let_in(replace(example(Tell), happenings=(happening,) * (MOST_TOLD + 1)))
     with pytest.raises(TooLarge, match=f"committed: at most {MOST_TOLD} at once"):
-        let_in(exported(committed={f"n{n}": b"1" for n in range(MOST_TOLD + 1)}))
+        let_in(placed(committed={f"n{n}": b"1" for n in range(MOST_TOLD + 1)}), caller("admin"))
     with pytest.raises(BadCall, match="committed: "):
-        let_in(exported(committed={"a\0": b"1"}))
+        let_in(placed(committed={"a\0": b"1"}), caller("admin"))
 
 
 @pytest.mark.parametrize(
@@ -465,11 +467,10 @@ def test_a_lease_is_longer_than_nothing_and_ends(lease: timedelta) -> None:
 def test_the_ledgers_own_runs_are_its_own() -> None:
     own = "indelible:policy"
     telling = (replace(example(kind), run_id=own) for kind in (Tell, SealCheckpoint, TakeRun, EndRun))
-    for command in (replace(example(StartRun), run=run(id=own)), exported(run_id=own), *telling):
+    for command in (replace(example(StartRun), run=run(id=own)), *telling):
         with pytest.raises(BadCall, match="belong to the ledger"):
             let_in(command)
-    placed = exported(run_id=own, event_type="hold_placed", facts=facts_json({"hold": "hold_1"}))
-    assert let_in(placed, caller("admin")), "administrators tell it things"
+    assert let_in(placed(run_id=own), caller("admin")), "administrators tell it things"
 
 
 def test_whoever_takes_a_run_has_a_token() -> None:
@@ -486,7 +487,7 @@ def test_facts_are_an_object_of_plain_values() -> None:
     """They stand in the event as they are, so anything else would say something else there."""
     for facts in (b"[]", b'"text"', b"null", encode({"a": Decimal("0.1")})):
         with pytest.raises(BadCall, match=r"^facts"):
-            let_in(exported(facts=facts))
+            let_in(placed(facts=facts), caller("admin"))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ ASKED_BY: dict[str, set[Scope]] = {
     "events": ALL,
     "payloads": ALL,
     "sheets": ALL,
+    "packet": {"agent", "admin"},
     "journal.tree": ALL,
     "journal.tile": ALL,
     "journal.entries": ALL,
@@ -49,7 +50,7 @@ NOT_ASKED = {
     "journal.": {"integrate", "keep_head", "tenants"},
     "forgetting.": set[str](),
 }
-_BESIDE_THE_PORT = {"await", "apply"}
+_BESIDE_THE_PORT = {"await", "apply", "packet"}
 
 
 def test_every_question_is_for_those_scopes_that_the_table_says() -> None:
@@ -65,7 +66,7 @@ def test_every_verb_of_a_store_is_a_question_or_the_servers_own(part: str, port:
     assert asked - _BESIDE_THE_PORT == verbs - _BESIDE_THE_PORT
 
 
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if name != "await"])
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if name not in _BESIDE_THE_PORT])
 def test_the_words_of_a_question_are_those_of_the_verb(name: str) -> None:
     """In their order: the server passes them on as they come."""
     part, _, verb = name.rpartition(".")

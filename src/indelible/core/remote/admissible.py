@@ -43,7 +43,6 @@ _NAMES = frozenset({"run_id", "effect_id", "tool", "token", "call_id", "approval
 _PERHAPS = frozenset({"schema", "grant_id", "pinned", "principal", "checkpoint_id", "delegation_id", "parent"})
 _TOLD_BY_VERBS = EFFECT_TYPES | EVENT_TYPES | FORMS.keys()
 _IN_CLEAR = {
-    "packet_exported": (frozenset({"packet"}), frozenset[str]()),
     HOLD_PLACED: (frozenset({"hold"}), frozenset({"subject"})),
     HOLD_LIFTED: (frozenset({"hold"}), frozenset[str]()),
 }
@@ -56,17 +55,10 @@ def keeps_driving(command: Command) -> TypeGuard[Keep]:
     return isinstance(command, Keep) and command.sheet.kind == "driver"
 
 
-def tells_of_export(command: Command) -> TypeGuard[Record]:
-    """Does this tell that a run's packet was exported, and nothing else?"""
-    if not isinstance(command, Record) or command.sheet is not None or command.erased:
-        return False
-    return command.event_type == "packet_exported"
-
-
 def check_command(command: Command, now: datetime, most_bytes: int | None) -> None:
     """Raises `BadCall` with the name of what cannot be."""
     _check_members(command, most_bytes)
-    if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun) or tells_of_export(command):
+    if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun):
         check_run_id(command.run_id)  # the ledger tells of itself in runs of its own
     if isinstance(command, TakeRun) and command.token is None:
         raise BadCall("token: whoever drives a run has one")

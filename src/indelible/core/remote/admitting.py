@@ -33,7 +33,6 @@ from indelible.core.remote.admissible import (
     check_key,
     check_telling,
     keeps_driving,
-    tells_of_export,
 )
 from indelible.core.remote.by_hand import OF_APPROVERS, by_hand
 from indelible.core.remote.questions import Scope
@@ -69,7 +68,7 @@ def scopes_for(command: Command) -> frozenset[Scope]:
     allowed: set[Scope] = {"admin"}
     if isinstance(command, TakeRun) and command.is_forced:
         return frozenset(allowed)  # it was set aside for a person to look at
-    if isinstance(command, _BY_AGENTS + _BY_EITHER) or keeps_driving(command) or tells_of_export(command):
+    if isinstance(command, _BY_AGENTS + _BY_EITHER) or keeps_driving(command):
         allowed.add("agent")
     is_permission = isinstance(command, Record) and command.event_type in OF_APPROVERS
     if isinstance(command, _BY_APPROVERS + _BY_EITHER) or is_permission:

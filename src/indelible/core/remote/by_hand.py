@@ -18,6 +18,7 @@ from indelible.core.effects.effect import Actor
 from indelible.core.effects.stops import LET_GO, STOP_REF, STOPPED, read_stop, stop_sheet
 from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED
 from indelible.core.remote.questions import FOR_NOBODY
+from indelible.core.runs.resuming import PACKET_EXPORTED
 from indelible.core.sheets import Sheet
 from indelible.errors import NotPermitted
 
@@ -35,6 +36,9 @@ def by_hand(command: Record | Keep, actor: Actor, at: datetime) -> Record | Keep
     sheet = command.sheet
     if sheet is not None and sheet.kind in FOR_NOBODY:
         raise NotPermitted("whom the server knows is changed at /v1/people and /v1/api-keys, or with indelible people")
+    if isinstance(command, Record) and command.event_type == PACKET_EXPORTED:
+        # By this event a packet is believed: the hash on it is of what we found in the record, not of what we are told.
+        raise NotPermitted("packets are made where the ledger is: use ledger.export_packet, or POST /v1/runs/…/packet")
     if isinstance(command, Keep):
         is_theirs = command.sheet.kind in _KEPT_BY_HAND
     elif sheet is None:

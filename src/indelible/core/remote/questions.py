@@ -63,6 +63,7 @@ QUESTIONS: dict[str, Question] = {
     "events": Question({"run_id": str, "after": int, "limit": int}, list[Event]),
     "payloads": Question({"run_id": str, "seqs": tuple[int, ...]}, list[Payload]),
     "sheets": Question({"selected": SheetFilter}, list[Sheet]),
+    "packet": Question({"run_id": str}, bytes, _AGENTS),
     "journal.tree": Question({}, Tree, _AUDITORS),
     "journal.tile": Question({"level": int, "number": int}, bytes, _AUDITORS),
     "journal.entries": Question({"start": int, "count": int}, list[Entry], _AUDITORS),

@@ -23,6 +23,8 @@ from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
 
 PACKET_KIND = "indelible-resume-packet"
+PACKET_EXPORTED = "packet_exported"
+"""Is the event that names the hash of a packet: what it names, the ledger vouches for."""
 _ADOPTED = frozenset({"succeeded", "failed", "in_doubt", "denied", "canceled"})
 
 

@@ -35,9 +35,11 @@ from indelible.stores.remote.listing import (
 # Carried out twice, these are carried out once: a token is known again, a sheet's version moves once, a checkpoint has
 # its name.
 _REPEATABLE = (Open, Finish, Relinquish, Expire, Attend, Keep, StartRun, TakeRun, SealCheckpoint)
-# Of the questions beside commands, these write: a lease that is longer, a check that is kept, sheets that are gone.
+# Of the questions beside commands, these write: a lease that is longer, a packet that is told of, a check that is kept,
+# sheets that are gone.
 _STAKES: dict[str, Stakes] = {
     "heartbeat": "repeatable",
+    "packet": "repeatable",
     "forgetting.keep_redaction_check": "repeatable",
     "forgetting.drop": "once",
     "forgetting.clear_away": "once",
@@ -46,6 +48,9 @@ _STAKES: dict[str, Stakes] = {
 LEAST = -(2**53 - 1)
 # Writing a file anew takes as long as the file is large.
 _CLEARING_SECONDS = 600.0
+# The event that tells of a packet has to be in the journal first.
+_SEALING_SECONDS = 30.0
+_LONGER = {"forgetting.clear_away": _CLEARING_SECONDS, "packet": _SEALING_SECONDS}
 
 
 class RemoteStore:
@@ -91,8 +96,7 @@ class RemoteStore:
 
     def _ask(self, name: str, **words: Any) -> Any:
         self._check_open()
-        more = _CLEARING_SECONDS if name == "forgetting.clear_away" else 0.0
-        return self._line.ask(name, QUESTIONS[name], words, _STAKES.get(name, "read"), more)
+        return self._line.ask(name, QUESTIONS[name], words, _STAKES.get(name, "read"), _LONGER.get(name, 0.0))
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -118,6 +122,12 @@ class RemoteStore:
         """Extends the lease while the claim holds."""
         is_ours: bool = self._ask("heartbeat", claim=claim, lease=lease)
         return is_ours
+
+    def packet(self, tenant: str, run_id: str) -> bytes:
+        """Has the packet of a run made and signed there."""
+        self._check_tenant(tenant)
+        made: bytes = self._ask("packet", run_id=run_id)
+        return made
 
     def look(self, refs: Sequence[Ref]) -> Seen:
         """Reads the committed state of some effects, and the store's time."""
