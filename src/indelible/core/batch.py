@@ -24,7 +24,7 @@ from indelible.core.events import (
     fact_event,
     signed_message,
 )
-from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
+from indelible.core.sheets import NO_SHEETS, PERSON, Sheet, SheetRef, Sheets
 from indelible.core.steps import next_step
 
 
@@ -47,6 +47,9 @@ class Batch:
     """Is the version of the tenant's stop that its claims were decided on; None when it holds none."""
     unlimited: set[str] = field(default_factory=set)
     """Names runs that limit no calls as far as those know who judged its claims; the write sees that it is so."""
+    standing: dict[SheetRef, int] = field(default_factory=dict)
+    """Are the versions of the people's sheets that it was decided on, 0 where there is none: who gave a permission may
+    be revoked meanwhile, and the write sees that nobody was."""
     erased: list[tuple[str, int, str]] = field(default_factory=list)
     """Names payloads that go in this transaction, by run, number of the event, and field."""
 
@@ -72,7 +75,8 @@ def decide(
 
     `sheets` holds those that `needed_sheets` names for the commands and their effects.
     """
-    batch = Batch()
+    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind == PERSON}
+    batch = Batch(standing=standing)
     latest = dict(sheets)
     for command in commands:
         state = _latest(batch, effects, command.ref)

@@ -20,6 +20,8 @@ KEPT_ASIDE = frozenset(
     | {"seen"}
 )
 """Names the kinds that no event commits to."""
+PERSON = "person"
+"""Is the kind of the sheets that say how people stand; permissions rest on them."""
 
 
 class SheetRef(NamedTuple):

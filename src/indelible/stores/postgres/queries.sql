@@ -37,6 +37,15 @@ ROW(s, (SELECT ROW(p.value, p.salt, e.body) FROM indelible_payloads p
 AND (%(unlimited)s::text[] IS NULL OR NOT EXISTS (
     SELECT FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'limit' AND id = ANY(%(unlimited)s::text[])))
 
+-- name: stands
+-- Are the people as they were on whose word this rests? Put in where {stands} stands. Whoever is revoking one of them is
+-- waited for, so that nothing which begins after that rests on their word.
+NOT EXISTS (
+    SELECT FROM unnest(%(standing_id)s::text[], %(standing_version)s::bigint[]) AS person (id, version)
+    WHERE person.version <> coalesce((
+        SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'person' AND id = person.id
+        FOR SHARE), 0))
+
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.
 WITH headed AS (
@@ -103,7 +112,7 @@ WITH
 headed AS (
     UPDATE indelible_runs SET count = %(seq)s::bigint + 1, head = %(hash)s::bytea
     WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND count = %(seq)s AND head = %(prev)s::bytea
-        --+ AND (SELECT count(*) FROM kept) = cardinality(%(kept_id)s)
+        --+ AND CASE (SELECT count(*) FROM kept) WHEN cardinality(%(kept_id)s) THEN {stands} ELSE false END
         AND EXISTS (
             SELECT FROM indelible_effects
             WHERE tenant = %(tenant)s AND scope = %(scope)s::text AND key = %(key)s::bytea
@@ -230,7 +239,7 @@ WITH headed AS (
 --+     RETURNING 1
 ), guard AS MATERIALIZED (
     SELECT
-        --+ (SELECT count(*) FROM kept) = cardinality(%(kept_id)s) AND
+        --+ CASE (SELECT count(*) FROM kept) WHEN cardinality(%(kept_id)s) THEN {stands} ELSE false END AND
         (SELECT count(*) FROM headed) = cardinality(%(headed_hash)s)
         AND (SELECT count(*) FROM started) = cardinality(%(started_hash)s)
         AND (SELECT count(*) FROM opened) = cardinality(%(opened_key)s)

@@ -17,7 +17,7 @@ _TEXT, _BYTEA, _BIGINT, _TIMESTAMPTZ, _INTERVAL = 25, 17, 20, 1184, 1186
 _NULL = b"\xff\xff\xff\xff"
 _SIZES = [size.to_bytes(4, "big") for size in range(4096)]
 _EIGHT = _SIZES[8]
-_FIELD = Struct(">Ii")
+_SIZE_IN_FIELD = Struct(">4xi")
 
 
 def bigint(number: int) -> bytes:
@@ -48,10 +48,11 @@ def read_timestamptz(raw: bytes) -> datetime:
 
 def read_record(raw: bytes) -> list[bytes | None]:
     """Reads the fields of a row that came as one value; each has its type and its size in front."""
+    size_at = _SIZE_IN_FIELD.unpack_from
     fields: list[bytes | None] = []
-    at = 4
-    while at < len(raw):
-        _, size = _FIELD.unpack_from(raw, at)
+    at, end = 4, len(raw)
+    while at < end:
+        (size,) = size_at(raw, at)
         at += 8
         if size < 0:
             fields.append(None)

@@ -170,14 +170,16 @@ class Work:
         """Does a batch rest on what its guards do not cover?
 
         That is an event without a move, a call that is refused because it is new, a sheet that was read and is not
-        written (unless the end of a run's chain guards it), or a lease that may be renewed.
+        written (unless the end of a run's chain guards it, or it is a person's and sheets are written, which see to
+        it), or a lease that may be renewed.
         """
         about_effects = sum(event.effect_id is not None for event in batch.events)
         if about_effects != len(batch.opened) + len(batch.moved):
             return True
         if any(isinstance(answer, RefusedByPolicy | OverBudget) for answer in batch.answers):
             return True
-        if not sheets.keys() <= batch.sheets.keys() | self._guarded_by_heads(batch):
+        people = batch.standing.keys() if batch.sheets else set()
+        if not sheets.keys() <= batch.sheets.keys() | people | self._guarded_by_heads(batch):
             return True
         taken = [ref for ref, (was, _) in batch.moved.items() if was.status == "processing"]
         if not taken:
