@@ -232,7 +232,6 @@ def looks_like(one: str, other: str) -> bool:
 
 
 @lru_cache(maxsize=4096)  # the same few people are compared again and again
-@lru_cache(maxsize=4096)  # the same few people are compared again and again
 def folded(name: str) -> str:
     """Gives a name as it is compared."""
     drawn = "".join(letter for letter in name if not draws_nothing(letter))

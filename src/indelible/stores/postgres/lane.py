@@ -8,6 +8,7 @@ if it is still under way, holds or would have to wait for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NoReturn, TypeVar
 
@@ -18,7 +19,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import STOP_REF
 from indelible.core.events import Provenance
 from indelible.core.ports import Clock
-from indelible.core.sheets import Sheet, Sheets
+from indelible.core.sheets import PERSON, Sheet, SheetRef, Sheets
 from indelible.errors import StoreUnavailable
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
@@ -48,6 +49,8 @@ _GUESSES = 3
 # first, and a batch that met one makes so many batches do so.
 _REPEATS_IN_A_ROW = 2
 _WARY_FOR = 16
+_PERMISSIONS = frozenset({"approval", "delegation", "grant"})
+_MOST_TENANTS = 1000
 
 
 def _is_stopped(batch: Batch) -> bool:
@@ -78,6 +81,8 @@ class Lane:
         self._heads = Heads()
         self._stops: dict[str, Sheet] = {}
         """Are the stops of tenants as they were seen last; being wrong is only slow, for every claim is guarded."""
+        self._people: dict[str, list[SheetRef]] = {}
+        """Are those on whose word the last permission of a tenant rested: the next one's are likely the same."""
 
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides and writes commands as one durable transaction, and answers each."""
@@ -103,6 +108,11 @@ class Lane:
             self._heads.remember(tenant, batch)
         self._ring(moved_keys(batch))
 
+    def provenance_of(self, tenant: str) -> Provenance:
+        """Says whose events these are that are written through another connection."""
+        with self._line.lock:
+            return self.provenance(tenant)
+
     def _work(self, tenant: str, commands: Sequence[Command]) -> Work:
         return Work(tenant, commands, Patience(self._seconds, self._line.target), self.provenance(tenant))
 
@@ -111,11 +121,6 @@ class Lane:
         if work.is_erasing:
             return 2
         if not work.is_guessable:
-    def provenance_of(self, tenant: str) -> Provenance:
-        """Says whose events these are that are written through another connection."""
-        with self._line.lock:
-            return self.provenance(tenant)
-
             return 1
         is_wary = self._wary >= (_REPEATS_IN_A_ROW if len(work.commands) == 1 else 1)
         return int(is_wary and any(state is None for state in work.assumed.values()))
@@ -244,12 +249,27 @@ class Lane:
     def _look(self, work: Work) -> View | None:
         """Reads what commands rest on, all at one moment; which sheets these are shows by and by."""
         for _ in range(3):
-            asked = work.sheets
+            asked = self._with_likely_people(work)
             seen = look(self._session(work), work.commands, self.test_time(), work.patience.until, asked)
             work.sheets = sheets_for(work.commands, seen.effects, seen.sheets)
             if set(work.sheets) <= set(asked):
-                return seen
+                return self._without_others(work, seen)
         return None
+
+    def _with_likely_people(self, work: Work) -> list[SheetRef]:
+        """Gives the sheets to look at: those that are needed as far as is known, and those that likely will be."""
+        likely = self._people.get(work.tenant, []) if any(ref.kind in _PERMISSIONS for ref in work.sheets) else []
+        return [*work.sheets, *(ref for ref in likely if ref not in work.sheets)]
+
+    def _without_others(self, work: Work, seen: View) -> View:
+        """Gives what was seen without people whom it turned out to have nothing to do with."""
+        people = [ref for ref in work.sheets if ref.kind == PERSON]
+        if people:
+            if len(self._people) >= _MOST_TENANTS:
+                self._people.clear()
+            self._people[work.tenant] = people
+        sheets = {ref: sheet for ref, sheet in seen.sheets.items() if ref.kind != PERSON or ref in people}
+        return seen if len(sheets) == len(seen.sheets) else replace(seen, sheets=sheets)
 
     def _under_lock(self, work: Work) -> list[Answer] | None:
         """Decides on what nobody else can change until it is written."""
