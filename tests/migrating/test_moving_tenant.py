@@ -16,7 +16,9 @@ import pytest
 
 import indelible
 from indelible import Claimed, Ledger, Succeeded
+from indelible.engine.upkeep import Upkeep
 from indelible.errors import IllegalMove, KeyUnusable, Misconfigured, SchemaOutdated, Stopped, StoreError
+from indelible.journal.sealing_thread import BEAT_EVERY
 from indelible.migrating.moving import move, move_tenant
 from indelible.stores import secure_rows
 from indelible.stores.carrying import OF_TENANTS, TABLES, Row, carry_tenant
@@ -154,15 +156,21 @@ def test_a_tenant_comes_back_to_where_it_was(files: tuple[str, str], keys: Path,
     assert indelible.verify(tmp_path / "bundle", key, after=[head]).verdict == "verified"
 
 
-def test_keys_of_the_old_ledger_rotate_without_a_tenant_that_left(files: tuple[str, str], keys: Path) -> None:
+def test_nothing_is_added_to_what_a_tenant_left_behind(files: tuple[str, str], keys: Path) -> None:
     old, new = files
     filled(old, "acme")
     filled(old, "globex")
     move_tenant(old, new, "acme", by="ana")
     left = rows_of(old, "acme")
+    told: list[object] = []
     with Ledger.open(old, tenant="globex") as ledger:
         ledger.rotate_keys()
+        upkeep = Upkeep(ledger, lambda: ["acme", "globex"], tell=lambda *words: told.append(words))
+        upkeep.go(0.0)
+        upkeep.go(BEAT_EVERY.total_seconds())
+        assert upkeep.tenants == ["globex"]
     assert rows_of(old, "acme") == left
+    assert told == []
 
 
 def test_one_tenant_of_a_ledger_that_moved_whole_can_go_back_alone(files: tuple[str, str], keys: Path) -> None:

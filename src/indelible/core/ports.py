@@ -100,7 +100,7 @@ class Store(Protocol):
     """Signs the events this process writes, when they are to carry a signature of their own."""
 
     def origin(self, tenant: str) -> str:
-        """Names a tenant's journal: MUST be what `core.moving.origin_of` makes of the ledger's name and the sheet."""
+        """Names a tenant's journal: after this ledger, or, if the tenant was moved here, as it was called before."""
 
     @property
     def writer_id(self) -> str:

@@ -199,9 +199,10 @@ class Notary:
 
     def _sealers(self) -> list[Sealer]:
         """Gives what seals each journal that is kept here; one that was moved away is signed where it is now."""
-        return [self.sealer(tenant) for tenant in self._store.journal.tenants() if not self._was_moved(tenant)]
+        return [self.sealer(tenant) for tenant in self._store.journal.tenants() if not self.is_elsewhere(tenant)]
 
-    def _was_moved(self, tenant: str) -> bool:
+    def is_elsewhere(self, tenant: str) -> bool:
+        """Was a tenant moved to another database, so that nothing is to be added to what it left here?"""
         found = self._store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
         return bool(found) and is_moved_away(read_stop(found[0]))
 

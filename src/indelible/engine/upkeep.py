@@ -26,6 +26,7 @@ GRACE = timedelta(minutes=1)
 CLEARED_WHEN_DUE = ("answered", "replays", "reply")
 """Names the kinds of sheets, kept aside, that nobody needs any more once they are due."""
 _LONGEST_IDLE = 1.0
+_LOOK_FOR_MOVES_EVERY = 30.0
 _PAGE = 1000
 
 Duty = Literal["look for tenants", "seal", "reconcile", "clear", "prune"]
@@ -67,8 +68,8 @@ class Upkeep:
 
     @property
     def tenants(self) -> list[str]:
-        """Lists the tenants that are known so far."""
-        return list(self._rounds)
+        """Lists the tenants that are known so far, but for those that were moved to another database."""
+        return [tenant for tenant, found in self._rounds.items() if not found.is_elsewhere]
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -85,6 +86,10 @@ class Upkeep:
             self._try(Trouble("", "look for tenants"), self._look)
             self._looked_at = now
         for tenant, found in list(self._rounds.items()):
+            if now - found.placed_at >= _LOOK_FOR_MOVES_EVERY:
+                self._try(Trouble(tenant, "look for tenants"), partial(self._place, tenant, found, now))
+            if found.is_elsewhere:
+                continue
             if now >= found.look_at:
                 self._try(Trouble(tenant, "seal"), partial(self._seal, tenant, found, now))
             for duty, do in self._seldom(tenant):
@@ -115,6 +120,13 @@ class Upkeep:
         for tenant in self._list_tenants():
             if tenant not in self._rounds:
                 self._rounds[tenant] = _Round()
+
+    def _place(self, tenant: str, found: _Round, now: float) -> None:
+        """Looks whether a tenant is here: what one that was moved left behind is not to grow."""
+        found.is_elsewhere = self._engine.notary.is_elsewhere(tenant)
+        found.placed_at = now
+        if found.is_elsewhere:
+            found.behind_since = 0.0
 
     def _seal(self, tenant: str, found: _Round, now: float) -> None:
         """Seals a journal that has something new, and lets an idle one show now and then that it is alive."""
@@ -166,7 +178,9 @@ class Upkeep:
 class _Round:
     """Is what is known of one tenant from round to round."""
 
-    __slots__ = ("behind_since", "done_at", "look_at", "pause", "sealed_at", "sealer", "size")
+    __slots__ = (
+        *("behind_since", "done_at", "is_elsewhere", "look_at", "pause", "placed_at", "sealed_at", "sealer", "size"),
+    )
 
     def __init__(self) -> None:
         self.sealer: Sealer | None = None
@@ -176,3 +190,5 @@ class _Round:
         self.behind_since = 0.0
         self.size: int | None = None
         self.done_at: dict[Duty, float] = {}
+        self.placed_at = float("-inf")
+        self.is_elsewhere = False

@@ -168,7 +168,7 @@ class StoreConformance(
             make = Commands(self.tenant())
             take_claim(again, make, "effect")
             (event,) = again.events(make.tenant, "run-1", -1, 1)
-            assert event.read()["log"] == f"{again.ledger_name}/{make.tenant}"
+            assert event.read()["log"] == again.origin(make.tenant) == f"{again.ledger_name}/{make.tenant}"
 
     def test_close_may_be_called_twice_and_nothing_works_afterwards(self) -> None:
         make = Commands(self.tenant())
