@@ -14,7 +14,7 @@ import pytest
 
 from indelible import Ledger, Succeeded, ToolCall, connect
 from tests.server.places import Place, sqlite_place
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture(scope="module")
@@ -316,8 +316,7 @@ def test_whoever_waits_hears_at_once_that_an_effect_has_moved(place: Place, run:
     heard: list[Any] = []
     waiting = threading.Thread(target=lambda: heard.append(place.get(path)))
     waiting.start()
-    while not place.ledgers.of("acme")._engine.waiting._wakers:
-        pass
+    eventually(lambda: place.ledgers.of("acme")._engine.waiting._wakers)
     place.commit(claim)
     waiting.join(PATIENCE)
     assert heard[0].json()["effect"]["status"] == "succeeded"
@@ -334,8 +333,7 @@ def test_whoever_waits_for_a_decision_of_another_process_hears_of_it(place: Plac
     path = f"/v1/effects/{asked['effect']['id']}?wait=60"
     waiting = threading.Thread(target=lambda: heard.append(place.get(path)))
     waiting.start()
-    while not place.ledgers.of("acme")._engine.waiting._wakers:
-        pass
+    eventually(lambda: place.ledgers.of("acme")._engine.waiting._wakers)
     with ledger_of(place) as ledger:
         ledger.approve(asked["approval"]["id"], digest=asked["approval"]["digest"], by="ana")
     waiting.join(PATIENCE)

@@ -17,7 +17,7 @@ from indelible import Ledger, ToolCall
 from indelible.server import feeds
 from indelible.server.signin.credentials import Credentials
 from tests.server.places import ROOT, Place, sqlite_place
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +175,8 @@ def test_streams_and_those_who_wait_end_with_the_server(tmp_path: Path, run: str
     path = f"/v1/effects/{claim['effect']['id']}?wait=60"
     waiting = threading.Thread(target=lambda: waited.append(own.get(path)))
     waiting.start()
-    while not own.ledgers.of("acme")._engine.waiting._wakers:
-        pass
+    eventually(lambda: own.ledgers.of("acme")._engine.waiting._wakers)
+    eventually(lambda: len(streams[0].got) >= 3)
     own.served.stop()
     waiting.join(PATIENCE)
     # Each of them was ended in good order: none was cut off in the middle of an answer.

@@ -50,8 +50,9 @@ class Exposed:
         self._socket = bound("127.0.0.1", 0)
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.hardened = Hardened(self.app, limits=limits)
         config = uvicorn.Config(
-            Observed(Hardened(self.app, limits=limits), self.ledgers.metrics),
+            Observed(self.hardened, self.ledgers.metrics),
             log_level="warning",
             lifespan="on",
             ws="none",
@@ -62,7 +63,7 @@ class Exposed:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self._started.wait(PATIENCE)
-        self.client = httpx2.Client(base_url=self.url, trust_env=False, timeout=60)
+        self.client = httpx2.Client(base_url=self.url, trust_env=False, timeout=PATIENCE)
 
     def _run(self) -> None:
         asyncio.run(self._server.serve(sockets=[self._socket]))
