@@ -64,6 +64,10 @@ def test_a_group_alone_and_a_command_that_is_none_name_what_there_is(cli: Cli) -
     assert "Did you mean" not in cli("zzz", code=2).err
 
 
+def test_words_that_are_no_numbers_are_said_to_be_none(cli: Cli) -> None:
+    assert "'--limit': 'abc' is not a whole number" in cli("effects", "list", "--limit", "abc", code=2).err
+
+
 def test_the_entry_point_stays_a_function_after_use(cli: Cli) -> None:
     cli("version")
     from indelible.cli import main

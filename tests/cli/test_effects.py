@@ -192,7 +192,7 @@ def test_a_settlement_that_is_not_clear_is_refused(
 
 def test_what_is_settled_stays_so(cli: Cli, ids: dict[str, str]) -> None:
     said = cli("effects", "settle", ids["crm.lookup"], "--as", "failed", "--evidence", "x", code=1)
-    assert "cannot be settled: it is succeeded" in said.err
+    assert said.err.endswith(f"cannot be settled: it is succeeded; see: indelible effects show {ids['crm.lookup']}\n")
     told = cli("effects", "settle", ids["crm.lookup"], "--as", "failed", "--evidence", "x", "--json", code=1)
     assert told.error["type"] == "IllegalMove"
     assert told.out == ""

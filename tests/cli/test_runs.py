@@ -111,6 +111,11 @@ Updated:             TIME
     )
 
 
+def test_show_is_inspect_and_is_not_listed_twice(cli: Cli, run_id: str) -> None:
+    assert shape(cli("runs", "show", run_id).out) == shape(cli("runs", "inspect", run_id).out)
+    assert "  show" not in cli("runs", "--help").out
+
+
 def test_events_prints_the_documented_table(cli: Cli, run_id: str) -> None:
     wide = "─" * 84
     assert (

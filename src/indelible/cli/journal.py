@@ -121,8 +121,8 @@ def continue_(yes: bool) -> None:
     """
     place = where()
     with open_here(place) as ledger:
-        if not yes:
-            click.confirm("What was signed and is not in this database will be declared lost. Go on?", abort=True)
+        if not (yes or _is_meant()):
+            raise click.UsageError("nothing was declared lost; to go on without being asked, say --yes")
         lost = ledger.continue_journal()
         now = ledger.tree_head()
     assert now is not None
@@ -131,6 +131,15 @@ def continue_(yes: bool) -> None:
         return
     print(f"Declared lost: the journal of {count(lost.size, 'event')} with root {_base64(lost.root)}.")
     print(f"It goes on with {count(now.size, 'event')}; the last of them says so. Tell your auditors and witnesses.")
+
+
+def _is_meant() -> bool:
+    """Asks whoever sits there; nobody there is no."""
+    try:
+        return click.confirm("What was signed and is not in this database will be declared lost. Go on?")
+    except click.Abort:
+        click.echo(err=True)
+        return False
 
 
 def _head_json(note: Note) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -111,13 +112,14 @@ _UNHEARD = 2  # 1 would be an answer, and 0 one too
 
 def explain(error: Exception) -> tuple[str, str, int] | None:
     """Gives an error's kind, its message with the next step, and the exit code; None for one that nobody foresaw."""
-    from indelible.errors import BadCall, IndelibleError, StoreError
+    from indelible.core.effects.effect import Effect
+    from indelible.errors import BadCall, IllegalMove, IndelibleError, StoreError
 
     kind = type(error).__name__
     match error:
         case click.UsageError():
             path = "indelible" if error.ctx is None else error.ctx.command_path
-            return "Usage", f"{' '.join(error.format_message().split())}\nsee: {path} --help", 2
+            return "Usage", f"{_plain(error.format_message())}\nsee: {path} --help", 2
         case click.ClickException():
             return kind, error.format_message(), 2
         case click.Abort():
@@ -126,6 +128,8 @@ def explain(error: Exception) -> tuple[str, str, int] | None:
             return kind, " ".join(str(error).split()), 2  # a driver may tell its part in several lines
         case BadCall():
             return kind, str(error), 2
+        case IllegalMove(effect=Effect(id=effect_id)):
+            return kind, f"{error}; see: indelible effects show {effect_id}", 1
         case IndelibleError():
             return kind, str(error), 1
         case UnicodeEncodeError():
@@ -138,6 +142,12 @@ def explain(error: Exception) -> tuple[str, str, int] | None:
             return kind, f"{error}; see to that, then try again", 2
         case _:
             return None
+
+
+def _plain(text: str) -> str:
+    """Gives a message of click's in one line, without the words of those who write programs."""
+    words = " ".join(text.split())
+    return re.sub("is not a valid integer( range)?", "is not a whole number", words)
 
 
 def complain(kind: str, message: str, code: int, *, is_json: bool) -> int:

@@ -133,7 +133,8 @@ def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
     else:
         yield Check(name, "ok", "none")
     if abandoned:
-        fix = f"call ledger.reconcile() in your program, or: {place.command(f'effects show {abandoned[0].id}')}"
+        look = place.command(f"effects show {abandoned[0].id}")
+        fix = f"{look}; indelible serve and worker call it in doubt, ledger.reconcile() in your program asks its probe"
         yield Check("abandoned effects", "warn", f"{_at_least(len(abandoned))} whose worker never reported", fix)
     else:
         yield Check("abandoned effects", "ok", "none")

@@ -29,7 +29,7 @@ def examine(place: Where) -> Iterator[Check]:
         yield told("server", error, "pip install 'indelible[postgres]'" if "psycopg" in str(error) else None)
         return
     except IndelibleError as error:
-        yield told("server", error, "start it, or name another with --url or INDELIBLE_URL")
+        yield told("server", error, "start it, or mend the address in --url or INDELIBLE_URL")
         return
     yield check_server(str(report["server_version"]))
     yield check_durability(report)
@@ -79,4 +79,4 @@ def check_ledger(place: Where) -> Iterator[Check]:
         is_newer = "upgrade Indelible" in str(error)
         yield told("schema", error, "pip install --upgrade indelible" if is_newer else place.command("migrate"))
     except IndelibleError as error:
-        yield told("ledger", error, "see to the server, then run indelible doctor again")
+        yield told("ledger", error)

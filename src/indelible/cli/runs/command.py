@@ -109,6 +109,12 @@ def inspect(run_id: str) -> None:
     print(inspected(run, story, checkpoints, len(approvals), report))
 
 
+# Effects and approvals are shown, so whoever types `runs show` means this.
+runs.add_command(
+    click.Command("show", params=inspect.params, callback=inspect.callback, help=inspect.help, hidden=True)
+)
+
+
 @runs.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("-f", "--follow", is_flag=True, help="Go on as events come in, until the run is over.")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from indelible.cli.ending import ending_well
-from indelible.cli.opening import about_ledger, check_is_here, check_is_ledger, where, without_password
+from indelible.cli.opening import about_ledger, check_is_here, open_existing, where, without_password
 from indelible.cli.serve.oidc import about_provider, provider_of
 from indelible.cli.serve.operation import about_operation, operating
 
@@ -110,7 +110,7 @@ def serve(
         else:
             address = where().address
             check_is_here(where())
-            check_is_ledger(address)
+            open_existing(where()).close()  # what is in the way is said before anything is promised
             print(f"Serving {without_password(address)} at {base}; stop with Ctrl-C.", flush=True)
         running.serve(
             address,
