@@ -12,7 +12,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from indelible import Ledger
+from indelible import Ledger, migrate
 from tests.docs.stage import Stage, call, declined, done, in_doubt, question
 from tests.journal.watched import LOG, Log
 from tests.journal.watched import running as witness_running
@@ -203,6 +203,24 @@ def postgres(stage: Stage) -> None:
     stage.says = {"doctor": "single"}
 
 
+def shards(stage: Stage) -> None:
+    """Has two shards with a tenant each, of which one is to move to the other."""
+    first = stage.postgres()
+    second = stage.closing.enter_context(fresh_database(first))
+    for url, tenant in ((first, "acme"), (second, "globex")):
+        migrate(url)
+        with Ledger.open(url, tenant=tenant, keys=stage.terminal.env["INDELIBLE_KEYS"]) as ledger:
+            done(ledger)
+            ledger.seal()
+    pinned = stage.terminal.run(f"indelible keys export-public --tenant acme --url {shlex.quote(first)}")[1]
+    stage.instead = {
+        "postgresql://ledger@db-1.example/agents": shlex.quote(first),
+        "postgresql://ledger@db-2.example/agents": shlex.quote(second),
+        "ledger-4c1e66344d5f/acme+b4eded93+AcpiWaN2…": pinned.strip(),
+    }
+    stage.says = {"--tenant acme --key": "VERIFIED"}
+
+
 def behind_two_that_are_away(url: str) -> str:
     """Names a server as the last of three."""
     told = conninfo_to_dict(url)
@@ -262,6 +280,7 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "docs/forgetting.md": forgetting,
     "docs/how-to/auditor.md": auditor,
     "docs/how-to/backup.md": backup,
+    "docs/how-to/shard.md": shards,
     "docs/how-to/slack.md": slack,
     "docs/in-doubt.md": doubtful,
     "docs/integrations/matrix.md": nothing,

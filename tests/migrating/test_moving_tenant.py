@@ -143,13 +143,17 @@ def test_a_moved_tenant_goes_on_where_it_is_now(ends: tuple[str, str], keys: Pat
         go_on(place, tenant)
 
 
-def test_a_tenant_comes_back_to_where_it_was(files: tuple[str, str], keys: Path, tmp_path: Path) -> None:
-    one, other = files
+def test_a_tenant_comes_back_to_where_it_was(sqlite_url: str, postgres_url: str, keys: Path, tmp_path: Path) -> None:
+    one, other = sqlite_url, postgres_url
     key, head = filled(one, "acme")
+    filled(one, "globex")
+    filled(other, "globex")
+    others = rows_of(one, "globex"), rows_of(other, "globex")
     for old, new in ((one, other), (other, one), (one, other), (other, one)):
         move_tenant(old, new, "acme", by="ana")
         assert is_stopped_at(old)
         go_on(new)
+    assert (rows_of(one, "globex"), rows_of(other, "globex")) == others
     with Ledger.open(one, tenant="acme") as ledger:
         ledger.rotate_keys()
         ledger.export(tmp_path / "bundle")
