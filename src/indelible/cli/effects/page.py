@@ -26,6 +26,7 @@ from indelible.cli.show import (
     timestamp,
     visible,
 )
+from indelible.core.effects.effect import ERASED_DIGEST
 from indelible.core.events import Payload
 from indelible.core.journal.chain import altered_payloads
 from indelible.core.policy.budgets import read_charges
@@ -157,7 +158,7 @@ def _charge_words(charge: Charge) -> str:
 
 
 def _identity(effect: Effect) -> list[tuple[str, str | None]]:
-    return [("key", effect.key), ("digest", effect.digest)]
+    return [("key", effect.key), ("digest", "(erased)" if effect.digest == ERASED_DIGEST else effect.digest)]
 
 
 def _say_payload(name: str, recorded: bytes | None, *, was_erased: bool) -> None:

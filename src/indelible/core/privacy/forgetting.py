@@ -190,7 +190,8 @@ def is_message_over(approval_status: str) -> bool:
 
 def why_held(hold: Hold) -> str:
     """Says what a hold means for whoever wants to erase."""
-    return f"hold {hold.id}, placed by {hold.by} at {hold.at}; lift it first: indelible hold remove {hold.id}"
+    lifting = f"indelible hold remove {hold.id} -m REASON"
+    return f"hold {hold.id}, placed by {hold.by} at {hold.at}; lift it first: {lifting}"
 
 
 def select(run_id: str, present: Payloads, effect_of: Mapping[int, str | None], whys: Mapping[str, str]) -> Selection:

@@ -17,8 +17,12 @@ from functools import reduce
 from hashlib import sha256
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+try:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+except ImportError:  # with a traceback Python would end with 1, which means tampered
+    sys.stdout.write("CANNOT TELL: this needs a package more; run: pip install cryptography\n")
+    sys.exit(2)
 
 
 class Told(Exception):
