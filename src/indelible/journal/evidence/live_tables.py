@@ -6,6 +6,7 @@ accused. One small record is kept for every effect.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, get_args
@@ -22,7 +23,7 @@ from indelible.core.verifying.examination import Examination, Shown
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.payloads import Disclosed
 from indelible.errors import BadCall, KeyUnusable
-from indelible.journal.evidence.live_sheets import SheetTable, ToldSheets
+from indelible.journal.evidence.live_sheets import SheetTable, ToldSheets, Values
 from indelible.journal.evidence.told_effects import Told, told_by
 
 _PAGE = 512
@@ -72,14 +73,17 @@ class Tables:
 
     def _other_runs(self) -> set[str]:
         """Names runs that only other tables than the tree know of."""
-        return {effect.run_id for effect in self._effects()} | {run_id for run_id, _, _ in self._kept_ends()}
+        return {effect.run_id for page in self._effect_pages() for effect in page} | {
+            run_id for run_id, _, _ in self._kept_ends()
+        }
 
     # Runs and their events
 
     def _events(self, run_id: str, after: int = _LOWEST) -> Iterator[Event]:
-        while page := self._store.events(self._tenant, run_id, after, _PAGE):
+        is_last = False
+        while not is_last and (page := self._store.events(self._tenant, run_id, after, _PAGE)):
             yield from page
-            after = page[-1].seq
+            after, is_last = page[-1].seq, len(page) < _PAGE
 
     def _check_rows(self, run_id: str, examination: Examination) -> None:
         """Checks a run's rows, and takes in those that the tree does not have yet."""
@@ -177,20 +181,22 @@ class Tables:
 
     # Effects
 
-    def _effects(self) -> Iterator[Effect]:
+    def _effect_pages(self) -> Iterator[list[Effect]]:
         before: str | None = None
         while page := self._store.effects(self._tenant, Filter(before=before, limit=_PAGE)):
-            yield from page
+            yield page
             before = page[-1].id
 
     def _compare_effects(self) -> None:
         seen = set()
-        for effect in self._effects():
-            seen.add(effect.id)
-            told = self._told.get(effect.id)
-            if told is None or told.differs(effect) is not None:
-                self._look_again(effect.id, effect.run_id)
-            self._compare_identity(effect)
+        for page in self._effect_pages():
+            opened = self._opened_with(page)
+            for effect in page:
+                seen.add(effect.id)
+                told = self._told.get(effect.id)
+                if told is None or told.differs(effect) is not None:
+                    self._look_again(effect.id, effect.run_id)
+                self._compare_identity(effect, opened.get((effect.run_id, self._opening_of(effect)), {}))
         for effect_id, told in self._told.items():
             found = None if effect_id in seen else self._store.get_effect(self._tenant, effect_id)
             if effect_id not in seen and (found is None or found.id != effect_id):
@@ -229,12 +235,23 @@ class Tables:
                 told.move(body, {payload.field: payload.value for payload in found})
         return told
 
-    def _compare_identity(self, effect: Effect) -> None:
-        """Compares the key with the one that was committed to; and scope and digest where the key tells them."""
+    def _opening_of(self, effect: Effect) -> int:
         told = self._told.get(effect.id)
-        opened = effect.opened_seq if told is None else told.first_seq
-        found = self._store.payloads(self._tenant, effect.run_id, [opened])
-        values = {payload.field: payload.value for payload in found}
+        return effect.opened_seq if told is None else told.first_seq
+
+    def _opened_with(self, effects: list[Effect]) -> dict[tuple[str, int], dict[str, bytes]]:
+        """Reads what effects were opened with: one read for each run, for each may be a question to a server."""
+        seqs: defaultdict[str, list[int]] = defaultdict(list)
+        for effect in effects:
+            seqs[effect.run_id].append(self._opening_of(effect))
+        opened: defaultdict[tuple[str, int], dict[str, bytes]] = defaultdict(dict)
+        for run_id, wanted in seqs.items():
+            for payload in self._store.payloads(self._tenant, run_id, wanted):
+                opened[run_id, payload.seq][payload.field] = payload.value
+        return opened
+
+    def _compare_identity(self, effect: Effect, values: Values) -> None:
+        """Compares the key with the one that was committed to; and scope and digest where the key tells them."""
         key = values["key"].hex() if "key" in values else effect.key
         wrong = None if key == effect.key else ("key", key, effect.key)
         for scope, identity in _identities(replace(effect, args_json=values.get("args"))):
@@ -243,7 +260,8 @@ class Tables:
                 wrong = next((pair for pair in pairs if pair[1] != pair[2]), None)
         if wrong is not None:
             what = f"the row of effect {effect.id} has another {wrong[0]} than its opening event committed to"
-            raise Caught(what, run=effect.run_id, seq=opened, expected=wrong[1], found=wrong[2])
+            seq = self._opening_of(effect)
+            raise Caught(what, run=effect.run_id, seq=seq, expected=wrong[1], found=wrong[2])
 
     # Sheets
 
