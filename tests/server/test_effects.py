@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 
-from indelible import Ledger, Succeeded, ToolCall, connect
+from indelible import Actor, Ledger, Succeeded, ToolCall, connect
+from indelible.server.requests import remembering
+from indelible.server.signin.credentials import Credentials
 from tests.server.places import Place, sqlite_place
 from tests.waiting import PATIENCE, eventually
 
@@ -308,6 +311,27 @@ def test_an_effect_is_found_by_its_key_and_unchanged_ones_are_not_sent_again(pla
     assert place.get("/v1/effects/by-key/short").status_code == 400
     assert place.get("/v1/effects/eff_").status_code == 404
     assert place.get(f"/v1/effects/{effect['id'][:-1]}").status_code == 404
+
+
+def test_whoever_is_revoked_while_they_wait_hears_nothing(
+    place: Place, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remembering, "REMEMBERED", -1.0)
+    claim = place.begin(run_id=run, lease_s=600).json()
+    credentials = Credentials(place.store, "acme")
+    given, token = credentials.give("cy", ("auditor",), by=Actor("root"))
+    headers = {"Authorization": f"Bearer {token}"}
+    heard: list[Any] = []
+    path = f"{place.served.url}/v1/effects/{claim['effect']['id']}?wait=60"
+    waiting = threading.Thread(
+        target=lambda: heard.append(httpx2.get(path, headers=headers, trust_env=False, timeout=PATIENCE))
+    )
+    waiting.start()
+    eventually(lambda: place.ledgers.of("acme")._engine.waiting._wakers)
+    credentials.revoke(given.id, by=Actor("root"))
+    place.commit(claim)
+    waiting.join(PATIENCE)
+    assert [answer.status_code for answer in heard] == [401]
 
 
 def test_whoever_waits_hears_at_once_that_an_effect_has_moved(place: Place, run: str) -> None:

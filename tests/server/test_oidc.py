@@ -194,7 +194,8 @@ def test_whoever_gets_another_address_is_not_two_people(desk: Desk) -> None:
     refused = signed_in(desk.browser())
     assert (refused.status_code, "you are eve@example.com here" in refused.text) == (403, True)
     desk.people.revoke(person_id("eve@example.com"), by=ROOT)
-    assert signed_in(desk.browser()).status_code == 200
+    assert signed_in(desk.browser()).status_code == 403, "who was revoked does not come back under another name"
+    assert desk.browser().open(desk.people.invite("eve.b@example.com", ("admin",), by=ROOT)[1]).status_code == 201
 
 
 def test_who_came_in_before_subjects_were_kept_is_bound_when_they_come(desk: Desk) -> None:

@@ -16,7 +16,7 @@ from indelible.core.remote.questions import Scope
 from indelible.errors import NotPermitted
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.strict import ASKED
-from indelible.server.signin.sessions import COOKIE, SignedIn
+from indelible.server.signin.sessions import COOKIE, UNATTENDED, SignedIn
 
 Authenticate = Callable[[Request], Awaitable[Caller]]
 """Says who sent a request, by its credential; raises `NotAuthenticated`."""
@@ -43,6 +43,7 @@ class Asking:
     caller: Caller
     ledger: AsyncLedger
     ledgers: Ledgers
+    request: Request
     signed_in: SignedIn | None = None
     """Is the session by which a person asks; None for those who have a token."""
 
@@ -50,6 +51,11 @@ class Asking:
     def actor(self) -> Actor:
         """Is who acts; never what a body says."""
         return self.caller.actor or NOBODY_SAID
+
+    async def check_still_let_in(self) -> None:
+        """Raises `NotAuthenticated` when the caller was revoked since they asked: for whoever waited, or still does."""
+        self.request.scope[UNATTENDED] = True
+        await self.request.app.state.authenticate(self.request)
 
 
 def asking(*scopes: Scope) -> Any:
@@ -66,7 +72,7 @@ def asking(*scopes: Scope) -> Any:
         if not caller.scopes & allowed:
             raise NotPermitted(f"this needs a credential with the scope {' or '.join(sorted(allowed))}")
         signed_in: SignedIn | None = getattr(request.state, "signed_in", None)
-        return Asking(caller, ledgers.of(caller.tenant), ledgers, signed_in)
+        return Asking(caller, ledgers.of(caller.tenant), ledgers, request, signed_in)
 
     found.scopes = allowed  # type: ignore[attr-defined]  # for the description
     return Depends(found)

@@ -267,6 +267,7 @@ async def _when_moved(asked: Asking, effect: Effect, wait: float, if_none_match:
     is_seen = is_among(effect.version, if_none_match)
     if wait > 0 and (is_seen or (if_none_match is None and effect.status not in ENDED)):
         effect = await _moved(asked, effect, wait)
+        await asked.check_still_let_in()
     if is_among(effect.version, if_none_match):
         return Response(status_code=304, headers={"ETag": _etag(effect)})
     return _shown(effect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 
 from indelible.core.effects.calls import check_name
@@ -20,7 +20,6 @@ from indelible.server.requests.filters import Q, asked_for, finding_of
 from indelible.server.requests.routing import ANYBODY, answer, resources
 from indelible.server.routes.effects import Limit
 from indelible.server.shapes.effects import EventPage, entry_shown, event_shown
-from indelible.server.signin.sessions import UNATTENDED
 
 LARGEST = 2**53 - 1
 events: APIRouter = resources("events")
@@ -49,7 +48,6 @@ async def list_events(
     },
 )
 async def stream_events(
-    request: Request,
     run_id: RunId = None,
     q: Q = "",
     after: After = -1,
@@ -64,17 +62,13 @@ async def stream_events(
     begin = max(begin, await in_own_thread(finding_of(asked).before_since, query, run_id))
     ledgers = asked.ledgers
 
-    async def check() -> None:
-        request.scope[UNATTENDED] = True
-        await request.app.state.authenticate(request)
-
     content = stream(
         _reader(asked, run_id, query),
         begin,
         feed=ledgers.feeds.of(asked.ledger),
         look_every=LOOK_AT_JOURNAL_EVERY if run_id is None else LOOK_EVERY,
         stopping=ledgers.stopping,
-        check=check,
+        check=asked.check_still_let_in,
     )
     return EventSourceResponse(content, headers={"X-Accel-Buffering": "no"})
 

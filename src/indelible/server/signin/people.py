@@ -78,7 +78,7 @@ class People(Register[Person]):
         if other is not None:
             raise NotPermitted(
                 f"you are {other.name} here, and the provider calls you {name} by now. An administrator ends the old "
-                "name, then sign in again: indelible people revoke"
+                "name and lets you in under the new one: indelible people revoke, then people invite"
             )
         return self._sign_in(
             fresh.id, "oidc", lambda person, session, now: person.vouched_for(by, scopes, session, now), fresh
@@ -177,6 +177,8 @@ class People(Register[Person]):
 
 
 def _is_under_another_name(person: Person, id_: str, by: Voucher) -> bool:
-    """Is this who the provider speaks of, by an earlier name? With two they would be two who vote."""
-    is_them = (person.issuer, person.subject) == by
-    return is_them and person.id != id_ and not person.is_revoked
+    """Is this who the provider speaks of, by an earlier name? With two they would be two who vote.
+
+    And whoever was revoked under one name does not come back under another.
+    """
+    return (person.issuer, person.subject) == by and person.id != id_
