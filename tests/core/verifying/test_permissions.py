@@ -411,6 +411,12 @@ def test_what_a_part_of_a_journal_cannot_show_of_grants_is_not_asked_for() -> No
     examine(events, shown)
 
 
+def test_a_delegation_that_was_ended_and_never_given_lets_nobody_vote() -> None:
+    index = STORY.index("delegation_given", run="indelible:approvals")
+    flaw = caught(*STORY.retold(index, "delegation", put(is_ended=True), type="delegation_ended")).flaw
+    assert "never let cy decide for them" in flaw.what
+
+
 def test_a_vote_for_somebody_else_needs_their_delegation() -> None:
     index = STORY.index("delegation_given", run="indelible:approvals")
     for change in (put(to="eve"), put(giver="ada")):

@@ -213,7 +213,7 @@ class Permissions:
             raise Caught(f"its {kind} is another than it says", expected=str(fact.facts.get("id")), found=found.id)
         if isinstance(found, Grant):
             self._keep_grant(found, (index, unquoted(fact.run), fact.seq))
-        else:
+        elif not found.is_ended:  # any approver ends one, and by that lets nobody decide
             self._delegations.append(found)
 
     def problems(self) -> dict[Place, str]:
