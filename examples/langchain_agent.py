@@ -78,4 +78,4 @@ with Ledger.open("sqlite:///langchain_agent.db") as ledger, SqliteSaver.from_con
     print("last message:", result["messages"][-1].content)
     for effect in reversed(ledger.effects()):
         if effect.tool != "model.turn":
-            print(f"{effect.tool} {effect.status} after {effect.attempt} attempts")
+            print(f"{effect.tool} {effect.status}, attempt {effect.attempt}")

@@ -84,6 +84,14 @@ def test_starting_loads_no_store_and_no_table_library() -> None:
     assert python(code).stdout.splitlines()[-1] == "[]"
 
 
+def test_whoever_forgot_to_name_a_ledger_is_told_of_those_in_the_folder(cli: Cli, tmp_path: Path) -> None:
+    Ledger.open(f"sqlite:///{tmp_path}/my agent.db").close()
+    (tmp_path / "notes.db").write_text("no database")
+    said = cli("effects", "list", code=2).err
+    assert said.endswith("ledger.db: there is one here: --url 'sqlite:///my agent.db'\n")
+    assert cli("effects", "list", "--url", "sqlite:///my agent.db").out
+
+
 @pytest.mark.parametrize("words", READING, ids=lambda words: " ".join(words[:3]))
 def test_a_ledger_that_is_not_there_is_not_made(cli: Cli, tmp_path: Path, words: list[str]) -> None:
     said = cli(*words, code=2)

@@ -80,4 +80,4 @@ def test_the_example_asks_is_decided_and_goes_on_without_doing_anything_twice(
     assert "charging" not in second
     assert "refunding 50" in second
     assert "ing 50" not in third
-    assert third.endswith("charge succeeded after 1 attempts\nrefund succeeded after 1 attempts\n")
+    assert third.endswith("charge succeeded, attempt 1\nrefund succeeded, attempt 1\n")

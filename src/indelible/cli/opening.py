@@ -23,6 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MAKE_ONE = "a program that calls Ledger.open() makes it, or `indelible migrate`; `indelible demo` shows one at work"
 
+_MOST_LOOKED_AT = 50  # databases in the current folder, for whoever forgot to name one
+
 ASK_THE_SERVER = "ask the server: /v1/people and /v1/api-keys"
 
 
@@ -136,9 +138,17 @@ def check_is_ledger(address: str) -> None:
     if path == ":memory:":
         raise Misconfigured(":memory: lives in the program that opened it; name a file or a server with --url")
     if not Path(path).is_file():
-        raise Misconfigured(f"there is no ledger at {address}: {MAKE_ONE}. Another one: --url or INDELIBLE_URL")
+        here = [f"--url {shlex.quote(f'sqlite:///{name}')}" for name in ledgers_in_folder()]
+        how = f"there is one here: {', or '.join(here)}" if here else f"{MAKE_ONE}. Another one: --url or INDELIBLE_URL"
+        raise Misconfigured(f"there is no ledger at {address}: {how}")
     if holds_ledger(path) is False:
         raise Misconfigured(f"{path} is a database, but no Indelible ledger; name another with --url")
+
+
+def ledgers_in_folder() -> list[str]:
+    """Names up to three ledgers that lie in the current folder under any usual name of a database."""
+    files = (path.name for path in sorted(Path().glob("*.db"))[:_MOST_LOOKED_AT] if path.is_file())
+    return [name for name in files if holds_ledger(name)][:3]
 
 
 def holds_ledger(path: str) -> bool | None:
