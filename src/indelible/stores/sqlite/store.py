@@ -88,6 +88,7 @@ class SqliteStore:
             self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
             self._wake_file = self._open_wake_file() if self._wakeups else None
             self._place = None if self._is_memory else _place_of(self._path)
+        self._provenances: dict[str, Provenance] = {}
         self._writer_id = uuid.uuid4().hex
         self._pid = os.getpid()  # only now: until then every thread of a forked child waits for the first one
         _STORES.add(self)
@@ -165,6 +166,8 @@ class SqliteStore:
             self._pen.forget()
             raise
         self._pen.remember(tenant, batch)
+        if batch.events:
+            self._remember(tenant, by)
         return batch
 
     def _replace_writer(self) -> None:
@@ -174,7 +177,16 @@ class SqliteStore:
         self._pen = Pen(self._writer, self._clock)
 
     def _provenance(self, tenant: str) -> Provenance:
+        known = self._provenances.get(tenant)
+        if known is not None and known.sign is self.sign_event:
+            return known
         return Provenance(log=self._origin(self._writer, tenant), writer=self._writer_id, sign=self.sign_event)
+
+    def _remember(self, tenant: str, by: Provenance) -> None:
+        """Notes whose events a tenant's are, once it has some: then it cannot be moved here under another name."""
+        if len(self._provenances) >= _MOST_TENANTS:
+            self._provenances.clear()
+        self._provenances[tenant] = by
 
     def origin(self, tenant: str) -> str:
         """Names a tenant's journal."""
@@ -357,6 +369,7 @@ _INHERITED: list[object] = []
 _STORES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 # Whoever forks inside a transaction of its own holds a lock that it would wait for here.
 _FORK_PATIENCE = 2.0
+_MOST_TENANTS = 1000
 
 
 def _stand_still() -> None:
