@@ -14,6 +14,7 @@ from indelible.core.journal.notes import parse_head, parse_note
 from indelible.errors import IndelibleError
 from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.signer import file_signer
+from indelible.journal.sealing import is_elsewhere
 
 # A ledger that seals does so within a quarter of a second, so what waits longer waits for somebody.
 LONG = timedelta(minutes=1)
@@ -28,6 +29,9 @@ def examine(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
 def check_keys(ledger: Ledger, place: Where) -> Check:
     """Is the key that signs here, for its owner alone, and does the database continue what it signed?"""
     store = store_behind(ledger)
+    if is_elsewhere(store, place.tenant):
+        stop = ledger.stopped()
+        return Check("keys", "ok", "signed elsewhere" if stop is None else f"{place.tenant} was {stop.reason}")
     try:
         ring = KeyRing.open(store.ledger_name)
         key = ring.current()
@@ -57,4 +61,7 @@ def check_sealed(ledger: Ledger, place: Where, now: datetime) -> Check:
         said = f"{count(unsigned, 'event')} under no signed head, since more than a minute"
         fix = f"{place.command('journal seal')}; to keep it sealed: {place.command('worker')}"
         return Check("journal", "warn", said, fix)
-    return Check("journal", "ok", f"{count(signed, 'event')} under a signed head" if signed else "nothing to seal yet")
+    if not signed and not unsigned:
+        return Check("journal", "ok", "nothing to seal yet")
+    new = f", {unsigned} new" if unsigned else ""
+    return Check("journal", "ok", f"{count(signed, 'event')} under a signed head{new}")
