@@ -47,7 +47,8 @@ class PublishedFiles:
         except urllib.error.HTTPError as problem:
             problem.close()
             if problem.code in (404, 410) and name == "checkpoint":  # nothing there is a log, so nobody is accused
-                raise CannotTell(f"{address} is not there; is {self._prefix} the address of a published log?") from None
+                what = f"{address} is not there; is {self._prefix} the address of a published log?"
+                raise CannotTell(f"{what} If it is a server, verify its ledger with --url") from None
             if problem.code in (404, 410):
                 raise Caught(f"{name} is missing at {self._prefix}") from None
             raise CannotTell(f"{address} answers {problem.code}; try again later") from None
