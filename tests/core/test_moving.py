@@ -14,6 +14,7 @@ from indelible.core.moving import (
     Held,
     check_goes_on_here,
     check_holds,
+    check_is_leaving,
     check_is_quiet,
     check_redaction,
     check_stood_still,
@@ -71,6 +72,13 @@ def test_a_tenant_arrives_as_it_was_before_it_left() -> None:
     assert again == replace(ANGRY, version=4), "it is still bo's to let go"
     for last in (None, ANGRY, lifted(LEFT), MOVED_ON):
         assert stop_on_arrival(last, None, left_with=THERE, reason="moved here", **WORDS) is None
+
+
+def test_a_tenant_goes_on_in_one_place_only() -> None:
+    check_is_leaving(LEFT, "acme", THERE)
+    for stop in (None, lifted(LEFT), ANGRY, MOVED_ON):
+        with pytest.raises(IllegalMove, match="move it again"):
+            check_is_leaving(stop, "acme", THERE)
 
 
 def test_nothing_moves_while_a_handler_may_be_at_work() -> None:

@@ -53,6 +53,11 @@ def is_moved_away(stop: Stop | None) -> bool:
     return stop is not None and stop.is_in_force and stop.reason.startswith(_MOVED_TO)
 
 
+def is_moved_elsewhere(stop: Stop | None, reason: str) -> bool:
+    """Does a stop say that its tenant is at another place than the one that the reason names?"""
+    return stop is not None and is_moved_away(stop) and stop.reason != reason
+
+
 def stop_to_leave(last: Stop | None, tenant: str, *, by: Actor, at: datetime, reason: str) -> Stop | None:
     """Gives the stop with which a tenant leaves, also where somebody had stopped it before; None when it has it."""
     if last is not None and is_moved_away(last):
@@ -84,6 +89,15 @@ def check_goes_on_here(stop: Stop | None, tenant: str) -> None:
         raise IllegalMove(
             f"{tenant} was {stop.reason}, and what was done there since is not known here: it could be done twice. Use "
             "it there. If that move never came to its end, do it again; if it never will: indelible go --force"
+        )
+
+
+def check_is_leaving(stop: Stop | None, tenant: str, reason: str) -> None:
+    """Raises `IllegalMove` when somebody let the tenant go at the old place: it must not go on in two."""
+    if not _is_leaving(stop, reason):
+        raise IllegalMove(
+            f"somebody let the effects of {tenant} go at the old place while it was moved, so it stays stopped at the "
+            "new one; move it again"
         )
 
 
@@ -128,8 +142,7 @@ def standing(source: Held, target: Held | None, reason: str, address: str, tenan
     """Tells how the new place stands to a tenant; raises `Misconfigured` when it holds another one of that name."""
     if target is None:
         return "free"
-    is_leaving = source.stop is not None and source.stop.is_in_force and source.stop.reason == reason
-    if is_leaving and _has_all_of(target, source, reason):
+    if _is_leaving(source.stop, reason) and _has_all_of(target, source, reason):
         return "carried"
     if is_moved_away(target.stop) and source.begins_with(target.tree):
         return "left"
@@ -138,9 +151,13 @@ def standing(source: Held, target: Held | None, reason: str, address: str, tenan
     )
 
 
+def _is_leaving(stop: Stop | None, reason: str) -> bool:
+    return stop is not None and stop.is_in_force and stop.reason == reason
+
+
 def _has_all_of(target: Held, source: Held, reason: str) -> bool:
     """Did the whole tenant arrive, and did it not go on to somewhere else since?"""
-    has_gone_on = target.stop is not None and is_moved_away(target.stop) and target.stop.reason != reason
+    has_gone_on = is_moved_elsewhere(target.stop, reason)
     return source.tree.size > 0 and not has_gone_on and target.begins_with(source.tree)
 
 

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM, Effect
-from indelible.core.effects.stops import STOP_REF, read_stop
 from indelible.core.events import facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, Signer
 from indelible.core.journal.notes import Note, parse_head, parse_note
-from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
-from indelible.core.sheets import SheetFilter
 from indelible.engine.forks import after_fork
 from indelible.engine.mint import SystemMint
 from indelible.errors import IndelibleError, KeyUnusable, NotSealed
-from indelible.journal.sealing import Sealer
+from indelible.journal.sealing import Sealer, is_elsewhere
 from indelible.journal.sealing_thread import SealingThread
 
 if TYPE_CHECKING:
@@ -199,12 +196,9 @@ class Notary:
 
     def _sealers(self) -> list[Sealer]:
         """Gives what seals each journal that is kept here; one that was moved away is signed where it is now."""
-        return [self.sealer(tenant) for tenant in self._store.journal.tenants() if not self.is_elsewhere(tenant)]
-
-    def is_elsewhere(self, tenant: str) -> bool:
-        """Was a tenant moved to another database, so that nothing is to be added to what it left here?"""
-        found = self._store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-        return bool(found) and is_moved_away(read_stop(found[0]))
+        return [
+            self.sealer(tenant) for tenant in self._store.journal.tenants() if not is_elsewhere(self._store, tenant)
+        ]
 
     def _ring(self) -> Ring:
         """Gives the keys behind the signer, if they are ours to change."""

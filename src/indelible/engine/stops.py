@@ -59,10 +59,20 @@ class Stops:
 
     # While a tenant is moved to another database
 
-    def leave(self, by: Actor, reason: str) -> None:
-        """Stops all effects with what says where the tenant is now, also where somebody else had stopped them."""
+    def leave(self, by: Actor, reason: str) -> bool:
+        """Stops all effects with what says where the tenant is now, also where somebody else had stopped them.
 
-        self._change(by, lambda last, at: stop_to_leave(last, self._tenant, by=by, at=at, reason=reason))
+        Says whether that was written now: it may be there from an earlier try, or by somebody who is at it too.
+        """
+        written: list[Stop] = []
+
+        def after(last: Stop | None, at: datetime) -> Stop | None:
+            stop = stop_to_leave(last, self._tenant, by=by, at=at, reason=reason)
+            written[:] = [] if stop is None else [stop]
+            return stop
+
+        self._change(by, after)
+        return bool(written)
 
     def arrive(self, by: Actor, left_with: str, reason: str) -> None:
         """Ends what `leave` began for this reason: a stop from before holds again, and else effects may go on."""

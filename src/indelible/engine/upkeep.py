@@ -18,7 +18,7 @@ from indelible.core.sheets import SheetFilter
 from indelible.engine.desk import Desk
 from indelible.errors import IndelibleError
 from indelible.journal.erasures.erasing import Eraser
-from indelible.journal.sealing import Sealer
+from indelible.journal.sealing import Sealer, is_elsewhere
 from indelible.journal.sealing_thread import BEAT_EVERY
 
 GRACE = timedelta(minutes=1)
@@ -123,7 +123,7 @@ class Upkeep:
 
     def _place(self, tenant: str, found: _Round, now: float) -> None:
         """Looks whether a tenant is here: what one that was moved left behind is not to grow."""
-        found.is_elsewhere = self._engine.notary.is_elsewhere(tenant)
+        found.is_elsewhere = is_elsewhere(self._engine.recorded, tenant)
         found.placed_at = now
         if found.is_elsewhere:
             found.behind_since = 0.0

@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from indelible.core.commands import Record, Stamp
+from indelible.core.effects.stops import STOP_REF, read_stop
 from indelible.core.events import Event, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, TreeHead, parse_head, parse_note
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.tiles import node_reader
+from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
+from indelible.core.sheets import SheetFilter
 from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
 
 _PAGE = 1000
@@ -124,7 +127,12 @@ class Sealer:
             page = self._store.events(self._tenant, JOURNAL_RUN, page[-1].seq, _PAGE)
 
     def heartbeat(self) -> Note | None:
-        """Writes an event that says no more than the time, so that a fresh head can be told from an old one."""
+        """Writes an event that says no more than the time, so that a fresh head can be told from an old one.
+
+        What a tenant left behind that was moved shows no sign of life, and does not grow.
+        """
+        if is_elsewhere(self._store, self._tenant):
+            return self._kept()
         self.record("journal_heartbeat", {})
         return self.seal()
 
@@ -223,6 +231,12 @@ def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
     proof = inclusion_proof(index, parse_head(head.text).size, read)
     (entry,) = store.journal.entries(tenant, index, 1)
     return Receipt(index, tuple(proof), head, entry.body)
+
+
+def is_elsewhere(store: Store, tenant: str) -> bool:
+    """Was a tenant moved to another database, so that nothing is to be added to what it left here?"""
+    found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
+    return bool(found) and is_moved_away(read_stop(found[0]))
 
 
 def _shown(head: TreeHead) -> dict[str, Any]:

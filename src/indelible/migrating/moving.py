@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from indelible.core.effects.stops import STOP_REF, read_stop
+from indelible.core.effects.stops import STOP_REF, Stop, read_stop
 from indelible.core.journal.journal import Tree
 from indelible.core.journal.merkle import consistency_proof
 from indelible.core.journal.tiles import node_reader
@@ -19,8 +20,10 @@ from indelible.core.moving import (
     Held,
     Standing,
     check_holds,
+    check_is_leaving,
     check_is_quiet,
     check_stood_still,
+    is_moved_elsewhere,
     moved_to,
     standing,
     stop_to_leave,
@@ -76,8 +79,9 @@ def move(source: str, target: str, *, by: str, progress: Progress = untold, is_d
     migrate(target)
     check_shown(target)
     with _opened(source) as here, _opened(target) as there:
-        old, new, tenants = here.address, there.address, here.journal.tenants()
+        old, new = here.address, there.address
         reason = moved_to(new)
+        tenants = _kept_here(here, reason)
         journals: Mapping[str, Tree] = {tenant: here.journal.tree(tenant) for tenant in tenants}
         rows: Mapping[str, int] = {}
         if here.ledger_name != there.ledger_name:
@@ -91,10 +95,20 @@ def move(source: str, target: str, *, by: str, progress: Progress = untold, is_d
     return Move(source=old, target=new, rows=rows, journals=journals, found=sum(rows.values()))
 
 
+def _kept_here(store: Store, reason: str) -> list[str]:
+    """Lists the tenants that are to be stopped; one that was moved away is carried as it was left, stopped.
+
+    If all were, the whole ledger was moved away, and `leave` says so.
+    """
+    stops = {tenant: _stop_of(store, tenant) for tenant in store.journal.tenants()}
+    kept = [tenant for tenant, stop in stops.items() if stop is None or not is_moved_elsewhere(stop, reason)]
+    return kept or list(stops)
+
+
 def _plan_all(source: str, target: str) -> Move:
     """Tells what would be moved; the new place need not be there yet."""
     with _opened(source) as here, rows_at(source) as rows:
-        tenants, found = here.journal.tenants(), rows.count()
+        tenants, found = _kept_here(here, moved_to(target)), rows.count()
         for tenant in tenants:
             _check_quiet(here, tenant)
         journals = {tenant: here.journal.tree(tenant) for tenant in tenants}
@@ -105,14 +119,14 @@ def _carry_all(
     source: str, target: str, tenants: Sequence[str], by: str, reason: str, progress: Progress
 ) -> tuple[Mapping[str, int], Mapping[str, Tree]]:
     """Stops everybody here and carries them there; whatever goes wrong, they go on here and are not there."""
+    ours: list[str] = []
     try:
-        for tenant in tenants:
-            _leave(source, tenant, by, reason)
+        ours += (tenant for tenant in tenants if _leave(source, tenant, by, reason))
         with _opened(source) as store:
             journals = {tenant: _quiet(store, tenant) for tenant in tenants}
         return carry_over(source, target, progress), journals
     except BaseException:
-        for tenant in tenants:
+        for tenant in ours:
             _arrive(source, tenant, by, reason, f"was not {reason}")
         raise
 
@@ -176,8 +190,8 @@ class _Moving:
     def carry(self, progress: Progress) -> dict[str, int]:
         """Stops the tenant here and carries it there; whatever goes wrong, it goes on here and is not there."""
         here, tenant = self._here, self._tenant
+        is_ours = _leave(self._source, tenant, self._by, self._reason)
         try:
-            _leave(self._source, tenant, self._by, self._reason)
             _quiet(here, tenant)
             self._keys.seal(here)
             tree = _quiet(here, tenant)
@@ -190,7 +204,8 @@ class _Moving:
                 before_commit=lambda place: self._complete(place, tree),
             )
         except BaseException:
-            _arrive(self._source, tenant, self._by, self._reason, f"was not {self._reason}")
+            if is_ours:
+                _arrive(self._source, tenant, self._by, self._reason, f"was not {self._reason}")
             raise
 
     def _make_room(self, place: Place) -> None:
@@ -209,6 +224,7 @@ class _Moving:
 
     def finish(self) -> None:
         """Hands the keys over and lets the tenant go on at the new place; done twice, it is done once."""
+        check_is_leaving(_stop_of(self._here, self._tenant), self._tenant, self._reason)
         self._keys.hand_over(self._there)
         _arrive(self._target, self._tenant, self._by, self._reason, f"moved here from {self._here.address}")
         self._keys.seal_arrival(self._there)
@@ -223,9 +239,13 @@ def _check_are_databases(source: str, target: str) -> None:
     check_shown(source)
 
 
-def _leave(address: str, tenant: str, by: str, reason: str) -> None:
+def _leave(address: str, tenant: str, by: str, reason: str) -> bool:
+    """Stops a tenant; says whether it is up to us to let it go when it does not get there.
+
+    A stop that was there already is of an earlier try, or of somebody who moves it at this moment.
+    """
     with _ledger(address, tenant) as ledger:
-        Stops(ledger._engine, tenant).leave(_person(by), reason)
+        return Stops(ledger._engine, tenant).leave(_person(by), reason)
 
 
 def _arrive(address: str, tenant: str, by: str, left_with: str, reason: str) -> None:
@@ -253,12 +273,13 @@ def _check_quiet(store: Store, tenant: str) -> None:
 def _held(store: Store, tenant: str) -> Held:
     tree = store.journal.tree(tenant)
     read = node_reader(lambda level, number: store.journal.tile(tenant, level, number))
+    prove = partial(consistency_proof, new=tree.size, read=read)
+    return Held(tree=tree, prove=prove, stop=_stop_of(store, tenant))
+
+
+def _stop_of(store: Store, tenant: str) -> Stop | None:
     found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-    return Held(
-        tree=tree,
-        prove=lambda size: consistency_proof(size, tree.size, read),
-        stop=read_stop(found[0]) if found else None,
-    )
+    return read_stop(found[0]) if found else None
 
 
 def _opened(address: str) -> AbstractContextManager[Store]:
