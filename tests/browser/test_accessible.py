@@ -18,13 +18,14 @@ from tests.browser.walking import RUN, await_rest, furnish, go
 
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
 PAGES = ("inbox", "overview", "runs", "effects", "events", "journal", "tools", "settings")
-TABS = ("timeline", "effects", "events", "checkpoints", "artifacts", "approvals", "packet", "integrity")
+TABS = ("timeline", "effects", "events", "artifacts", "approvals", "packet", "integrity")
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # Gives what is wrong, each with the element that shows it.
 JUDGE = """async (options) => (await axe.run(document, { ...options, resultTypes: ['violations'] })).violations
   .flatMap((one) => one.nodes.map((node) => `${one.id}: ${node.html.slice(0, 160)} ${node.failureSummary}`))"""
 DIALOGS = {
-    "inbox": ("Deny …",),
+    "inbox": ("Deny …", "Delegate …"),
+    "runs": ("Views …",),
     f"runs/{RUN}": ("Resume …", "Fork …", "Cancel …", "Evidence …"),
     "tools": ("Write one …",),
     "settings": ("Stop all effects …", "Invite …"),
@@ -55,14 +56,15 @@ def flaws(page: Page) -> list[str]:
     return [f"{page.url}: {one}" for one in found]
 
 
-def places(doubt: Effect) -> list[str]:
-    """Lists all parts of the page."""
-    return [*PAGES, "inbox?tab=all", *(f"runs/{RUN}?tab={tab}" for tab in TABS), f"effects/{doubt.id}"]
+def places(story: Story, doubt: Effect) -> list[str]:
+    """Lists all parts of the page; of the checkpoints one is open, beside another."""
+    saved = f"runs/{RUN}?tab=checkpoints&saved={story.ledger.checkpoints(RUN)[0].id}"
+    return [*PAGES, "inbox?tab=all", *(f"runs/{RUN}?tab={tab}" for tab in TABS), saved, f"effects/{doubt.id}"]
 
 
 def test_axe_finds_nothing_on_any_page_light_or_dark(story: Story, judged: Page) -> None:
     found = []
-    for path in places(furnish(story)):
+    for path in places(story, furnish(story)):
         go(judged, path)
         expect(judged.get_by_role("heading", level=1)).to_be_visible()
         found += flaws(judged)
@@ -109,7 +111,7 @@ def test_the_page_fits_into_320_pixels_and_nothing_moves(story: Story) -> None:
     narrow = {"width": 320, "height": 256}  # 1280 × 1024 at 400 %
     page = story.sign_in("root", "admin", path="inbox", viewport=narrow, reduced_motion="reduce")
     wide = []
-    for path in places(doubt):
+    for path in places(story, doubt):
         go(page, path)
         expect(page.get_by_role("heading", level=1)).to_be_attached()
         await_rest(page)

@@ -134,6 +134,7 @@ def test_whatever_stands_in_any_field_is_shown_and_nothing_of_it_runs(hostile: t
         await_rest(page)
         expect_quiet(page)
         if path == "tools":
+            page.get_by_text("All of it, as JSON").click()
             read = read_through(page, "Policy in force")
             assert [text for text in [*ATTACKS, *HIDDEN] if escaped(text) not in read] == []
             expect_quiet(page)

@@ -57,6 +57,13 @@ def test_under_a_path_everything_is_asked_for_under_it(under: Story) -> None:
         expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
     page.reload()
     expect(page.get_by_role("heading", level=1, name="Settings")).to_be_visible()
+    page.goto(f"{under.home}runs?status=failed")
+    page.get_by_role("button", name="Views …").click()
+    page.get_by_label("Name of this view").fill("failed ones")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="failed ones").click()
+    expect(page).to_have_url(f"{under.home}runs?status=failed")
     assert len(under.watch.asked) > 20
 
 

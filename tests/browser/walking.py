@@ -51,7 +51,8 @@ def furnish(story: Story) -> Effect:
     while not ledger.effects(status="in_doubt"):
         ledger.reconcile()
     run.artifact("receipt.pdf", content=b"paid", metadata={"pages": 1}, step="receipt")
-    run.checkpoint(state={"step": "mail"})
+    for step in ("receipt", "mail"):
+        run.checkpoint(state={"step": step})
     denied = story.ask("stripe.refund", run_id=RUN, charge="ch_2", amount=9)
     ledger.deny(str(denied.approval_id), reason="too little", by="ana")
     story.ask("stripe.refund", run_id=RUN, charge="ch_3", amount=7)

@@ -61,9 +61,11 @@ export const journalHead = queryOptions({
   refetchInterval: 10_000,
 })
 
-export const journalEntries = infiniteQueryOptions({
-  queryKey: ['journal', 'entries'],
-  queryFn: ({ pageParam }) => told(api.GET('/v1/journal/entries', { params: { query: { after: pageParam, limit: PAGE } } })),
-  initialPageParam: -1,
-  getNextPageParam: (page) => page.next,
-})
+/** Gives the journal's entries from one of them on. */
+export const journalEntries = (from: number) =>
+  infiniteQueryOptions({
+    queryKey: ['journal', 'entries', from],
+    queryFn: ({ pageParam }) => told(api.GET('/v1/journal/entries', { params: { query: { after: pageParam, limit: PAGE } } })),
+    initialPageParam: from - 1,
+    getNextPageParam: (page) => page.next,
+  })

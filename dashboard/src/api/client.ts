@@ -1,6 +1,7 @@
 /** Speaks with the server this page came from, as the person who is signed in. */
 
 import createClient, { type Middleware } from 'openapi-fetch'
+import { exactly } from './exactly'
 import type { paths } from './schema'
 
 /** Where the page lives, with a slash at its end: the server may show us under any path. */
@@ -50,8 +51,18 @@ const proving: Middleware = {
   },
 }
 
+/** Lets no number be rounded that the server wrote out. */
+const keepingDigits: Middleware = {
+  async onResponse({ response }) {
+    if (!response.ok || !response.headers.get('content-type')?.startsWith('application/json')) return undefined
+    const headers = new Headers(response.headers)
+    headers.delete('content-length') // it is of the bytes that came
+    return new Response(exactly(await response.text()), { status: response.status, headers })
+  },
+}
+
 export const api = createClient<paths, 'application/json'>({ baseUrl: HOME.href.replace(/\/$/, ''), credentials: 'same-origin' })
-api.use(proving)
+api.use(proving, keepingDigits)
 
 type Answer<T> = { data?: T; error?: unknown; response: Response }
 

@@ -11,6 +11,7 @@ export type RunEvent = Shape<'RunEventShown'>
 export type Story = Shape<'Story'>
 export type EffectLine = Shape<'EffectLineShown'>
 export type Checkpoint = Shape<'CheckpointShown'>
+export type CheckpointCompared = Shape<'CheckpointCompared'>
 export type Report = Shape<'Report'>
 
 /** Gives a page of runs; with a filter it may hold few or none while there are more. */
@@ -57,6 +58,14 @@ export const checkpoints = (runId: string) =>
       told(api.GET('/v1/runs/{run_id}/checkpoints', { params: { path: { run_id: runId }, query: { limit: 100, ...(pageParam && { before: pageParam }) } } })),
     initialPageParam: '',
     getNextPageParam: (page) => page.next,
+  })
+
+/** Gives what an agent saved in a checkpoint, and what is different in another one. It never changes, but may be erased. */
+export const savedIn = (runId: string, checkpointId: string, other: string | undefined) =>
+  queryOptions({
+    queryKey: ['runs', runId, 'saved', checkpointId, other ?? ''],
+    queryFn: () =>
+      told(api.GET('/v1/runs/{run_id}/checkpoints/{checkpoint_id}', { params: { path: { run_id: runId, checkpoint_id: checkpointId }, query: other ? { other } : {} } })),
   })
 
 export const approvalsOf = (runId: string) =>

@@ -4,7 +4,7 @@ const LOOKS = {
   plain: 'border border-line bg-paper text-ink hover:bg-raised disabled:text-muted disabled:hover:bg-paper',
   main: 'bg-accent text-on-accent hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100',
   good: 'bg-good text-paper hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100',
-  bad: 'border border-bad/50 text-bad hover:bg-bad-ground',
+  bad: 'border border-bad/50 bg-paper text-bad hover:bg-bad-ground disabled:border-line disabled:bg-sunken disabled:text-muted',
 }
 
 type Props = ButtonHTMLAttributes<HTMLButtonElement> & { look?: keyof typeof LOOKS }

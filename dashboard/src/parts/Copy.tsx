@@ -23,7 +23,7 @@ export function Id({ children, length = 14 }: { children: string; length?: numbe
   const short = children.length > length + 1 ? `${children.slice(0, length)}…` : children
   return (
     <span className="inline-flex max-w-full items-center gap-0.5 font-mono text-[0.92em]" title={plainly(children)}>
-      <span className="min-w-0 break-all"><Text>{short}</Text></span>
+      <span className={length <= 20 ? 'whitespace-nowrap' : 'min-w-0 break-all'}><Text>{short}</Text></span>
       <Copy text={children} label={`Copy ${children}`} />
     </span>
   )

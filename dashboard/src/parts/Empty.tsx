@@ -1,4 +1,5 @@
 import type { ReactNode } from 'react'
+import { Copy } from './Copy'
 import { Text } from './Text'
 
 /** Says why there is nothing here, and how to get something. */
@@ -14,5 +15,10 @@ export function Empty({ title, children, isPage = false }: { title: string; chil
 
 /** Shows lines to copy into a program or a terminal. */
 export function Snippet({ children }: { children: string }) {
-  return <pre tabIndex={0} className="overflow-x-auto rounded-lg bg-sunken p-3 text-left text-sm text-ink"><Text>{children}</Text></pre>
+  return (
+    <div className="flex items-start gap-1 rounded-lg bg-sunken p-3">
+      <pre tabIndex={0} className="min-w-0 flex-1 overflow-x-auto text-left text-sm text-ink"><Text>{children}</Text></pre>
+      <Copy text={children} label="Copy these lines" />
+    </div>
+  )
 }

@@ -29,7 +29,7 @@ export function FilterBox({ q, onChange, error, example }: Props) {
   }, [text, q, onChange])
   useHotkeys({ '/': () => box.current?.focus() })
   return (
-    <search className="min-w-0 flex-1 basis-60">
+    <search className="min-w-0 flex-1 basis-60 max-md:basis-40">
       <form
         className={`flex items-center gap-2 rounded-md border bg-paper px-2 focus-within:outline-2 focus-within:outline-accent ${flaw ? 'border-bad' : 'border-line'}`}
         onSubmit={(event) => {

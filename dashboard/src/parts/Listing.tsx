@@ -3,7 +3,9 @@ import { Chips } from './Chips'
 import { flawOf } from './filter'
 import { FilterBox } from './FilterBox'
 import { Table, type Column } from './Table'
+import { useTitle } from './title'
 import { Trouble } from './Trouble'
+import { Views } from './Views'
 
 type Props<Thing, Status extends string> = {
   title: string
@@ -29,6 +31,7 @@ type Props<Thing, Status extends string> = {
 
 /** Shows a list with its filter, however long it is. */
 export function Listing<Thing extends { readonly id: string }, Status extends string>({ title, q, example, statuses, status, onFilter, onStatus, columns, list, nothing }: Props<Thing, Status>) {
+  useTitle(title)
   const isEmpty = list.isSuccess && list.things.length === 0 && !list.hasNextPage
   const more = list.hasNextPage && !list.isFetchingNextPage ? () => void list.fetchNextPage() : undefined
   return (
@@ -37,10 +40,11 @@ export function Listing<Thing extends { readonly id: string }, Status extends st
         <div className="flex flex-wrap items-start gap-3">
           <h1 className="py-1 font-semibold">{title}</h1>
           <FilterBox q={q} onChange={onFilter} error={list.error} example={example} />
+          <Views />
         </div>
         <div className="flex flex-wrap items-center gap-3">
           <Chips label="Status" of={statuses} chosen={status ? [status] : []} onChoose={onStatus} />
-          <p role="status" className="ml-auto text-sm text-muted">{counted(list.things.length, list.hasNextPage)}</p>
+          <p role="status" className="ml-auto text-sm text-muted">{counted(list.things.length, title, list.hasNextPage)}</p>
         </div>
       </div>
       {list.error && !flawOf(list.error, q) ? <Trouble error={list.error} onRetry={() => void list.refetch()} /> : null}
@@ -49,7 +53,7 @@ export function Listing<Thing extends { readonly id: string }, Status extends st
   )
 }
 
-function counted(count: number, hasMore: boolean): string {
+function counted(count: number, title: string, hasMore: boolean): string {
   if (count === 0) return hasMore ? 'looking …' : ''
-  return `${count.toLocaleString('en')}${hasMore ? ' so far' : ''}`
+  return `${count.toLocaleString('en')} ${count === 1 ? title.toLowerCase().replace(/s$/, '') : title.toLowerCase()}${hasMore ? ' so far' : ''}`
 }

@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router'
 /** Leads to the parts of one page; each has its own address. */
 export function Tabs<Name extends string>({ label, of, chosen }: { label: string; of: readonly (readonly [Name, string])[]; chosen: Name }) {
   return (
-    <nav aria-label={label} className="flex gap-1 overflow-x-auto border-b border-line px-4">
+    <nav aria-label={label} className="print:hidden flex gap-1 overflow-x-auto border-b border-line px-4">
       {of.map(([name, title]) => (
         <Link
           key={name}

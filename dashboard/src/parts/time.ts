@@ -41,6 +41,9 @@ export function span(seconds: number): string {
   return said.join(' ')
 }
 
+/** Counts things: `1 event`, `1,204 events`. */
+export const many = (count: number, thing: string) => `${count.toLocaleString('en')} ${thing}${count === 1 ? '' : 's'}`
+
 /** Says how long something took, from milliseconds on. */
 export function length(milliseconds: number): string {
   if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`

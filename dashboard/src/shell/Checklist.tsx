@@ -25,7 +25,7 @@ export function Checklist() {
     setHidden(true)
   }
   return (
-    <aside aria-label="First steps" className="flex flex-wrap items-center gap-x-5 gap-y-2 border-b border-line bg-raised px-4 py-2 text-sm">
+    <aside aria-label="First steps" className="print:hidden flex flex-wrap items-center gap-x-5 gap-y-2 border-b border-line bg-raised px-4 py-2 text-sm">
       <span className="font-semibold">A demo. Try:</span>
       <Steps demo={I.demo} name={I.name} />
       <button type="button" onClick={hide} aria-label="Hide the first steps" className="ml-auto rounded p-1 hover:bg-sunken"><X size={16} aria-hidden /></button>

@@ -7,6 +7,7 @@ const KEYS: [string, string][] = [
   ['a, then a again', 'approve what is shown'],
   ['d', 'deny, with a reason'],
   ['/', 'filter'],
+  ['+, -, 0', 'look closer at the time of a run, from further away, at all of it'],
   ['Ctrl K', 'find, or go anywhere'],
   ['?', 'this'],
   ['Esc', 'close'],

@@ -3,7 +3,7 @@ import { Loader, ShieldAlert, ShieldCheck, ShieldQuestionMark } from 'lucide-rea
 import { useEffect } from 'react'
 import { useQuery } from '@tanstack/react-query'
 import { journalHead } from '../api/asks'
-import { span, useNow } from '../parts/time'
+import { fromNow, useNow } from '../parts/time'
 import { check, useChecked, type Checked } from '../record/checking'
 
 /** Says on every page whether the record holds, as verified in this browser. */
@@ -36,7 +36,7 @@ function saying(checked: Checked, now: number) {
     case 'checking':
       return [Loader, `verifying ${Math.floor((100 * checked.done) / checked.all)} %`, PLAIN] as const
     case 'verified':
-      return [ShieldCheck, `verified to #${checked.head.size.toLocaleString('en')}, ${span((now - checked.at) / 1000)} ago`, GOOD] as const
+      return [ShieldCheck, `verified to #${checked.head.size.toLocaleString('en')}, ${fromNow(new Date(checked.at).toISOString(), now)}`, GOOD] as const
     case 'other-key':
       return [ShieldAlert, 'signed by another key', WARN] as const
     case 'tampered':

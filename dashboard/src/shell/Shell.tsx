@@ -1,8 +1,12 @@
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query'
-import { Link, Outlet, useNavigate } from '@tanstack/react-router'
-import { useState } from 'react'
+import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router'
+import { Bookmark } from 'lucide-react'
+import { useEffect, useRef, useState } from 'react'
 import { approvals } from '../api/asks'
 import { useNews } from '../api/live'
+import { Text } from '../parts/Text'
+import { useWaiting } from '../parts/title'
+import { placeOf, useViews } from '../parts/saved_views'
 import { Checklist } from './Checklist'
 import { Help } from './Help'
 import { useHotkeys, type Hotkeys } from './hotkeys'
@@ -38,8 +42,14 @@ export function Shell() {
 }
 
 function Nav() {
+  const list = useRef<HTMLElement>(null)
+  const { pathname } = useLocation()
+  useEffect(() => {
+    // Where there is little room the list lies sideways: the page that is open is in sight all the same.
+    list.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' })
+  }, [pathname])
   return (
-    <nav aria-label="Pages" className="flex shrink-0 gap-1 overflow-x-auto border-line bg-raised p-2 max-md:border-b md:w-48 md:flex-col md:border-r">
+    <nav ref={list} aria-label="Pages" className="print:hidden flex shrink-0 gap-1 overflow-x-auto border-line bg-raised p-2 max-md:border-b md:w-48 md:flex-col md:border-r">
       <p className="hidden px-2 pt-1 pb-3 font-semibold tracking-tight md:block">Indelible</p>
       {PAGES.map(({ to, name, icon: Icon }) => (
         <Link
@@ -53,7 +63,24 @@ function Nav() {
           {to === '/inbox' && <Waiting />}
         </Link>
       ))}
+      <SavedViews />
     </nav>
+  )
+}
+
+/** Lists the views that were saved in this browser; where there is little room, Ctrl K has them. */
+function SavedViews() {
+  const views = useViews()
+  if (views.length === 0) return null
+  return (
+    <div className="mt-4 min-h-0 max-md:hidden md:overflow-y-auto">
+      <p className="px-2 pb-1 text-xs text-muted">Saved views</p>
+      {views.map((view) => (
+        <Link key={view.name} {...placeOf(view)} activeOptions={{ exact: true, includeSearch: true }} className="flex items-center gap-2 rounded-md px-2 py-1 text-sm text-ink no-underline hover:bg-sunken" activeProps={{ className: 'font-semibold', 'aria-current': 'page' }}>
+          <Bookmark size={14} aria-hidden className="shrink-0" /> <span className="truncate"><Text>{view.name}</Text></span>
+        </Link>
+      ))}
+    </div>
   )
 }
 
@@ -62,11 +89,12 @@ function Waiting() {
   const { data } = useInfiniteQuery(approvals('pending'))
   const pages = data?.pages ?? []
   const count = pages.reduce((sum, page) => sum + page.approvals.length, 0)
+  const told = `${count}${pages.at(-1)?.next ? '+' : ''}`
+  useWaiting(count === 0 ? '' : told)
   if (count === 0) return null
   return (
     <span className="ml-auto rounded-full bg-wait-ground px-1.5 text-xs text-wait" aria-label={`${count} waiting`}>
-      {count}
-      {pages.at(-1)?.next ? '+' : ''}
+      {told}
     </span>
   )
 }

@@ -5,9 +5,9 @@ import { change, useSettings } from './settings'
 
 export function TopBar({ onAsk, onHelp }: { onAsk: () => void; onHelp: () => void }) {
   return (
-    <header className="flex flex-wrap items-center gap-2 border-b border-line px-3 py-2 text-sm">
+    <header className="print:hidden flex flex-wrap items-center gap-2 border-b border-line px-3 py-2 text-sm">
       <button type="button" onClick={onAsk} className="flex min-w-40 flex-1 items-center gap-2 rounded-md border border-line px-2 py-1 text-left text-muted hover:bg-raised md:max-w-md">
-        <Search size={15} aria-hidden /> Find or go to … <kbd className="ml-auto text-xs">Ctrl K</kbd>
+        <Search size={15} aria-hidden /> Find or go to … <kbd className="ml-auto text-xs max-md:hidden">Ctrl K</kbd>
       </button>
       <div className="ml-auto flex flex-wrap items-center justify-end gap-x-2 gap-y-1">
         <Zone />

@@ -9,6 +9,7 @@ import { Fact, Facts, Section } from '../../parts/Fact'
 import { Json } from '../../parts/Json'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
+import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
 import { Actions } from './Actions'
@@ -21,6 +22,7 @@ import { Lifecycle } from './Lifecycle'
 export function Effect() {
   const { effectId } = useParams({ from: '/effects/$effectId' })
   const { data: effect, error, refetch } = useQuery(askEffect(effectId))
+  useTitle(`${effect?.tool ?? effectId} · Effects`)
   const about = useInfiniteQuery({ ...eventsAbout(effect?.run_id ?? '', effectId), enabled: effect !== undefined })
   const milestones = (about.data?.pages.flatMap((page) => page.events) ?? []).map(milestoneOf)
   if (error instanceof Problem && error.status === 404) return <Empty isPage title="No effect has this id">It may be of another tenant, or not on this server: <Link to="/effects">all effects</Link>.</Empty>
@@ -86,7 +88,7 @@ function Replays({ of }: { of: Shown }) {
   if (of.outcome === null) {
     return (
       <Section level={2} title="Who got the recorded answer">
-        <p className="text-sm text-muted">There is no answer yet. As soon as there is one, whoever asks for this call again gets it, and nothing happens outside.</p>
+        <p className="text-sm text-muted">{of.status === 'denied' || of.status === 'canceled' ? 'Nobody, for it was not executed: whoever asks for this call again is told so, and why.' : 'There is no answer yet. As soon as there is one, whoever asks for this call again gets it, and nothing happens outside.'}</p>
       </Section>
     )
   }

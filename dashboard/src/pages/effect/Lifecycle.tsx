@@ -16,7 +16,8 @@ const WORDS: Readonly<Record<string, string>> = {
   approval_escalated: 'asked others',
   approval_stale: 'asked anew',
   tool_call_started: 'entered',
-  tool_call_finished: 'reported',
+  succeeded: 'succeeded',
+  failed: 'failed',
   tool_call_in_doubt: 'in doubt',
   tool_call_released: 'may be tried',
   tool_call_canceled: 'withdrawn',
@@ -35,7 +36,7 @@ export function Lifecycle({ of, milestones }: { of: Effect; milestones: readonly
       <ol className="flex flex-wrap gap-2">
         {shown.map((one) => (
           <li key={one.seq} className={`min-w-28 rounded-md border-l-4 bg-raised px-3 py-1.5 text-sm ${toneOf(one, of)}`}>
-            <span className="block font-medium">{WORDS[one.type] ?? <Text>{one.type.replaceAll('_', ' ')}</Text>}{one.type === 'tool_call_started' && one.attempt > 1 && `, attempt ${one.attempt}`}</span>
+            <span className="block font-medium">{WORDS[one.type === 'tool_call_finished' ? one.status ?? one.type : one.type] ?? <Text>{one.type.replaceAll('_', ' ')}</Text>}{one.type === 'tool_call_started' && one.attempt > 1 && `, attempt ${one.attempt}`}</span>
             <span className="block text-xs text-muted">{one.at && <When at={one.at} />}{one.by && <> · <Text>{one.by}</Text></>}</span>
           </li>
         ))}

@@ -3,6 +3,7 @@ import { useCallback } from 'react'
 import type { Effect } from '../../api/asks'
 import { effectsPage, type EffectStatus } from '../../api/effects'
 import { useEndless } from '../../api/endless'
+import { glance } from '../../parts/glance'
 import { Empty, Snippet } from '../../parts/Empty'
 import { Listing } from '../../parts/Listing'
 import { Status } from '../../parts/Status'
@@ -54,30 +55,15 @@ function useEffects(status: EffectStatus | undefined, q: string) {
 const COLUMNS: readonly Column<Effect>[] = [
   { name: 'status', width: '10rem', cell: (effect) => <Status is={effect.status} /> },
   { name: 'tool', width: 'minmax(8rem, 2fr)', cell: (effect) => <Link to="/effects/$effectId" params={{ effectId: effect.id }} className={`font-medium ${WHOLE_LINE}`}><Text>{effect.tool}</Text></Link> },
-  { name: 'arguments', width: 'minmax(8rem, 3fr)', isMinor: true, cell: (effect) => <span className="font-mono text-xs text-muted"><Text>{glance(effect)}</Text></span> },
-  { name: 'side effect', width: 'minmax(5rem, 1fr)', isMinor: true, cell: (effect) => effect.side_effect.replaceAll('_', ' ') },
+  { name: 'arguments', width: 'minmax(8rem, 3fr)', isMinor: true, cell: (effect) => <span className="font-mono text-xs text-muted"><Text>{effect.erased.includes('args') ? 'erased' : glance(effect.args)}</Text></span> },
+  { name: 'side effect', width: '9rem', isMinor: true, cell: (effect) => effect.side_effect.replaceAll('_', ' ') },
   { name: 'run', width: 'minmax(6rem, 1.5fr)', cell: (effect) => <Text>{effect.run_id}</Text> },
   { name: 'attempts', width: '5rem', isMinor: true, cell: (effect) => effect.attempt },
   { name: 'updated', width: '7.5rem', cell: (effect) => <span className="text-muted"><When at={effect.updated_at} /></span> },
 ]
 
-/** Gives the beginning of an effect's arguments; the whole is on its page. */
-function glance(effect: Effect): string {
-  if (effect.erased.includes('args')) return 'erased'
-  const [first, ...rest] = Object.entries((effect.args ?? {}) as Record<string, unknown>)
-  if (!first) return '{}'
-  const words = [first, ...rest.slice(0, 3)].map(([name, value]) => `${name}: ${short(value)}`)
-  return words.join(', ') + (rest.length > 3 ? ', …' : '')
-}
-
-function short(value: unknown): string {
-  if (typeof value === 'string') return value.length > 40 ? `${value.slice(0, 40)}…` : value
-  if (Array.isArray(value)) return `[${value.length}]`
-  return typeof value === 'object' && value !== null ? '{…}' : String(value)
-}
-
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
-  if (isFiltered) return <Empty title="No effect is like that">Take something out of the filter.</Empty>
+  if (isFiltered) return <Empty title="No effect is like that"><>Take something out of the filter, or <Link to="/effects">show all of them</Link>.</></Empty>
   return (
     <Empty title="No tool was called yet">
       <p>An effect is the one record of a tool call and its fate:</p>

@@ -7,7 +7,9 @@ import { Chips } from '../../parts/Chips'
 import { Empty } from '../../parts/Empty'
 import { flawOf } from '../../parts/filter'
 import { FilterBox } from '../../parts/FilterBox'
+import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
+import { Views } from '../../parts/Views'
 import { EventLine } from './EventLine'
 import { useTail } from './following'
 import { filterOf, KINDS, SIDES, toggled, type EventsSearch } from './search'
@@ -15,6 +17,7 @@ import type { Tail } from './tail'
 
 /** Shows what happens as it happens, the newest below; whoever scrolls up reads in peace. */
 export function Events() {
+  useTitle('Events')
   const search = useSearch({ from: '/events' })
   const go = useNavigate({ from: '/events' })
   const q = filterOf(search)
@@ -28,6 +31,7 @@ export function Events() {
         <div className="flex flex-wrap items-start gap-3">
           <h1 className="py-1 font-semibold">Events</h1>
           <FilterBox q={search.q ?? ''} onChange={filter} error={error} example="run:order-123 actor:ana -type:run_*" />
+          <Views />
         </div>
         <div className="flex flex-wrap items-center gap-x-6 gap-y-1">
           <Chips label="What happened" of={KINDS} chosen={search.kinds ?? []} onChoose={(kind) => choose({ kinds: toggled(search.kinds ?? [], kind) })} />

@@ -106,7 +106,7 @@ function SincePrevious({ of: { previous, since_previous: changes } }: { of: Appr
   )
 }
 
-function Why({ of: { approval } }: { of: ApprovalView }) {
+function Why({ of: { approval, effect } }: { of: ApprovalView }) {
   const needs = approval.needs.map((need) => `${need.count} ${need.role ?? (need.count === 1 ? 'person' : 'people')}`).join(' and ')
   return (
     <Section title="Why this was asked">
@@ -120,6 +120,7 @@ function Why({ of: { approval } }: { of: ApprovalView }) {
             <Text>{vote.by}</Text>{vote.on_behalf_of && <> on behalf of <Text>{vote.on_behalf_of}</Text></>} <When at={vote.at} />
           </Fact>
         ))}
+        {['denied', 'canceled'].includes(approval.status) && typeof effect.reason === 'string' && <Fact name="Reason"><Text>{effect.reason}</Text></Fact>}
         {approval.replaces && <Fact name="Replaces"><Id>{approval.replaces}</Id>{approval.edited_by && <>, edited by <Text>{approval.edited_by}</Text></>}</Fact>}
       </Facts>
     </Section>

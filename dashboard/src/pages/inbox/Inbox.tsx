@@ -2,11 +2,14 @@ import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { X } from 'lucide-react'
 import { useEffect, useMemo, useState } from 'react'
-import { approvals, me, type Approval } from '../../api/asks'
+import { approvals, me, type Approval, type Effect } from '../../api/asks'
+import { effectsPage } from '../../api/effects'
 import { Button } from '../../parts/Button'
 import { Empty, Snippet } from '../../parts/Empty'
+import { glance } from '../../parts/glance'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
+import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
 import { Countdown, When } from '../../parts/When'
 import { useHotkeys } from '../../shell/hotkeys'
@@ -18,6 +21,7 @@ import { filterOf, TABS, type Tab } from './tabs'
 /** Shows what waits for a person, and everything needed to decide it. */
 export function Inbox() {
   const { tab = 'pending', approval } = useSearch({ from: '/inbox' })
+  useTitle('Inbox')
   const name = useQuery(me).data?.name
   const asked = useInfiniteQuery({ ...approvals(TABS.find((one) => one.name === tab)?.status, filterOf(tab, name ?? '')), enabled: tab !== 'mine' || name !== undefined })
   const found = useMemo(() => asked.data?.pages.flatMap((page) => page.approvals) ?? [], [asked.data])
@@ -84,12 +88,22 @@ function Tabs() {
   )
 }
 
+/** Gives the calls that wait, by their ids: questions of one tool are told apart by what is asked. */
+function useCalls(isWaiting: boolean): ReadonlyMap<string, Effect> {
+  const { data } = useQuery({ queryKey: ['approvals', 'calls'], queryFn: () => effectsPage({ status: 'requires_approval', q: '', limit: MOST_GLANCED }), enabled: isWaiting })
+  return useMemo(() => new Map(data?.effects.map((effect) => [effect.id, effect])), [data])
+}
+
+/** Is for how many lines arguments are read along. */
+const MOST_GLANCED = 100
+
 function List({ of, chosen, more }: { of: readonly Approval[]; chosen: string | undefined; more: (() => void) | undefined }) {
+  const calls = useCalls(of.some((one) => one.status === 'pending'))
   return (
     <div className="shrink-0 overflow-auto border-line max-lg:max-h-56 short:max-h-28 max-lg:border-b lg:w-90 lg:border-r">
       <ul aria-label="Approvals">
         {of.map((one) => (
-          <Line key={one.id} of={one} isChosen={one.id === chosen} />
+          <Line key={one.id} of={one} call={calls.get(one.effect_id)} isChosen={one.id === chosen} />
         ))}
       </ul>
       {more && <Button className="m-3" onClick={more}>Show older ones</Button>}
@@ -97,7 +111,7 @@ function List({ of, chosen, more }: { of: readonly Approval[]; chosen: string | 
   )
 }
 
-function Line({ of, isChosen }: { of: Approval; isChosen: boolean }) {
+function Line({ of, call, isChosen }: { of: Approval; call: Effect | undefined; isChosen: boolean }) {
   useEffect(() => {
     if (isChosen) document.getElementById(`line-${of.id}`)?.scrollIntoView({ block: 'nearest' })
   }, [isChosen, of.id])
@@ -106,20 +120,27 @@ function Line({ of, isChosen }: { of: Approval; isChosen: boolean }) {
       <Link from="/inbox" search={(before) => ({ ...before, approval: of.id })} className="block space-y-0.5 px-3 py-2 text-ink no-underline" {...(isChosen && { 'aria-current': 'true' as const })}>
         <span className="flex items-center justify-between gap-2">
           <span className="truncate font-medium"><Text>{of.tool}</Text></span>
-          <Status is={of.status} />
+          {of.status === 'pending' ? <span className="text-xs"><Countdown to={of.expires_at} /></span> : <Status is={of.status} />}
         </span>
+        {call && <span className="block truncate font-mono text-xs"><Text>{glance(call.args)}</Text></span>}
         <span className="flex items-center justify-between gap-2 text-xs text-muted">
-          <span className="truncate">{of.side_effect.replaceAll('_', ' ')} · <Text>{of.run_id}</Text> · <When at={of.asked_at} /></span>
-          {of.status === 'pending' && <Countdown to={of.expires_at} />}
+          <span className="truncate">{of.side_effect.replaceAll('_', ' ')} · <Text>{of.run_id}</Text></span>
+          <When at={of.asked_at} />
         </span>
-        {of.status === 'pending' && gathered(of) && <span className="block text-xs text-muted">{gathered(of)}</span>}
+        {of.status === 'pending' && gathered(of) && <span className="block text-xs text-wait">{gathered(of)}</span>}
       </Link>
     </li>
   )
 }
 
 function Nothing({ in: tab }: { in: Tab }) {
-  if (tab !== 'pending') return <Empty title={TABS.find((one) => one.name === tab)!.says} />
+  if (tab !== 'pending') {
+    return (
+      <Empty title={TABS.find((one) => one.name === tab)!.says}>
+        <Link from="/inbox" search={{ tab: 'pending' }}>Show what waits now</Link>
+      </Empty>
+    )
+  }
   return (
     <Empty title="Nobody waits for you">
       <p>A tool call waits here when a rule says that a person has to look at it first:</p>

@@ -1,13 +1,15 @@
-import { useInfiniteQuery } from '@tanstack/react-query'
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { ShieldAlert, ShieldCheck } from 'lucide-react'
-import { journalEntries, type Entry } from '../../api/asks'
+import { useRef, useState } from 'react'
+import { journalEntries, journalHead, PAGE, type Entry } from '../../api/asks'
 import { Button } from '../../parts/Button'
 import { Id } from '../../parts/Copy'
 import { Empty } from '../../parts/Empty'
 import { Fact, Facts, Section } from '../../parts/Fact'
 import { Prove } from '../../parts/Prove'
 import { Text } from '../../parts/Text'
+import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
 import { toBase64 } from '../../record/bytes'
@@ -16,6 +18,7 @@ import { Heads } from './Heads'
 
 /** Shows the record of everything, and verifies it here, in this browser. */
 export function Journal() {
+  useTitle('Journal')
   const checked = useChecked()
   return (
     <div className="mx-auto max-w-5xl space-y-6 p-5">
@@ -101,13 +104,27 @@ function Card({ tone, title, children }: { tone: keyof typeof TONES; title: stri
   )
 }
 
+/** Gives the first entry to show: the newest hundred as they were when somebody came, or those around one that was edited. */
+function useFirst(size: number | undefined, bad: number | undefined, chosen: number | null): number | undefined {
+  const came = useRef<number | undefined>(undefined)
+  came.current ??= size
+  if (chosen !== null) return chosen
+  if (bad !== undefined) return bad < PAGE ? 0 : bad - 5
+  return came.current === undefined ? undefined : Math.max(0, came.current - PAGE)
+}
+
 function Entries({ bad }: { bad: number | undefined }) {
-  const asked = useInfiniteQuery(journalEntries)
+  const head = useQuery(journalHead)
+  const size = head.data?.size ?? (head.isError ? 0 : undefined)
+  const [chosen, setChosen] = useState<number | null>(null)
+  const from = useFirst(size, bad, chosen)
+  const asked = useInfiniteQuery({ ...journalEntries(from ?? 0), enabled: from !== undefined })
   const found = asked.data?.pages.flatMap((page) => page.events) ?? []
   if (asked.error) return <Trouble error={asked.error} onRetry={() => void asked.refetch()} />
   if (found.length === 0) return null
   return (
     <Section title="Entries">
+      {from !== undefined && from > 0 && <Button onClick={() => setChosen(Math.max(0, from - PAGE))}>Show those before #{from.toLocaleString('en')}</Button>}
       <div className="overflow-x-auto rounded-lg border border-line">
         <table className="w-full text-left text-sm">
           <thead className="bg-raised text-muted">
@@ -116,7 +133,7 @@ function Entries({ bad }: { bad: number | undefined }) {
           <tbody>{found.map((entry) => <Row key={entry.index} of={entry} isBad={entry.index === bad} />)}</tbody>
         </table>
       </div>
-      {asked.hasNextPage && <Button onClick={() => void asked.fetchNextPage()}>Show more</Button>}
+      {asked.hasNextPage && <Button onClick={() => void asked.fetchNextPage()}>Show those after them</Button>}
     </Section>
   )
 }

@@ -12,7 +12,10 @@ const FILLS: Record<string, string> = {
   failed: 'var(--bad)',
   in_doubt: 'var(--warn)',
   requires_approval: 'var(--wait)',
-  denied: 'var(--bad)',
+  denied: 'color-mix(in srgb, var(--bad) 45%, var(--paper))',
+  canceled: 'var(--line)',
+  ready: 'color-mix(in srgb, var(--accent) 45%, var(--paper))',
+  processing: 'var(--accent)',
 }
 const OTHERS = ['var(--accent)', 'var(--muted)', 'var(--wait)', 'var(--warn)', 'var(--good)']
 
@@ -23,6 +26,8 @@ type Props = {
   figures: readonly Counted[]
   span: Span
   words: string
+  /** What is said where there is nothing to plot. */
+  nothing?: string
   /** Names a group in the legend; it may lead somewhere. */
   naming?: (group: string) => ReactNode
 }
@@ -30,10 +35,13 @@ type Props = {
 /** A moment to the minute: seconds say nothing on an axis. */
 const shortly = (at: string, zone: Zone) => written(new Date(Math.floor(Date.parse(at) / 60_000) * 60_000).toISOString(), zone).replace(/:00(\.000)?(?= |$)/, '')
 
+/** Writes `30m` out. */
+const inWords = (interval: string | null) => (interval ?? '').replace(/m$/, ' min').replace(/([hd])$/, ' $1')
+
 const plain = (group: string) => <Text>{group.replaceAll('_', ' ')}</Text>
 
 /** Plots counts over time, groups on top of one another. Each bar says its counts in words. */
-export function Bars({ title, figures, span, words, naming = plain }: Props) {
+export function Bars({ title, figures, span, words, nothing = 'Nothing in this time.', naming = plain }: Props) {
   const { bars, groups, highest } = stacked(figures, stretches(span))
   const { zone } = useSettings()
   const label = useId()
@@ -42,7 +50,7 @@ export function Bars({ title, figures, span, words, naming = plain }: Props) {
     <figure className="space-y-2">
       <figcaption id={label} className="text-sm font-semibold">{title}</figcaption>
       {bars.length === 0 ? (
-        <p className="py-8 text-center text-sm text-muted">Nothing in this time.</p>
+        <p className="text-sm text-muted">{nothing}</p>
       ) : (
         <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-labelledby={label} preserveAspectRatio="none" className="h-40 w-full rounded bg-raised">
           {bars.map((bar, index) => (
@@ -65,7 +73,7 @@ export function Bars({ title, figures, span, words, naming = plain }: Props) {
       {bars.length > 0 && (
         <p className="flex flex-wrap justify-between gap-x-4 text-xs text-muted">
           <span>{shortly(bars[0]!.at, zone)}</span>
-          <span>up to {highest.toLocaleString('en')} in {span.interval}</span>
+          <span>at most {highest.toLocaleString('en')} in {inWords(span.interval)}</span>
           <span>{shortly(span.until, zone)}</span>
         </p>
       )}

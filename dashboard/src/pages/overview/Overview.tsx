@@ -1,19 +1,24 @@
-import { useQuery } from '@tanstack/react-query'
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
+import { approvals } from '../../api/asks'
 import { stats, type Figure, type Stats, type StatsAsked } from '../../api/figures'
 import { Chips } from '../../parts/Chips'
 import { Text } from '../../parts/Text'
+import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
+import { length } from '../../parts/time'
 import { plainly } from '../../parts/visible'
 import { When } from '../../parts/When'
 import { forFilter } from '../../parts/quoting'
 import { Bars } from './Bars'
+import { budgetNamed } from './budgets'
 import { INTERVALS, PERIODS, type Period } from './periods'
 import { totals } from './stacking'
 
 /** Shows how things go: what ran, what was prevented, how long it took, and what waits. */
 export function Overview() {
+  useTitle('Overview')
   const { since = '24h' } = useSearch({ from: '/overview' })
   const go = useNavigate({ from: '/overview' })
   return (
@@ -23,11 +28,12 @@ export function Overview() {
         <Chips label="Time" of={PERIODS} chosen={[since]} onChoose={(name: Period) => void go({ search: { since: name }, replace: true })} />
       </div>
       <div className="grid gap-5 lg:grid-cols-2">
-        <Effects since={since} />
-        <Replays since={since} />
-        <Latency since={since} />
-        <Decisions since={since} />
         <Waiting />
+        <InDoubt />
+        <Effects since={since} />
+        <Latency since={since} />
+        <Replays since={since} />
+        <Decisions since={since} />
         <Budgets />
       </div>
     </div>
@@ -63,7 +69,7 @@ function Effects({ since }: { since: Period }) {
 function Replays({ since }: { since: Period }) {
   return (
     <Card asked={{ metric: 'replays', by: 'tool', since, interval: INTERVALS[since] }}>
-      {(figures, all) => <Bars title="Repeats that were answered from the record" figures={figures} span={all} words="Repeats by tool" />}
+      {(figures, all) => <Bars title="Repeats that were answered from the record" figures={figures} span={all} words="Repeats by tool" nothing="No server answered a repeat in this time. A program that opens the database itself answers them too, and leaves no note." />}
     </Card>
   )
 }
@@ -77,8 +83,8 @@ function Latency({ since }: { since: Period }) {
             <tr key={one.group} className="border-t border-line">
               <th scope="row" className="py-1 pr-3 text-left font-normal"><Link to="/effects" search={{ q: `tool:${forFilter(one.group ?? '')} since:${since}` } as never}><Text>{one.group ?? ''}</Text></Link></th>
               <td className="py-1 pr-3 text-right">{one.count?.toLocaleString('en')}</td>
-              <td className="py-1 pr-3 text-right">{seconds(one.p50_s)}</td>
-              <td className="py-1 text-right">{seconds(one.p95_s)}</td>
+              <td className="py-1 pr-3 text-right">{took(one.p50_s)}</td>
+              <td className="py-1 text-right">{took(one.p95_s)}</td>
             </tr>
           ))}
         </Lines>
@@ -104,41 +110,56 @@ function Decisions({ since }: { since: Period }) {
   )
 }
 
-/** Shows what waits for a person: approvals that nobody decided, and effects that may have happened. */
-function Waiting() {
+/** Is a number that somebody should do something about; none is good news. */
+function Figured({ name, count, children }: { name: string; count: string; children: ReactNode }) {
   return (
-    <div className="space-y-5">
-      <Card asked={{ metric: 'approvals', by: 'tool' }}>
-        {(figures) => {
-          const oldest = figures.filter((one) => one.oldest_at !== null).sort((one, other) => (one.oldest_at! < other.oldest_at! ? -1 : 1))[0]
-          return (
-            <>
-              <h2 className="text-sm font-semibold">Approvals that wait</h2>
-              <p className="mt-1 text-sm">
-                {oldest ? <>The oldest was asked <When at={oldest.oldest_at!} />: <Link to="/inbox" search={{ approval: oldest.oldest_id! }}>decide it</Link>.</> : 'Nobody waits.'}
-              </p>
-            </>
-          )
-        }}
-      </Card>
-      <Card asked={{ metric: 'in_doubt', by: 'tool' }}>
-        {(figures) => (
-          <>
-            <h2 className="text-sm font-semibold">In doubt</h2>
-            {figures.length === 0 ? <p className="mt-1 text-sm">Nothing.</p> : (
-              <ul className="mt-1 space-y-1 text-sm">
-                {figures.map((one) => (
-                  <li key={one.group}>
-                    <Link to="/effects" search={{ q: `status:in_doubt tool:${forFilter(one.group ?? '')}` } as never}><Text>{one.group ?? ''}</Text></Link>: {one.count}
-                    {one.oldest_at && <>, the oldest <When at={one.oldest_at} /></>}
-                  </li>
-                ))}
-              </ul>
-            )}
-          </>
-        )}
-      </Card>
+    <div className="flex items-center gap-4">
+      <span className={`text-3xl font-semibold ${count === '0' ? 'text-muted' : 'text-ink'}`}>{count}</span>
+      <div className="min-w-0 space-y-1">
+        <h2 className="text-sm font-semibold">{name}</h2>
+        <div className="text-sm">{children}</div>
+      </div>
     </div>
+  )
+}
+
+/** Shows what waits for a person to decide. */
+function Waiting() {
+  const pages = useInfiniteQuery(approvals('pending')).data?.pages ?? []
+  const count = pages.reduce((sum, page) => sum + page.approvals.length, 0)
+  return (
+    <Card asked={{ metric: 'approvals', by: 'tool' }}>
+      {(figures) => {
+        const oldest = figures.filter((one) => one.oldest_at !== null).sort((one, other) => (one.oldest_at! < other.oldest_at! ? -1 : 1))[0]
+        return (
+          <Figured name="Approvals that wait" count={`${count.toLocaleString('en')}${pages.at(-1)?.next ? '+' : ''}`}>
+            {oldest ? <>The oldest was asked <When at={oldest.oldest_at!} />: <Link to="/inbox" search={{ approval: oldest.oldest_id! }}>decide it</Link>.</> : 'Nobody waits.'}
+          </Figured>
+        )
+      }}
+    </Card>
+  )
+}
+
+/** Shows what may have happened, and that somebody has to find out. */
+function InDoubt() {
+  return (
+    <Card asked={{ metric: 'in_doubt', by: 'tool' }}>
+      {(figures) => (
+        <Figured name="In doubt" count={figures.reduce((sum, one) => sum + (one.count ?? 0), 0).toLocaleString('en')}>
+          {figures.length === 0 ? 'Of everything else it is known what became of it.' : (
+            <ul className="space-y-1">
+              {figures.map((one) => (
+                <li key={one.group}>
+                  <Link to="/effects" search={{ q: `status:in_doubt tool:${forFilter(one.group ?? '')}` } as never}><Text>{one.group ?? ''}</Text></Link>: {one.count}
+                  {one.oldest_at && <>, the oldest <When at={one.oldest_at} /></>}
+                </li>
+              ))}
+            </ul>
+          )}
+        </Figured>
+      )}
+    </Card>
   )
 }
 
@@ -151,15 +172,25 @@ function Budgets() {
           {figures.length === 0 && <p className="mt-1 text-sm">No rule limits what may be spent.</p>}
           <ul className="mt-2 space-y-2 text-sm">
             {figures.map((one) => (
-              <li key={one.group}>
-                <span className="flex justify-between gap-3"><Text>{one.group ?? ''}</Text><span>{one.used} of {one.limit}</span></span>
-                <meter min={0} max={Number(one.limit) || 1} high={(Number(one.limit) || 1) * 0.9} value={Number(one.used) || 0} aria-label={plainly(`${one.group}: ${one.used} of ${one.limit}`)} className="w-full" />
-              </li>
+              <Budget key={one.group} of={one} {...budgetNamed(one.group ?? '')} />
             ))}
           </ul>
         </>
       )}
     </Card>
+  )
+}
+
+function Budget({ of, name, counts }: { of: Figure; name: string; counts: string }) {
+  const limit = Number(of.limit) || 1
+  return (
+    <li>
+      <span className="flex justify-between gap-3">
+        <span className="min-w-0"><Text>{name}</Text> <span className="text-xs text-muted"><Text>{counts}</Text></span></span>
+        <span className="whitespace-nowrap">{of.used} of {of.limit}</span>
+      </span>
+      <meter min={0} max={limit} high={limit * 0.9} value={Number(of.used) || 0} aria-label={plainly(`${name}: ${of.used} of ${of.limit}`)} className="w-full" />
+    </li>
   )
 }
 
@@ -181,7 +212,4 @@ function Lines({ title, heads, empty, children }: { title: string; heads: readon
   )
 }
 
-function seconds(value: number | null): string {
-  if (value === null) return ''
-  return value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(value < 10 ? 1 : 0)} s`
-}
+const took = (seconds: number | null) => (seconds === null ? '' : length(seconds * 1000))

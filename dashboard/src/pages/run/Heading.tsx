@@ -8,6 +8,7 @@ import { Button } from '../../parts/Button'
 import { Copy } from '../../parts/Copy'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
+import { many } from '../../parts/time'
 import { When } from '../../parts/When'
 import { Erasing } from '../erasing/Erasing'
 import { aRun } from '../erasing/wanted'
@@ -44,7 +45,7 @@ function About({ run, story }: { run: Run; story: Story }) {
       {run.unread && <p className="text-sm text-bad">Its intent and permissions were {run.unread}.</p>}
       <p className="flex flex-wrap gap-x-3 text-sm text-muted">
         <span>by <Text>{run.agent}</Text></span>
-        <span>{story.events.toLocaleString('en')} events</span>
+        <span>{many(story.events, 'event')}</span>
         {story.current_step && <span>step <Text>{story.current_step}</Text></span>}
         <span>begun <When at={run.created_at} /></span>
         {run.parent && <span>for <Link to="/runs/$runId" params={{ runId: run.parent }}><Text>{run.parent}</Text></Link></span>}
@@ -75,7 +76,7 @@ function Actions({ run, story }: { run: Run | null; story: Story }) {
   const isAdmin = useMay([])
   const isOver = run === null || run.status === 'completed' || run.status === 'canceled'
   return (
-    <div className="ml-auto flex flex-wrap gap-1.5">
+    <div className="print:hidden ml-auto flex flex-wrap gap-1.5">
       {run && !isOver && <Button onClick={show('resume')}><Play size={15} aria-hidden /> Resume …</Button>}
       {run && <Button onClick={show('fork')}><GitFork size={15} aria-hidden /> Fork …</Button>}
       {run && !isOver && <Button look="bad" onClick={show('cancel')}><Ban size={15} aria-hidden /> Cancel …</Button>}

@@ -59,7 +59,7 @@ function Row({ seq, track, children }: { seq: number; track: ReactNode; children
         <Link from="/runs/$runId" to="." search={(before) => ({ ...before, line: seq })} replace className="w-9 shrink-0 text-right text-xs text-muted no-underline hover:underline" aria-label={`Event ${seq + 1}: link to this line`}>{seq + 1}</Link>
         {children}
       </div>
-      <div aria-hidden className="relative mx-3 max-md:h-4 md:h-full">{track}</div>
+      <div aria-hidden className="overflow-x-clip px-3 max-md:h-4 md:h-full"><div className="relative h-full">{track}</div></div>
     </div>
   )
 }
@@ -94,17 +94,20 @@ const MOST_MARKS = 300
 const BAR = 'absolute top-1/2 h-3 min-w-[4px] -translate-y-1/2'
 const percent = (place: number) => `${(100 * place).toFixed(3)}%`
 
+/** Keeps what is at the very end in sight, and leaves out of it what comes later. */
+const inSight = (place: number, last: number) => (place > 1 ? 1.1 : Math.min(place, last))
+
 function Bars({ of, place: { scale, until } }: { of: readonly EffectLine[]; place: Place }) {
   return of.flatMap((line) => {
     if (line.isReplayed) {
       const at = scale.place(Date.parse(line.events[0]!.at))
-      return [<span key={line.seq} className={`bar bar-replayed ${BAR} w-3`} style={{ left: percent(Math.min(at, 0.985)) }} />]
+      return [<span key={line.seq} className={`bar bar-replayed ${BAR} w-3`} style={{ left: percent(inSight(at, 0.985)) }} />]
     }
     return line.stretches.map((one, index) => {
       const [from, to] = [scale.place(one.from), scale.place(one.to ?? until)]
       const isFailure = one.kind === 'executing' && line.status === 'failed' && index === line.stretches.findLastIndex((each) => each.kind === 'executing')
       const look = isFailure ? 'bar-failed' : one.kind === 'executing' ? '' : `bar-${one.kind}`
-      return <span key={`${line.seq}-${index}`} className={`bar ${look} ${BAR}`} style={{ left: percent(Math.min(from, 0.995)), width: percent(to - from) }} />
+      return <span key={`${line.seq}-${index}`} className={`bar ${look} ${BAR}`} style={{ left: percent(inSight(from, 0.995)), width: percent(to - from) }} />
     })
   })
 }
@@ -112,7 +115,7 @@ function Bars({ of, place: { scale, until } }: { of: readonly EffectLine[]; plac
 /** Draws many calls of one tool that all ended well, by when they were at work. */
 function Joined({ of, place: { scale, until } }: { of: readonly EffectLine[]; place: Place }) {
   const bars = useMemo(() => joined(of.flatMap((line) => line.stretches.filter((one) => one.kind === 'executing').map((one) => [scale.place(one.from), scale.place(one.to ?? until)] as const))), [of, scale, until])
-  return bars.map(([from, to]) => <span key={from} className={`bar ${BAR}`} style={{ left: percent(Math.min(from, 0.995)), width: percent(to - from) }} />)
+  return bars.map(([from, to]) => <span key={from} className={`bar ${BAR}`} style={{ left: percent(inSight(from, 0.995)), width: percent(to - from) }} />)
 }
 
 function Mark({ at, place: { scale }, isSeal }: { at: string; place: Place; isSeal: boolean }) {

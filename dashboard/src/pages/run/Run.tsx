@@ -6,6 +6,7 @@ import type { Run as RunShown } from '../../api/runs'
 import { Empty } from '../../parts/Empty'
 import { Tabs } from '../../parts/Tabs'
 import { Text } from '../../parts/Text'
+import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
 import { useRun, useRunEvents } from './following'
 import { Heading } from './Heading'
@@ -24,6 +25,7 @@ import { Timeline } from './Timeline'
 export function Run() {
   const { runId } = useParams({ from: '/runs/$runId' })
   const { tab = 'timeline' } = useSearch({ from: '/runs/$runId' })
+  useTitle(`${runId} · Runs`)
   const { run, isUnstarted, error: runError, isPending } = useRun(runId)
   const { story, events, error, more } = useRunEvents(runId)
   if (isUnstarted && error) return <Empty isPage title="No run has this name">{runId.includes('/') ? 'A run with a slash in its name cannot be asked for over HTTP; the terminal shows it: indelible runs inspect. ' : 'It may be of another tenant, or not on this server. '}<Link to="/runs">All runs</Link></Empty>

@@ -1,43 +1,51 @@
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { useNavigate, useSearch } from '@tanstack/react-router'
+import { ZoomIn, ZoomOut } from 'lucide-react'
 import { useEffect, useMemo, useRef, useState } from 'react'
 import type { RunEvent } from '../../api/runs'
 import { Button } from '../../parts/Button'
 import { Chips } from '../../parts/Chips'
 import { useNarrow } from '../../parts/narrow'
+import { usePrinting } from '../../parts/printing'
 import { useNow } from '../../parts/time'
+import { useHotkeys } from '../../shell/hotkeys'
 import { Axis, Legend, Overlay } from './Axis'
 import { drawn, folded, holding, linesOf, nameOf, type Drawn, type Line } from './lines'
 import { LineShown } from './LineShown'
-import { Scale } from './scale'
+import { Scale, type Closer } from './scale'
 
 const HEIGHT = 34
 const HEIGHT_WHEN_NARROW = 54
+/** Is how many lines go to paper; more of them nobody reads there. */
+const MOST_PRINTED = 2000
 export const COLUMNS = 'md:grid md:grid-cols-[minmax(17rem,30rem)_minmax(0,1fr)]'
 
 type Props = { events: readonly RunEvent[]; isOver: boolean; more: (() => void) | undefined }
 
 /** Draws a run: what happened on the left, line by line; when it happened on the right, on one line of time. */
 export function Timeline({ events, isOver, more }: Props) {
-  const { line: sought, idle, lines: wish } = useSearch({ from: '/runs/$runId' })
+  const { line: sought, idle, lines: wish, from, to } = useSearch({ from: '/runs/$runId' })
   const all = useMemo(() => linesOf(events), [events])
   const lines = useMemo(() => (wish === 'all' ? all : folded(all)), [all, wish])
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set())
   const shown = useMemo(() => drawn(lines, opened), [lines, opened])
   const until = useUntil(all, isOver)
-  const scale = useMemo(() => new Scale([...momentsOf(events), until], idle !== 'shown'), [events, until, idle])
+  const closer = useMemo(() => (from !== undefined && to !== undefined ? { from, to } : null), [from, to])
+  const scale = useMemo(() => new Scale([...momentsOf(events), until], idle !== 'shown', closer), [events, until, idle, closer])
+  const look = useLooking()
   const pane = useRef<HTMLDivElement>(null)
+  const isPrinting = usePrinting()
   const height = useNarrow() ? HEIGHT_WHEN_NARROW : HEIGHT
-  const rows = useVirtualizer({ count: shown.length, getScrollElement: () => pane.current, estimateSize: () => height, overscan: 12 })
+  const rows = useVirtualizer({ count: shown.length, getScrollElement: () => pane.current, estimateSize: () => height, overscan: isPrinting ? MOST_PRINTED : 12 })
   useEffect(() => rows.measure(), [height, rows])
   useSought(lines, shown, sought, setOpened, (index) => rows.scrollToIndex(index, { align: 'center' }))
   const toggle = (name: string) => setOpened((before) => (before.has(name) ? new Set([...before].filter((one) => one !== name)) : new Set([...before, name])))
   const place = { scale, until }
   return (
     <div className="flex h-full min-h-0 flex-col max-md:h-[75vh]">
-      <Tools />
+      <Tools scale={scale} onLook={look} />
       <div ref={pane} tabIndex={0} role="region" aria-label="Timeline" className="min-h-0 flex-1 overflow-auto">
-        <Axis events={events} scale={scale} until={until} />
+        <Axis events={events} scale={scale} onCloser={look} />
         <div className="relative" style={{ height: rows.getTotalSize() }}>
           <Overlay events={events} scale={scale} />
           <ol>
@@ -57,7 +65,31 @@ export function Timeline({ events, isOver, more }: Props) {
   )
 }
 
-function Tools() {
+/** Writes a moment to the microsecond: addresses need no more. */
+const exact = (moment: number) => Math.round(moment * 1000) / 1000
+
+/** Gives a way to look at a stretch of time, or at all of it; which one is in the address. */
+function useLooking(): (stretch: Closer | null) => void {
+  const go = useNavigate({ from: '/runs/$runId' })
+  return (stretch) => void go({ search: ({ from: _from, to: _to, ...rest }) => ({ ...rest, ...(stretch && { from: exact(stretch.from), to: exact(stretch.to) }) }), replace: true })
+}
+
+/** Looks closer at the middle of what is drawn, or from further away: what a pointer does by drawing over the axis. */
+function Looking({ scale, onLook }: { scale: Scale; onLook: (stretch: Closer | null) => void }) {
+  const [nearer, farther, all] = [() => onLook(scale.around(0.5)), () => onLook(scale.around(2)), () => onLook(null)]
+  useHotkeys({ '+': nearer, '-': farther, 0: all })
+  return (
+    <div role="group" aria-label="Time" className="print:hidden flex items-center gap-1">
+      <button type="button" aria-label="Look from further away" title="Look from further away (-)" disabled={!scale.isCloser} onClick={farther} className={LENS}><ZoomOut size={15} aria-hidden /></button>
+      <button type="button" aria-label="Look closer" title="Look closer (+)" onClick={nearer} className={LENS}><ZoomIn size={15} aria-hidden /></button>
+      {scale.isCloser && <button type="button" onClick={all} className="rounded px-1.5 text-xs text-accent underline">whole run</button>}
+    </div>
+  )
+}
+
+const LENS = 'rounded border border-line p-1 hover:bg-raised disabled:text-muted disabled:hover:bg-paper'
+
+function Tools({ scale, onLook }: { scale: Scale; onLook: (stretch: Closer | null) => void }) {
   const search = useSearch({ from: '/runs/$runId' })
   const go = useNavigate({ from: '/runs/$runId' })
   const chosen = [search.idle !== 'shown' && 'idle time folded', search.lines !== 'all' && 'equal calls folded'].filter((one) => one !== false)
@@ -72,6 +104,7 @@ function Tools() {
   return (
     <div className="flex flex-wrap items-center gap-x-6 gap-y-1 border-b border-line px-4 py-1.5">
       <Chips label="How it is drawn" of={['idle time folded', 'equal calls folded']} chosen={chosen} onChoose={toggle} />
+      <Looking scale={scale} onLook={onLook} />
       <Legend />
     </div>
   )

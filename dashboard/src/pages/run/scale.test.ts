@@ -51,3 +51,26 @@ it('draws thousands of calls as few bars, and leaves gaps that can be seen', () 
   expect(joined(many)).toEqual([[0, 19_999 / 20_000]])
   expect(joined(Array.from({ length: 20_000 }, (_, at): [number, number] => [(at % 400) / 400, (at % 400) / 400])).length).toBe(400)
 })
+
+it('gives all room to a stretch that is looked at alone, and knows which moment stands where', () => {
+  const all = new Scale([0, 500, 1000], true)
+  const part = new Scale([0, 500, 1000], true, { from: 250, to: 750 })
+  expect([all.isCloser, part.isCloser]).toEqual([false, true])
+  expect([0, 250, 500, 750, 1000].map((at) => part.place(at))).toEqual([-0.5, 0, 0.5, 1, 1.5])
+  expect([0, 0.5, 1].map((place) => part.moment(place))).toEqual([250, 500, 750])
+  expect(all.around(0.5)).toEqual({ from: 250, to: 750 })
+  expect(part.around(0.5)).toEqual({ from: 375, to: 625 })
+  expect(part.around(2)).toBeNull()
+  expect(new Scale([0, 500, 1000], true, { from: 2000, to: 3000 }).isCloser).toBe(false)
+  expect(new Scale([7], true).moment(0.5)).toBe(7)
+})
+
+it('finds the moment inside a fold and beside it, and leaves out folds that are not in sight', () => {
+  const hour = 3_600_000
+  const moments = [0, 1000, 1000 + hour, 2000 + hour]
+  const whole = new Scale(moments, true)
+  for (const at of [0, 400, 1000, 1000 + hour / 2, 1000 + hour, 1700 + hour]) expect(whole.moment(whole.place(at))).toBeCloseTo(at, 3)
+  expect(new Scale(moments, true, { from: 0, to: 900 }).folds).toEqual([])
+  const [fold] = new Scale(moments, true, { from: 500, to: 1000 + hour }).folds
+  expect(fold!.right).toBeCloseTo(1)
+})

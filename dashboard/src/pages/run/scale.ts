@@ -10,19 +10,56 @@ export type Fold = { readonly from: number; readonly to: number; readonly left: 
 
 type Piece = { readonly from: number; readonly to: number; readonly left: number; readonly right: number; readonly isFolded: boolean }
 
+/** Is a stretch of time that is looked at alone. */
+export type Closer = { readonly from: number; readonly to: number }
+
+/** Is how much of the whole is drawn at least, so that nobody gets lost. */
+const CLOSEST = 0.0005
+
 export class Scale {
   readonly folds: readonly Fold[]
+  /** Says whether only a part of the time is drawn. */
+  readonly isCloser: boolean
   readonly #pieces: readonly Piece[]
+  readonly #first: number
+  readonly #share: number
+  /** Is the one moment of a run in which nothing else happened. */
+  readonly #only: number
 
-  /** Lays out the time between the first and the last of these moments. */
-  constructor(moments: readonly number[], isFolding: boolean) {
+  /** Lays out the time between the first and the last of these moments; `closer`, all room is for a part of it. */
+  constructor(moments: readonly number[], isFolding: boolean, closer: Closer | null = null) {
     const sorted = [...new Set(moments)].sort((one, other) => one - other)
     this.#pieces = laidOut(sorted, isFolding)
-    this.folds = this.#pieces.filter((piece) => piece.isFolded)
+    this.#only = sorted[0] ?? 0
+    const [first, last] = closer ? [this.#whole(closer.from), this.#whole(closer.to)] : [0, 1]
+    this.isCloser = closer !== null && last - first >= CLOSEST
+    ;[this.#first, this.#share] = this.isCloser ? [first, last - first] : [0, 1]
+    const within = (place: number) => (place - this.#first) / this.#share
+    this.folds = this.#pieces.filter((piece) => piece.isFolded).map((piece) => ({ ...piece, left: within(piece.left), right: within(piece.right) })).filter(({ left, right }) => right > 0 && left < 1)
   }
 
-  /** Gives the place of a moment, from 0 to 1. */
+  /** Gives the place of a moment, from 0 to 1; what is not in the part that is drawn lies before or after. */
   place(moment: number): number {
+    return (this.#whole(moment) - this.#first) / this.#share
+  }
+
+  /** Gives the moment at a place. */
+  moment(place: number): number {
+    const sought = Math.min(1, Math.max(0, this.#first + place * this.#share))
+    const piece = this.#pieces.find((one) => sought <= one.right) ?? this.#pieces.at(-1)
+    if (!piece) return this.#only
+    return piece.right === piece.left ? piece.from : piece.from + ((sought - piece.left) / (piece.right - piece.left)) * (piece.to - piece.from)
+  }
+
+  /** Gives the stretch that is `times` as wide as what is drawn, around its middle; null where that is all of it. */
+  around(times: number): Closer | null {
+    const [from, to] = [0.5 - times / 2, 0.5 + times / 2]
+    const share = this.#share * times
+    if (share < CLOSEST) return { from: this.moment(0), to: this.moment(1) }
+    return share >= 1 ? null : { from: this.moment(from), to: this.moment(to) }
+  }
+
+  #whole(moment: number): number {
     const last = this.#pieces.at(-1)
     if (!last) return 0
     if (moment >= last.to) return 1

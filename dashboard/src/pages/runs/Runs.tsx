@@ -52,13 +52,13 @@ function useRuns(status: RunStatus | undefined, q: string) {
 }
 
 const COLUMNS: readonly Column<Run>[] = [
-  { name: 'status', width: '10rem', cell: (run) => <Status is={run.status} /> },
+  { name: 'status', width: '12rem', cell: (run) => <Status is={run.status} /> },
   { name: 'run', width: 'minmax(8rem, 2fr)', cell: (run) => <Link to="/runs/$runId" params={{ runId: run.id }} className={`font-medium ${WHOLE_LINE}`}><Text>{run.id}</Text></Link> },
   { name: 'agent', width: 'minmax(5rem, 1fr)', cell: (run) => <Text>{run.agent}</Text> },
   { name: 'intent', width: 'minmax(8rem, 3fr)', isMinor: true, cell: (run) => <span className="text-muted"><Text>{run.intent}</Text></span> },
   { name: 'step', width: 'minmax(4rem, 1fr)', isMinor: true, cell: (run) => <Step of={run} /> },
   { name: 'effects', width: '7rem', isMinor: true, cell: (run) => <Effects of={run} /> },
-  { name: 'began', width: '7.5rem', cell: (run) => <span className="text-muted"><When at={run.created_at} /></span> },
+  { name: 'began', width: '7.5rem', isMinor: true, cell: (run) => <span className="text-muted"><When at={run.created_at} /></span> },
   { name: 'updated', width: '7.5rem', cell: (run) => <span className="text-muted"><When at={run.updated_at} /></span> },
 ]
 
@@ -84,11 +84,11 @@ function Effects({ of }: { of: Run }) {
 }
 
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
-  if (isFiltered) return <Empty title="No run is like that">Take something out of the filter.</Empty>
+  if (isFiltered) return <Empty title="No run is like that"><>Take something out of the filter, or <Link to="/runs">show all of them</Link>.</></Empty>
   return (
     <Empty title="There are no runs yet">
       <p>A run is one piece of an agent's work. Start one, and everything it does is listed here:</p>
-      <Snippet>{'with ledger.start_run("order-123", agent="billing", intent="refund order 123"):\n    refund(order_id="123", amount=5)'}</Snippet>
+      <Snippet>{'with ledger.start_run("order-123", agent="billing"):\n    refund(order_id="123", amount=5)'}</Snippet>
     </Empty>
   )
 }

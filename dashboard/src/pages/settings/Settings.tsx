@@ -3,6 +3,7 @@ import { useState, type ReactNode } from 'react'
 import { me } from '../../api/asks'
 import { api, HOME, told } from '../../api/client'
 import { useMay, type Scope } from '../../api/may'
+import type { components } from '../../api/schema'
 import { Acting, AskedLine, useOpen } from '../../parts/Acting'
 import { Button } from '../../parts/Button'
 import { Chips } from '../../parts/Chips'
@@ -10,6 +11,8 @@ import { Copy, Id } from '../../parts/Copy'
 import { Dialog } from '../../parts/Dialog'
 import { Fact, Facts, Section } from '../../parts/Fact'
 import { Text } from '../../parts/Text'
+import { useTitle } from '../../parts/title'
+import { many } from '../../parts/time'
 import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
 import { change, useSettings, type Theme } from '../../shell/settings'
@@ -20,6 +23,7 @@ const THEMES: readonly Theme[] = ['system', 'light', 'dark']
 
 /** Shows who one is here, how the page looks, who else may come in, the brake, and how to forget. */
 export function Settings() {
+  useTitle('Settings')
   const isAdmin = useMay([])
   return (
     <div className="mx-auto max-w-5xl space-y-8 p-5">
@@ -39,11 +43,16 @@ function Looks() {
   return (
     <Section level={2} title="This page, in this browser">
       <div className="flex flex-wrap gap-6">
-        <Chips label="Theme" of={THEMES} chosen={[theme]} onChoose={(name) => change({ theme: name })} />
-        <Chips label="Times" of={['utc', 'local']} chosen={[zone]} onChoose={(name) => change({ zone: name })} />
+        <Named name="Theme"><Chips label="Theme" of={THEMES} chosen={[theme]} onChoose={(name) => change({ theme: name })} /></Named>
+        <Named name="Times"><Chips label="Times" of={['utc', 'local']} chosen={[zone]} onChoose={(name) => change({ zone: name })} /></Named>
       </div>
     </Section>
   )
+}
+
+/** Says in sight what a group of choices is about. */
+function Named({ name, children }: { name: string; children: ReactNode }) {
+  return <div className="flex items-center gap-2 text-sm"><span aria-hidden className="text-muted">{name}</span>{children}</div>
 }
 
 function Me() {
@@ -75,7 +84,7 @@ function Me() {
           ))}
         </List>
       )}
-      {passkeys.data && <p className="text-sm">{passkeys.data.passkeys.length} passkeys; <a href={new URL('signin', HOME).href}>add one, or sign out</a>.</p>}
+      {passkeys.data && <p className="text-sm">{passkeys.data.passkeys.length === 0 ? 'No passkey yet' : many(passkeys.data.passkeys.length, 'passkey')}; <a href={new URL('signin', HOME).href}>add one, or sign out</a>.</p>}
     </Section>
   )
 }
@@ -87,6 +96,7 @@ function People() {
   const { data, error, refetch } = useQuery({ queryKey: ['people'], queryFn: () => told(api.GET('/v1/people')) })
   const { open, show, close } = useOpen<'invite'>()
   const [link, setLink] = useState<string | null>(null)
+  const [left, setLeft] = useState<Left | null>(null)
   const [revoking, setRevoking] = useState<{ id: string; name: string } | null>(null)
   const questions = useQueryClient()
   const invite = async (name: string, scopes: readonly Scope[]) => {
@@ -96,17 +106,19 @@ function People() {
     await questions.invalidateQueries({ queryKey: ['people'] })
   }
   const revoke = async () => {
-    await told(api.POST('/v1/people/{person_id}/revoke', { params: { path: { person_id: revoking!.id } } }))
+    const answer = await told(api.POST('/v1/people/{person_id}/revoke', { params: { path: { person_id: revoking!.id } } }))
     setRevoking(null)
+    setLeft(answer)
     await questions.invalidateQueries({ queryKey: ['people'] })
+    await questions.invalidateQueries({ queryKey: ['api-keys'] })
   }
   if (error) return <Trouble error={error} onRetry={() => void refetch()} />
   return (
     <Section level={2} title="People" aside={<Button onClick={show('invite')}>Invite …</Button>}>
-      <List heads={['name', 'may', 'passkeys', 'signed in', '']}>
+      <List heads={['name', 'may', 'passkeys', 'sessions', '']}>
         {data?.people.map((one) => (
           <tr key={one.id} className="border-t border-line">
-            <th scope="row" className="px-3 py-1.5 font-normal"><Text>{one.name}</Text>{one.is_revoked && ' (revoked)'}{one.invited_until && <span className="text-muted"> invited, until <When at={one.invited_until} /></span>}</th>
+            <th scope="row" className="px-3 py-1.5 font-normal"><Text>{one.name}</Text>{one.is_revoked && ' (revoked)'}{one.invited_until && <span className="text-muted"> invited; the link ends <When at={one.invited_until} /></span>}</th>
             <td className="px-3 py-1.5">{one.scopes.join(', ')}</td>
             <td className="px-3 py-1.5">{one.passkeys}</td>
             <td className="px-3 py-1.5">{one.sessions}</td>
@@ -118,10 +130,32 @@ function People() {
       {link && <Once title="The link, shown once" text={link} onClose={() => setLink(null)} />}
       {revoking && (
         <Acting title={`Revoke ${revoking.name}`} verb="Revoke" look="bad" needs={[]} act={revoke} onClose={() => setRevoking(null)}>
-          <p>Their sessions end within a second, and their passkeys are forgotten. What they did stays on the record.</p>
+          <p>They come in no more. Their passkeys, sessions and tokens end, the grants and delegations that they gave or got, and their votes on what has not run yet. What they did stays on the record.</p>
         </Acting>
       )}
+      {left && <WhatStays left={left} onClose={() => setLeft(null)} />}
     </Section>
+  )
+}
+
+type Left = components['schemas']['PersonLeft']
+
+/** Says what ended with somebody, and names what they had set up for others: that goes on until somebody ends it. */
+function WhatStays({ left, onClose }: { left: Left; onClose: () => void }) {
+  const { ended, not_ended } = left
+  const counts = [many(ended.api_keys.length, 'token'), many(ended.links.length, 'link'), many(ended.grants.length, 'grant'), many(ended.delegations.length, 'delegation'), many(ended.approvals.length, 'vote')]
+  const others = [...not_ended.api_keys.map((one) => ({ ...one, what: 'a token that they gave' })), ...not_ended.people.map((one) => ({ ...one, what: 'whom they let in' }))]
+  return (
+    <Dialog title={`${left.person.name} is revoked`} onClose={onClose}>
+      <div className="space-y-2 text-sm">
+        <p>Ended with them: {counts.join(', ')}.</p>
+        {others.length + (not_ended.policy ? 1 : 0) > 0 && <p>Goes on, and is for you to look at:</p>}
+        <ul className="list-disc pl-5">
+          {others.map((one) => <li key={one.id}><Text>{one.name}</Text>, {one.what} <Id>{one.id}</Id></li>)}
+          {not_ended.policy && <li>the policy in force, which they applied</li>}
+        </ul>
+      </div>
+    </Dialog>
   )
 }
 
@@ -186,7 +220,7 @@ function Naming({ title, verb, hint, among, act, onClose }: NamingProps) {
   return (
     <Acting title={title} verb={verb} needs={[]} isReady={name.trim() !== ''} act={() => act(name.trim(), [scope])} onClose={onClose}>
       <AskedLine label="Name" value={name} onChange={setName} />
-      <Chips label="What they may" of={among} chosen={[scope]} onChoose={setScope} />
+      <div className="space-y-1"><span aria-hidden className="block font-medium">May</span><Chips label="May" of={among} chosen={[scope]} onChoose={setScope} /></div>
       <p className="text-muted">{hint}</p>
     </Acting>
   )

@@ -11,10 +11,14 @@ import { Fact, Facts, Section } from '../../parts/Fact'
 import { Json } from '../../parts/Json'
 import { forFilter } from '../../parts/quoting'
 import { Text } from '../../parts/Text'
+import { length } from '../../parts/time'
+import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
+import { rulesOf, type Rule } from './rules'
 
 /** Shows what tools are called and how they are treated, and the rules that say so. */
 export function Tools() {
+  useTitle('Tools and policy')
   return (
     <div className="mx-auto max-w-5xl space-y-8 p-5">
       <h1 className="text-xl font-semibold">Tools and policy</h1>
@@ -31,21 +35,21 @@ function Called() {
   const answered = new Map(repeats.data?.figures.map((one) => [one.group, one.count ?? 0]))
   if (error) return <Trouble error={error} onRetry={() => void refetch()} />
   if (!data) return null
-  if (data.figures.length === 0) return <Empty title="No tool was called in the last seven days" />
+  if (data.figures.length === 0) return <Empty title="No tool was called in the last seven days">A tool is listed here after its first call; <Link to="/effects">all effects</Link> has older ones.</Empty>
   return (
     <Section level={2} title="Called in the last seven days">
       <div className="overflow-x-auto rounded-lg border border-line">
         <table className="w-full text-left text-sm">
           <thead className="bg-raised text-muted">
-            <tr>{['tool', 'calls', 'repeats answered', '95 % within'].map((name) => <th key={name} scope="col" className="px-3 py-1.5 font-medium">{name}</th>)}</tr>
+            <tr>{['tool', 'calls', 'repeats answered by servers', '95 % within'].map((name, index) => <th key={name} scope="col" className={`px-3 py-1.5 font-medium ${index > 0 ? 'text-right' : ''}`}>{name}</th>)}</tr>
           </thead>
           <tbody>
             {data.figures.map((one) => (
               <tr key={one.group} className="border-t border-line">
                 <th scope="row" className="px-3 py-1.5 font-normal"><Link to="/effects" search={{ q: `tool:${forFilter(one.group ?? '')}` } as never}><Text>{one.group ?? ''}</Text></Link></th>
-                <td className="px-3 py-1.5">{one.count?.toLocaleString('en')}</td>
-                <td className="px-3 py-1.5">{(answered.get(one.group) ?? 0).toLocaleString('en')}</td>
-                <td className="px-3 py-1.5">{one.p95_s === null ? '' : `${one.p95_s.toFixed(3)} s`}</td>
+                <td className="px-3 py-1.5 text-right">{one.count?.toLocaleString('en')}</td>
+                <td className="px-3 py-1.5 text-right">{(answered.get(one.group) ?? 0).toLocaleString('en')}</td>
+                <td className="px-3 py-1.5 text-right">{one.p95_s === null ? '' : length(one.p95_s * 1000)}</td>
               </tr>
             ))}
           </tbody>
@@ -67,13 +71,41 @@ function Policy() {
       {data.content && data.version ? (
         <>
           <p className="flex items-center gap-1 text-xs text-muted">version <Id length={16}>{data.version}</Id></p>
-          <Json value={data.content} label="Policy in force" />
+          <Rules of={rulesOf(data.content)} />
+          <details className="text-sm">
+            <summary className="w-fit cursor-pointer text-muted">All of it, as JSON: people, budgets and defaults as well</summary>
+            <div className="mt-2"><Json value={data.content} label="Policy in force" /></div>
+          </details>
         </>
       ) : (
         <Empty title="There is no policy">Tools say themselves what has to be approved; a policy says it for all of them, and what nobody may do or spend.</Empty>
       )}
       {open && <Edit of={data} onClose={close} />}
     </Section>
+  )
+}
+
+const TONES: Readonly<Record<string, string>> = { allow: 'text-good', ask: 'text-wait', refuse: 'text-bad' }
+
+/** Lists the rules as they are asked, from the first to the last. */
+function Rules({ of }: { of: readonly Rule[] }) {
+  if (of.length === 0) return <p className="text-sm text-muted">It has no rules; its defaults decide.</p>
+  return (
+    <div className="overflow-x-auto rounded-lg border border-line" tabIndex={0} role="region" aria-label="Rules">
+      <table className="w-full text-left text-sm">
+        <thead className="bg-raised text-muted"><tr>{['rule', 'when', 'then', 'why'].map((name) => <th key={name} scope="col" className="px-3 py-1.5 font-medium">{name}</th>)}</tr></thead>
+        <tbody>
+          {of.map((rule) => (
+            <tr key={rule.name} className="border-t border-line align-top">
+              <th scope="row" className="px-3 py-1.5 font-medium"><Text>{rule.name}</Text></th>
+              <td className="px-3 py-1.5 break-words"><Text>{rule.when}</Text></td>
+              <td className="px-3 py-1.5"><strong className={TONES[rule.then] ?? ''}>{rule.then}</strong>{rule.asks && <span className="text-muted"> <Text>{rule.asks}</Text></span>}</td>
+              <td className="px-3 py-1.5 text-muted"><Text>{rule.why}</Text></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   )
 }
 
