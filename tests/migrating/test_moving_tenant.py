@@ -328,16 +328,18 @@ def test_what_does_not_arrive_as_it_was_sent_is_not_kept(files: tuple[str, str],
 
 KILLED = """
 import os, signal, sys
-from indelible.migrating import moving
+from indelible.migrating import handing_over, moving
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 point, old, new = sys.argv[1:]
-if point == "before anything arrived":
-    moving.carry_tenant_over = die
-elif point == "after it arrived":
+if point == "after it arrived":
     moving._Moving.finish = die
+elif point == "after the new key was named":
+    handing_over.Sealer.seal = lambda sealer, seal=handing_over.Sealer.seal: (
+        die() if any(event.type == "key_rotated" for event in sealer.own_events()) else seal(sealer)
+    )
 elif point == "after the keys were handed over":
     moving._arrive = die
 moving.move_tenant(old, new, "acme", by="ben", progress=die if point == "while it is carried" else moving.untold)
@@ -346,7 +348,7 @@ moving.move_tenant(old, new, "acme", by="ben", progress=die if point == "while i
 
 @pytest.mark.parametrize(
     "point",
-    ["before anything arrived", "while it is carried", "after it arrived", "after the keys were handed over"],
+    ["while it is carried", "after it arrived", "after the new key was named", "after the keys were handed over"],
 )
 def test_whoever_is_killed_does_it_again(point: str, sqlite_url: str, postgres_url: str, keys: Path, cli: Cli) -> None:
     old, new = sqlite_url, postgres_url

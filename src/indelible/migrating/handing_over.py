@@ -7,7 +7,7 @@ one can follow. The old signer remembers that head too: it never signs another c
 from __future__ import annotations
 
 from indelible.core.effects.effect import SYSTEM
-from indelible.core.journal.notes import PublicKey
+from indelible.core.journal.notes import PublicKey, parse_note
 from indelible.core.journal.rotation import rotation_facts
 from indelible.core.moving import check_redaction, origin_sheet
 from indelible.core.ports import Store
@@ -16,7 +16,7 @@ from indelible.engine.mint import SystemMint
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.data_keys import DataKeys
 from indelible.journal.keys.files import data_keys_folder, has_data_keys
-from indelible.journal.keys.holders import FixedKeys
+from indelible.journal.keys.holders import FixedKeys, KeyHolder
 from indelible.journal.keys.redaction_key import copy_redaction_key
 from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.signer import FileHeadState, StatefulSigner, file_signer
@@ -88,17 +88,30 @@ class Handover:
 
     def hand_over(self, target: Store) -> None:
         """Has both keys sign in the journal that the new one follows the old one; done twice, it is done once."""
-        if not self._is_needed or not target.journal.heads(self._tenant, 1):
+        newest = target.journal.heads(self._tenant, 1)
+        if not self._is_needed or not newest:
             return
         self._new.create(self._tenant)
-        (old,), (new,) = self._old.holders(), self._new.holders()
+        origin, new = target.origin(self._tenant), self._new.holders()[0]
+        signers = {signature.key_id for signature in parse_note(newest[0]).signatures}
+        if PublicKey(origin, new.raw).id in signers:
+            return
+        old = self._signer(origin, signers)
         sealer = self._sealer(target, StatefulSigner(FixedKeys(old, new), FileHeadState(self._old.folder)))
-        facts = rotation_facts(PublicKey(sealer.origin, old.raw), PublicKey(sealer.origin, new.raw), old.sign, new.sign)
+        facts = rotation_facts(PublicKey(origin, old.raw), PublicKey(origin, new.raw), old.sign, new.sign)
         told = [event for event in sealer.own_events() if event.type == "key_rotated"]
         # The last one counts: a tenant that comes back to a ledger comes back to its key as well.
         if not told or told[-1].read()["facts"] != facts:
             sealer.record("key_rotated", facts)
-            sealer.seal()
+        sealer.seal()
+
+    def _signer(self, origin: str, signers: set[bytes]) -> KeyHolder:
+        """Gives the key of the old ring that signed last; it may have been retired there since."""
+        for key in self._old.all_keys():
+            holder = self._old.holder_of(key.raw) if PublicKey(origin, key.raw).id in signers else None
+            if holder is not None:
+                return holder
+        raise KeyUnusable(f"the key that signs {origin} is not in {self._old.folder}; put it back, then do it again")
 
     def seal_arrival(self, target: Store) -> None:
         """Has the new key sign that the tenant arrived, where its journal is signed."""
