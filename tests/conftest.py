@@ -18,7 +18,8 @@ import pytest
 from tests.postgres import PostgresServer, fresh_database
 from tests.waiting import PATIENCE
 
-_ROOM = 3 * 1024**3
+# What PostgreSQL's files may come to, for all who run beside this process, each with a server of its own.
+_ROOM = max(4, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) * 768 * 1024**2
 
 # A shell that starts us in the background has SIGINT ignored, and some tests interrupt themselves.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = "no Chromium was found; install one (Debian: apt install chromium), or set INDELIBLE_CHROMIUM to one"
-PATIENCE = 30_000
+PATIENCE = 90_000
 """Is for how many milliseconds something may take to be seen: a busy machine is no mistake of the page."""
 
 # As root there is no sandbox. Names that are not of this machine lead nowhere, so nothing ever leaves it.
@@ -50,6 +50,6 @@ def started_browser() -> Iterator[Browser]:
     path = needed_chromium()
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
+        browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS), timeout=PATIENCE)
         yield browser
         browser.close()

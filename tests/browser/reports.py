@@ -15,6 +15,7 @@ from indelible import Ledger
 from indelible.core.events import event_hash
 from indelible.journal.exports.exporting import export
 from indelible.journal.exports.selecting import OfRun, Selection
+from tests.browser.chromium import PATIENCE
 from tests.journal.exported import key_of, store_of, work
 from tests.stores.database import open_file
 
@@ -57,6 +58,7 @@ class Reader:
     def __init__(self, browser: Browser, folder: Path) -> None:
         self._folder = folder
         self._context = browser.new_context()
+        self._context.set_default_timeout(PATIENCE)
         # What an attack in the record would do, if any of it ever ran.
         self._context.add_init_script(
             "globalThis.hit = () => { globalThis.wasHit = true; }; globalThis.alert = globalThis.hit;"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -16,8 +17,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PATIENCE = 60.0
+from tests.waiting import PATIENCE
+
 _COMMANDS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def _decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")("replace")
 
 
 class Terminal:
@@ -37,6 +43,7 @@ class Terminal:
         )
         self._inner = inner  # kept open, so that what was written last can be read after the process has ended
         self.written = ""
+        self._decoder = _decoder()  # half a letter may come at the end of what is read at once
 
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -64,14 +71,14 @@ class Terminal:
             left = until - time.monotonic()
             assert left > 0, f"waited for {what}; the screen:\n{self.screen}"
             if select.select([self.end], [], [], left)[0]:
-                self.written += os.read(self.end, 65536).decode("utf-8", "replace")
+                self.written += self._decoder.decode(os.read(self.end, 65536))
         return self.screen
 
     def ended(self) -> int:
         """Waits for the end of the command, and gives its exit code."""
         code = self.process.wait(PATIENCE)
         while select.select([self.end], [], [], 0)[0]:
-            self.written += os.read(self.end, 65536).decode("utf-8", "replace")
+            self.written += self._decoder.decode(os.read(self.end, 65536))
         return code
 
     def attributes(self) -> list[object]:
@@ -105,11 +112,11 @@ def read_to_end(command: list[str], question: str, answer: str, **environment: s
     process = subprocess.Popen(
         command, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True
     )
-    said, until, is_answered = "", time.monotonic() + PATIENCE, False
+    said, until, is_answered, decoder = "", time.monotonic() + PATIENCE, False, _decoder()
     while process.poll() is None or select.select([end], [], [], 0)[0]:
         assert time.monotonic() < until, said
         if select.select([end], [], [], 0.1)[0]:
-            said += os.read(end, 4096).decode()
+            said += decoder.decode(os.read(end, 4096))
         if question in said and not is_answered:
             is_answered = os.write(end, answer.encode()) > 0
     os.close(end)

@@ -230,7 +230,7 @@ def test_each_question_is_about_its_own_arguments(ledger: Ledger, tmp_path: Path
 
 
 def test_a_stop_denies_and_a_report_that_comes_too_late_is_kept_and_told(ledger: Ledger, tmp_path: Path) -> None:
-    hook = ClaudeCodeHook(ledger, tmp_path / "claims", lease=timedelta(milliseconds=1))
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", lease=timedelta(microseconds=1))
     assert hook.answer(told()) == {}
     assert "may have happened" in denial(hook.answer(told()))
     with pytest.raises(LeaseLost, match="kept as an event"):

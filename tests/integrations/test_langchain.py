@@ -6,7 +6,6 @@ import asyncio
 import hmac
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +24,8 @@ from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.langgraph_values import kept, revived
 from indelible.stores.postgres.store import PostgresStore
 from tests.integrations.langchain_agents import HELLO, THREAD, Till, agent, calls, said
+from tests.stores.postgres.disturbing import give_time
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -270,14 +271,16 @@ def test_a_store_that_is_down_lets_no_tool_run(postgres_server: Any) -> None:
     till = Till()
     url = postgres_server.create_database("langchain_down")
     migrate(url)
-    store = PostgresStore(url, wakeups=False, patience=timedelta(seconds=0.5))
+    store = PostgresStore(url, wakeups=False)
     with closing(store), Ledger.open(store=store) as ledger:
         closed = agent(till, [LedgerMiddleware(ledger, model_turns=False)])
         postgres_server.kill()
+        give_time(store, 0.5)
         with pytest.raises(StoreError):
             closed.invoke(HELLO, THREAD)
         assert till.charged == []
         postgres_server.start()
+        give_time(store, PATIENCE)
         closed.invoke(None, THREAD)
         assert till.charged == [("1", 5)]
 

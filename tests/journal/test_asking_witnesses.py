@@ -298,7 +298,7 @@ def test_witnesses_that_fail_are_reported_and_hold_up_nobody(tmp_path: Path) -> 
         urls = [f"http://127.0.0.1:{silent.getsockname()[1]}", drips]
         others = [Witness(url, replace(KEY, name=f"w{n}"), timeout=timedelta(seconds=60)) for n, url in enumerate(urls)]
         asked = [*others, *map(client, (good, lied, ahead))]
-        found = collect(LOG5.note, asked, LOG5.prove, within=timedelta(seconds=3))
+        found = collect(LOG5.note, asked, LOG5.prove, within=timedelta(seconds=8))
     assert [one.name for one in found.note.signatures] == [ORIGIN, "good"]
     assert [(one.witness, one.is_conflict, one.ahead) for one in found.problems] == [
         ("w0", False, None),

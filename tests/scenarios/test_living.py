@@ -504,7 +504,7 @@ def test_a_handler_that_returns_after_the_ledger_was_closed_is_told(shell: Shell
 def test_nobody_who_waits_keeps_a_ledger_from_closing(shell: Shell) -> None:
     ledger = shell.open()
     assert isinstance(ledger.begin(charge()), Claimed)
-    waiter = ledger.spawn("run", charge(), Count(), wait=0.5)
+    waiter = ledger.spawn("run", charge(), Count(), wait=PATIENCE)
     somebody_waits(ledger)
     ledger.spawn("close").result(PATIENCE)
     with pytest.raises(IndelibleError):

@@ -176,8 +176,11 @@ def test_other_commands_that_repeat_safely_are_carried_out_once(
 
 
 @pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
-def test_only_what_is_carried_out_once_anyway_is_sent_again(kind: type, between: Between, make: Commands) -> None:
+def test_only_what_is_carried_out_once_anyway_is_sent_again(
+    kind: type, between: Between, make: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the rest nobody can tell whether it was done, and that is what is said."""
+    monkeypatch.setattr("indelible.stores.remote.line.times", lambda *_: PATIENCE)  # each request ends when it is cut
     client = connected(between.url, make.tenant, SHORT)
     between.requests.clear()
     between.always = "swallow"
@@ -250,7 +253,7 @@ def test_what_stands_between_may_have_passed_on_what_it_says_it_could_not(
 
 
 def test_a_server_is_given_the_time_it_asks_for(between: Between, make: Commands) -> None:
-    client = connected(between.url, make.tenant, timedelta(seconds=3))
+    client = connected(between.url, make.tenant, timedelta(seconds=50))
     between.acts = [(429, b"", {"Retry-After": "1"})]
     began = time.monotonic()
     client.look([])

@@ -56,6 +56,9 @@ class Waiting:
     def add(self, effect: Effect, waker: Waker) -> None:
         """Calls `waker` once with the effect's newest known state, when that has moved on or most likely has."""
         with self._lock:
+            if self._is_closed:
+                waker(effect)  # who asks again is told that the ledger is closed
+                return
             if self._thread is None:
                 self._begin_to_watch()
             self._wakers.setdefault(effect.ref, {})[waker] = effect
@@ -222,13 +225,17 @@ class Waiting:
             os.write(self._bell[1], b"!")
 
     def close(self) -> None:
-        """Stops the thread."""
+        """Stops the thread, and wakes whoever still waits: nobody would tell them any more."""
         with self._lock:
             self._is_closed = True
             thread, bell = self._thread, self._bell
         if thread is not None:
             self._ring_bell()
             thread.join()
+        with self._lock:
+            left, self._wakers = self._wakers, {}
+            for waker, seen in [each for wakers in left.values() for each in wakers.items()]:
+                waker(seen)
         if bell is not None:
             self._bell = None
             os.close(bell[0])

@@ -98,6 +98,13 @@ def lose_while_it_waits(patch: pytest.MonkeyPatch, admin: psycopg.Connection[Any
     return stalled
 
 
+def give_time(store: PostgresStore, seconds: float) -> None:
+    """Has a store go on trying for so long from now on, whatever it has found out about the server."""
+    store._target.is_away = False
+    for part in (store, store._lane, store.journal):
+        part._seconds = seconds
+
+
 def cut_connection(patch: pytest.MonkeyPatch, statement: str, *, is_carried_out: bool, times: int = 1) -> list[str]:
     """Cuts the connection at a statement: before the server got it, or after it has carried it out."""
     cuts: list[str] = []

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -23,6 +22,7 @@ from tests.postgres import PostgresServer
 from tests.stores.postgres.disturbing import (
     check_chain,
     cut_connection,
+    give_time,
     lose_while_it_waits,
     nobody_answers,
     writer_pid,
@@ -182,16 +182,9 @@ def test_a_server_that_is_away_is_told_and_found_again(postgres_server: Postgres
         with pytest.raises(StoreUnavailable):
             work()  # once it is known to be away, callers are told sooner
     postgres_server.start()
-    assert eventually(lambda: when_up(lambda: settle(store, held).status)) == "succeeded"
+    give_time(store, PATIENCE)
+    assert settle(store, held).status == "succeeded"
     store.close()
-
-
-def when_up(work: Callable[[], Any]) -> Any:
-    """Does something unless the server is still away, for whoever comes then has little time."""
-    try:
-        return work()
-    except StoreUnavailable:
-        return None
 
 
 def test_a_restart_in_between_is_waited_for(postgres_server: PostgresServer) -> None:
