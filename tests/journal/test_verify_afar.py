@@ -12,6 +12,7 @@ from fastapi import Request
 
 from indelible import Actor, Ledger
 from indelible.core.remote.admitting import Caller
+from indelible.core.remote.questions import FOR_NOBODY
 from indelible.errors import Misconfigured
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
@@ -60,8 +61,8 @@ def verdict_afar(server: str, key: str) -> str:
 def tried(database: Database) -> Iterator[Change]:
     left = set(TRIED)
     for change in changes(database):
-        if change.table == "ledger":  # it gives the ledger its name, and is read when the server begins
-            continue
+        if change.table == "ledger" or change.kind in FOR_NOBODY:
+            continue  # the ledger's name is read when the server begins, and what is shown to nobody is not compared
         if os.environ.get("INDELIBLE_CHANGES") == "all" or (change.table, change.act) in left:
             left.discard((change.table, change.act))
             yield change

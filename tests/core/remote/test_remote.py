@@ -44,9 +44,9 @@ ASKED_BY: dict[str, set[Scope]] = {
     "forgetting.keep_redaction_check": {"admin"},
     "forgetting.clear_away": {"admin"},
 }
-# What is done by the server itself, or is no question.
+# What is done by the server itself, is told when a client is introduced, or is no question.
 NOT_ASKED = {
-    "": {"transaction", "alarm", "close", "writer_id", "journal", "forgetting"},
+    "": {"transaction", "alarm", "close", "writer_id", "journal", "forgetting", "origin"},
     "journal.": {"integrate", "keep_head", "tenants"},
     "forgetting.": set[str](),
 }
