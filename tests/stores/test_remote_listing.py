@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
@@ -75,6 +76,14 @@ def test_what_stands_elsewhere_in_the_order_is_not_taken_for_the_next_page(
         between.acts.append((200, {"answer": to_wire(page)}))
         with pytest.raises(Misconfigured, match="the server lists"):
             listed(store, place_of(first[-1]) if lie == "again" else None)
+
+
+@pytest.mark.parametrize("scopes", [None, 5, "admin", ["agent"], [{}], []])
+def test_a_server_that_tells_no_scopes_is_believed_to_show_the_least(between: Between, scopes: Any) -> None:
+    introduction = {"ledger": "ledger-x", "protocol": 1, "tenant": TENANT, "scopes": scopes}
+    between.acts.append((200, introduction))
+    with closing(RemoteStore(between.url, token="x", wakeups=False)) as client:
+        assert {"policy", "grant", "credential"} <= client.unseen_kinds
 
 
 def test_what_belongs_to_something_else_is_not_taken_for_an_answer(store: RemoteStore, between: Between) -> None:

@@ -75,7 +75,8 @@ class RemoteStore:
         # A server of an earlier version does not tell: there, no tenant was ever moved.
         self._origin: str = introduction.get("origin") or log_name(self.ledger_name, self.tenant)
         # A server of an earlier version does not tell: then the least is believed to be shown.
-        self.unseen_kinds = unseen_kinds(frozenset(introduction.get("scopes", ())))
+        scopes = introduction.get("scopes")
+        self.unseen_kinds = unseen_kinds(frozenset(map(str, scopes)) if isinstance(scopes, list) else frozenset())
         self.journal = RemoteJournal(self._ask, self._check_tenant)
         self.forgetting = RemoteForgetting(self._ask, self._check_tenant)
 
