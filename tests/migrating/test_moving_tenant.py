@@ -15,9 +15,10 @@ import psycopg
 import pytest
 
 import indelible
-from indelible import Claimed, Ledger, Succeeded
+from indelible import Actor, Claimed, Ledger, Succeeded
+from indelible.engine.stops import Stops
 from indelible.engine.upkeep import Upkeep
-from indelible.errors import IllegalMove, KeyUnusable, Misconfigured, SchemaOutdated, Stopped, StoreError
+from indelible.errors import IllegalMove, KeyUnusable, Misconfigured, SchemaOutdated, SignerRefused, Stopped, StoreError
 from indelible.journal.sealing_thread import BEAT_EVERY
 from indelible.migrating.moving import move, move_tenant
 from indelible.stores import secure_rows
@@ -207,6 +208,9 @@ def test_a_stop_of_somebody_else_holds_at_the_new_place_and_the_old_one_says_whe
         with pytest.raises(IllegalMove, match="Use it there"):
             ledger.go(by="ana")
         assert ledger.stopped() is not None
+        Stops(ledger._engine, "acme").go(Actor("ana"), "in spite of all", is_forced=True)
+        with pytest.raises(SignerRefused):
+            ledger.seal()  # nobody gets two histories under one name
 
 
 def test_only_effects_of_the_tenant_itself_keep_it_from_moving(files: tuple[str, str], keys: Path) -> None:
