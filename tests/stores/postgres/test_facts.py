@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -16,8 +15,16 @@ import pytest
 from indelible.core.commands import Command, Recorded
 from indelible.core.journal.notes import log_name
 from indelible.stores.postgres import PostgresStore
-from tests.stores.postgres.disturbing import Traffic, check_chain, cut_connection, writer_pid, writer_pid_when_waiting
+from tests.stores.postgres.disturbing import (
+    Traffic,
+    check_chain,
+    cut_connection,
+    lose_while_it_waits,
+    writer_pid,
+    writer_pid_when_waiting,
+)
 from tests.stores.postgres.making import TENANT, claim, do, opening, recording
+from tests.waiting import PATIENCE
 
 
 def test_a_fact_is_one_statement_and_one_that_erases_is_a_transaction(
@@ -25,6 +32,7 @@ def test_a_fact_is_one_statement_and_one_that_erases_is_a_transaction(
 ) -> None:
     assert traffic.of(lambda: do(store, recording())) == ["write_batch"], "of a new run"
     assert traffic.of(lambda: do(store, recording())) == ["write_batch"], "and of one we wrote to last"
+    assert traffic.sent == ["read_origin", "write_batch", "write_batch"], "the journal's name is asked for once"
     assert traffic.of(lambda: do(other, recording())) == ["write_batch", "look", "write_batch"]
     mixed: list[Command] = [opening(1), recording(), opening(2), recording("order-2")]
     assert traffic.of(lambda: store.apply(TENANT, mixed, [None] * 4)) == ["write_batch", "look", "write_batch"]
@@ -32,7 +40,6 @@ def test_a_fact_is_one_statement_and_one_that_erases_is_a_transaction(
     erasing = traffic.of(lambda: do(store, recording(erased=((3, "args"),))))
     assert erasing[:6] == ["BEGIN", "lock_runs", "lock_effects", "look", "write_batch", "erase_payloads"]
     assert erasing[-1] == "COMMIT"
-    assert traffic.sent == ["read_origin", "write_batch", "write_batch"], "the journal's name is asked for once"
     assert [check_chain(admin, run) for run in ("order-1", "order-2")] == [9, 1]
 
 
@@ -57,10 +64,10 @@ def test_a_fact_whose_answer_was_lost_is_recorded_once(
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_fact_that_the_lost_backend_commits_late_is_recorded_once(
-    is_new: bool, url: str, admin: psycopg.Connection[Any]
+    is_new: bool, url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=3))) as store,
+        contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=PATIENCE))) as store,
         psycopg.connect(url) as blocker,
         ThreadPoolExecutor() as pool,
     ):
@@ -68,10 +75,9 @@ def test_a_fact_that_the_lost_backend_commits_late_is_recorded_once(
             do(store, recording())
         blocker.execute("LOCK TABLE indelible_pending IN EXCLUSIVE MODE")
         future = pool.submit(do, store, recording())
-        stalled = writer_pid_when_waiting(admin)
-        time.sleep(1.8)  # half its patience: it looks for the truth on a new connection, behind the old backend
+        stalled = lose_while_it_waits(monkeypatch, admin)
         blocker.rollback()
-        assert future.result(timeout=20) == Recorded("order-1", 0 if is_new else 1)
+        assert future.result(timeout=PATIENCE) == Recorded("order-1", 0 if is_new else 1)
         assert writer_pid(store) != stalled
     assert check_chain(admin, "order-1") == (1 if is_new else 2)
 
@@ -87,7 +93,7 @@ def test_erasing_and_the_fact_that_tells_of_it_are_one_transaction(
         assert admin.execute("SELECT count(*) FROM indelible_events").fetchone() == (1,), "neither, while it waits"
         assert admin.execute("SELECT count(*) FROM indelible_payloads").fetchone() == (2,)
         blocker.rollback()
-        assert future.result(timeout=20) == Recorded("order-1", 1)
+        assert future.result(timeout=PATIENCE) == Recorded("order-1", 1)
     assert admin.execute("SELECT count(*) FROM indelible_payloads").fetchone() == (0,)
     assert check_chain(admin, "order-1") == 2
 
