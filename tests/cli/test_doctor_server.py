@@ -9,7 +9,7 @@ import pytest
 
 from indelible.cli.doctor.server import check_ready
 from tests.cli.conftest import Cli
-from tests.server.places import sqlite_place
+from tests.server.places import Place, sqlite_place
 from tests.waiting import refusing
 
 
@@ -26,11 +26,21 @@ def test_a_server_that_is_well_is_said_to_be(cli: Cli, tmp_path: Path, monkeypat
         assert (found["token"]["verdict"], found["token"]["says"]) == ("ok", "lets us in, for tenant acme")
         assert found["effects in doubt"]["says"] == "none"
         assert "has none" in found["worker"]["says"]
+        _check_names_are_the_tokens(cli, place, monkeypatch)
         monkeypatch.setenv("INDELIBLE_TOKEN", "ind.made.up.token")
         refused = checks(cli, place.served.url, code=1)["token"]
         assert (refused["verdict"], "apikeys create" in refused["fix"]) == ("bad", True)
     finally:
         place.close()
+
+
+def _check_names_are_the_tokens(cli: Cli, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a server it is the token that names who does something, and no other name is said to have."""
+    monkeypatch.setenv("INDELIBLE_TOKEN", place.tokens["admin"])
+    here = ("--url", place.served.url)
+    assert "mallory" not in cli("stop", "-m", "looking", "--by", "mallory", *here).out
+    assert cli("go", "--by", "mallory", "--json", *here).json["by"] is None
+    assert "mallory" not in cli("events", "indelible:stops", *here).out
 
 
 def test_a_server_that_is_away_is_told_with_what_to_do(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

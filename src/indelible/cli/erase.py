@@ -158,7 +158,7 @@ def remove(hold_id: str, reason: str, by: str) -> None:
     with open_existing(place) as ledger:
         name = only([each.id for each in ledger.holds()], hold_id, "hold", "hold list")
         lifted = ledger.lift_hold(name, by=by, reason=reason)
-    place.say(_hold_json(lifted), f"{lifted.id} on {visible(_what(lifted))} was lifted, by {visible(by)}.")
+    place.say(_hold_json(lifted), f"{lifted.id} on {visible(_what(lifted))} was lifted, {place.by_whom(by)}.")
 
 
 def _what(found: Hold) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from indelible import Ledger
-from indelible.cli.show import say_json
+from indelible.cli.show import say_json, visible
 from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.core.people.credentials import read_token
 from indelible.errors import Misconfigured, NotAuthenticated
@@ -46,6 +46,14 @@ class Where:
         url = "" if self.url is None else f" --url {shlex.quote(without_password(self.url))}"
         tenant = "" if self.tenant == usual_tenant(self.url) else f" --tenant {shlex.quote(self.tenant)}"
         return f"indelible {words}{url}{tenant}"
+
+    def doer(self, by: str) -> str | None:
+        """Names who does something, as the record will; None at a server, which goes by the token alone."""
+        return None if is_remote(self.address) else by
+
+    def by_whom(self, by: str) -> str:
+        """Says by whom something was done, in words."""
+        return "by whose token this is" if self.doer(by) is None else f"by {visible(by)}"
 
     def say(self, content: object, words: str) -> None:
         """Prints what came of it: JSON for programs, words for people."""

@@ -42,7 +42,11 @@ class InOrder(click.Group):
 def by_option(function: F) -> F:
     """Gives a command --by, who does it; by default the user of the operating system."""
     return click.option(
-        "--by", default=user_name, show_default="your user name", metavar="NAME", help="Who does this."
+        "--by",
+        default=user_name,
+        show_default="your user name",
+        metavar="NAME",
+        help="Who does this; at a server, the token says.",
     )(function)
 
 

@@ -28,7 +28,8 @@ def stop(reason: str, by: str) -> None:
     """
     place = where()
     with open_existing(place) as ledger:
-        stopped = ledger.stop(by=by, reason=reason)
+        made = ledger.stop(by=by, reason=reason)
+        stopped = ledger.stopped() or made  # as the record has it: a server goes by the token
     if place.is_json:
         say_json(stop_json(stopped))
     else:
@@ -48,11 +49,11 @@ def go(reason: str, force: bool, by: str) -> None:
         was_stopped = ledger.stopped() is not None
         last = _go_anyway(ledger, by, reason) if force else ledger.go(by=by, reason=reason)
     if place.is_json:
-        say_json(stop_json(last))
+        say_json(stop_json(last) | ({} if last is None else {"by": place.doer(last.by)}))
     elif last is None or not was_stopped:
         print("Nothing was stopped.")
     else:
-        print(f"Going on, by {visible(last.by)} at {timestamp(last.at)}.")
+        print(f"Going on, {place.by_whom(last.by)} at {timestamp(last.at)}.")
 
 
 def _go_anyway(ledger: Ledger, by: str, reason: str) -> Stop | None:

@@ -186,8 +186,8 @@ def _move(effect_id: str, move: Callable[[Ledger, Effect], Effect], by: str) -> 
     with open_existing(place, wakeups=True) as ledger:  # so that whoever waits for it hears of it
         before = find(ledger, effect_id)
         after = move(ledger, before)
-    words = f"{after.id} {after.tool}: {before.status} → {after.status}, by {visible(by)}. {_WHAT_NOW[after.status]}"
-    place.say({"was": before.status, "by": by, "effect": effect_json(after)}, words)
+    words = f"{after.id} {after.tool}: {before.status} → {after.status}, {place.by_whom(by)}. {_WHAT_NOW[after.status]}"
+    place.say({"was": before.status, "by": place.doer(by), "effect": effect_json(after)}, words)
 
 
 def find(ledger: Ledger, name: str) -> Effect:

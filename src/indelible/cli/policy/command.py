@@ -241,12 +241,12 @@ def apply(file: Path, reason: str, by: str) -> None:
         version = ledger.apply_policy(content, by=by, reason=reason)
     was = None if before is None else before[1]
     if place.is_json:
-        say_json({"version": version, "was": was, "by": by, "warnings": warnings})
+        say_json({"version": version, "was": was, "by": place.doer(by), "warnings": warnings})
         return
     for warning in warnings:
         print("warning: " + visible(warning))
     told = "the first one" if was is None else "the same as before" if was == version else f"instead of {was}"
-    print(f"Policy {version} is in force for tenant {visible(place.tenant)}, {told}. Applied by {visible(by)}.")
+    print(f"Policy {version} is in force for tenant {visible(place.tenant)}, {told}. Applied {place.by_whom(by)}.")
 
 
 @policy.command()
