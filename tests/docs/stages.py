@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from indelible import Ledger, migrate
 from tests.docs.stage import Stage, call, declined, done, in_doubt, question
+from tests.journal.exported import key_of
 from tests.journal.watched import LOG, Log
 from tests.journal.watched import running as witness_running
 from tests.migrating.test_from_agent_ledger import CALLS, MADE_THERE, insert
@@ -259,6 +260,13 @@ def verified(stage: Stage) -> None:
     some_work(stage)
     for line in ("indelible export bundle --out bundle.zip", "indelible keys export-public"):
         stage.told.append(stage.terminal.run(line)[1])
+    place, keys = served(stage), stage.folder / "served-keys"
+    with Ledger.open(f"sqlite:///{stage.folder}/served.db", tenant="acme", keys=keys) as ledger:
+        ledger.run(call("stripe.refund", amount=2000), lambda effect: {"id": "re_1"})
+        ledger.seal()
+        (stage.folder / "auditors-note.txt").write_text(key_of(ledger), encoding="utf-8")
+    stage.instead = {"https://ledger.example": place.served.url, "ind.…": place.tokens["auditor"]}
+    stage.says = {"--url https://ledger.example": "of each credential beside the record was not compared"}
 
 
 def witnessed(stage: Stage) -> None:
