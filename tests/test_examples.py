@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 def run(name: str, folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, EXAMPLES / name], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, EXAMPLES / name], cwd=folder, capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

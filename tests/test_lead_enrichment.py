@@ -21,7 +21,7 @@ RUN = "leads-november"
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The story, told once for all tests: its folder, and what it said."""
     folder = tmp_path_factory.mktemp("story") / "place"
-    done = subprocess.run([sys.executable, STORY, folder], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, STORY, folder], capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return folder, done.stdout
 

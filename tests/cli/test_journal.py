@@ -92,7 +92,7 @@ def test_a_worker_keeps_sealing_until_it_is_told_to_stop(unsealed: str) -> None:
                 ledger.run(call("crm.lookup", name=f"ada {number}"), lambda effect: "found")
                 eventually(lambda n=number: (head := ledger.tree_head()) is not None and head.size == 5 + 2 * n)
             worker.send_signal(signal.SIGTERM)
-            _, said = worker.communicate(timeout=60)
+            _, said = worker.communicate(timeout=200)
         finally:
             worker.kill()
     assert worker.returncode == 0

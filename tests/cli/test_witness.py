@@ -148,7 +148,7 @@ def test_a_served_witness_cosigns_remembers_and_stops(cli: Cli, tmp_path: Path, 
         assert post(told["url"], Log().to(5).request(0))[0] == 200
         assert post(told["url"], Log().to(4).grown("fork").request(5))[0] == 422
         os.kill(process.pid, end)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=200)
         assert process.returncode == (-signal.SIGKILL if end == signal.SIGKILL else 0)
         assert "signed two histories" in err
         assert "put a server with TLS in front" not in err
@@ -169,7 +169,7 @@ def test_listening_to_everybody_is_said(cli: Cli, tmp_path: Path) -> None:
     with served(tmp_path, "--host", "0.0.0.0") as (process, told):
         assert told["url"].startswith("http://0.0.0.0:")
         process.terminate()
-        assert "put a server with TLS in front" in process.communicate(timeout=60)[1]
+        assert "put a server with TLS in front" in process.communicate(timeout=200)[1]
 
 
 def test_what_cannot_be_served_is_explained(cli: Cli, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_its_program_ends_by_itself_with_everything_on_the_record(url: str, tmp_
         "handler = ProvedexCallbackHandler(config=ProvedexConfig(session_id='s-1'))\n"
         "FakeListLLM(responses=['hello']).invoke('hi', config={'callbacks': [handler]})\n"
     )
-    subprocess.run([sys.executable, str(program)], check=True, timeout=60)
+    subprocess.run([sys.executable, str(program)], check=True, timeout=200)
     with Ledger.open(url) as ledger:
         assert types_in(ledger, "s-1") == ["model_invoked"]
 

@@ -38,7 +38,7 @@ def run_example(name: str, keys: Path, *words: str) -> subprocess.CompletedProce
     """Runs an example as a process of its own, with keys in a folder of its own."""
     command = [sys.executable, str(_ROOT / "examples" / name), *words]
     environment = {**os.environ, "INDELIBLE_KEYS": str(keys)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=110)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
 
 
 def check_asks_is_decided_and_goes_on(example: str, keys: Path) -> None:

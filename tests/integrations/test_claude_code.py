@@ -69,7 +69,7 @@ class Commands:
     def ran(self, text: str, *options: str) -> subprocess.CompletedProcess[str]:
         command = [*INDELIBLE, "hook", "claude-code", *options]
         return subprocess.run(
-            command, input=text, env=self.environment, capture_output=True, text=True, check=False, timeout=60
+            command, input=text, env=self.environment, capture_output=True, text=True, check=False, timeout=200
         )
 
 

@@ -156,7 +156,7 @@ def test_asked_in_one_process_decided_in_the_terminal_and_done_by_another(
 
 def indelible(url: str, *words: str) -> str:
     command = [sys.executable, "-m", "indelible.cli", *words, "--url", url]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=200).stdout
 
 
 def test_the_page_on_changing_frameworks_runs(forks: Forks, tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ Path(sys.argv[1], "signed").write_text(str(handler.signed_total))
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what processes left behind that were killed right after they were told 207 or 200 events."""
     folder = tmp_path_factory.mktemp("killed")
-    subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=True, capture_output=True, timeout=110)
+    subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=True, capture_output=True, timeout=200)
     return folder
 
 

@@ -49,7 +49,7 @@ def environment() -> dict[str, str]:
 
 
 def indelible(url: str, *words: str) -> str:
-    ran = subprocess.run([*INDELIBLE, *words, "--url", url], capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run([*INDELIBLE, *words, "--url", url], capture_output=True, text=True, check=True, timeout=200)
     return ran.stdout
 
 
@@ -164,7 +164,7 @@ def test_terms_that_say_nonsense_are_refused_with_their_place(tmp_path: Path) ->
             "-c",
             "",
         ]
-        ran = subprocess.run([*INDELIBLE, *words], capture_output=True, text=True, check=False, timeout=60)
+        ran = subprocess.run([*INDELIBLE, *words], capture_output=True, text=True, check=False, timeout=200)
         assert ran.returncode != 0
         assert said in ran.stderr, ran.stderr
 
@@ -174,7 +174,7 @@ def test_the_example_asks_is_decided_and_goes_on_without_doing_anything_twice(tm
     example, said = Path(__file__).parents[2] / "examples" / "mcp_agent.py", []
     for words in ([], ["--decide"]):
         command = [sys.executable, str(example), *words]
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=200)
         said.append((ran.stdout, ran.stderr))
     (asked, first), (told, second) = said
     assert "waits for a person: indelible approvals show apr_" in asked

@@ -492,7 +492,7 @@ def test_a_child_forked_while_the_lock_is_held_does_not_keep_it(ring: KeyRing, t
         "    if child == 0:\n        os.close(write); os.read(read, 1); os._exit(0)\n"
         "with locked(folder, patience=0):\n    os.close(read); os.close(write); os.waitpid(child, 0); print('free')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
     assert done.stdout == "free\n", done.stderr
 
 

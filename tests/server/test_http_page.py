@@ -42,7 +42,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
         env={**os.environ, **own, "INDELIBLE_URL": f"sqlite:///{tmp_path / 'ledger.db'}", "NO_PROXY": "*"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     printed = done.stdout.split("=== end of block\n")[:-1]
