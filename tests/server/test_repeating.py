@@ -13,7 +13,8 @@ from fastapi import Request
 
 from indelible.core.effects.effect import Actor
 from indelible.core.remote.admitting import Caller
-from indelible.core.remote.replies import PATIENCE, Reply, read_reply, reply_id, reply_sheet
+from indelible.core.remote.replies import PATIENCE as UNDER_WAY_FOR
+from indelible.core.remote.replies import Reply, read_reply, reply_id, reply_sheet
 from indelible.core.sheets import SheetFilter
 from indelible.errors import NotAuthenticated
 from indelible.server.app import create_app
@@ -21,6 +22,7 @@ from indelible.server.ledgers import Ledgers
 from indelible.server.requests import repeating
 from indelible.stores import migrate, open_store
 from tests.server.serving import Served
+from tests.waiting import PATIENCE
 
 
 class Counted:
@@ -106,7 +108,7 @@ def test_what_was_begun_and_never_answered_is_not_carried_out_again(counted: Cou
     (sheet,) = counted.store.sheets("acme", SheetFilter(kind="reply", id=place))
     before = read_reply(sheet)
     counted.store.forgetting.drop("acme", [sheet])
-    lost = Reply(id=place, request=before.request, begun_at=before.begun_at - PATIENCE)
+    lost = Reply(id=place, request=before.request, begun_at=before.begun_at - UNDER_WAY_FOR)
     from indelible.core.commands import Keep
     from indelible.core.effects.effect import SYSTEM
     from indelible.engine.mint import SystemMint
