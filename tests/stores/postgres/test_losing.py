@@ -171,9 +171,11 @@ def test_a_server_that_is_away_is_told_and_found_again(postgres_server: Postgres
     store = PostgresStore(url, wakeups=False)
     held = claim(store, 1)
     postgres_server.kill()
-    # Until its session has noticed: a statement sent to it would be in doubt.
+    # Until its session has gone, and not only said good-bye: a statement sent to it would be in doubt.
     assert store._writing._session is not None
-    assert select.select([store._writing._session.connection], [], [], PATIENCE)[0]
+    hearing = select.poll()
+    hearing.register(store._writing._session.connection, select.POLLRDHUP)
+    assert hearing.poll(PATIENCE * 1000)
     store._lane._seconds = 0.6
     with pytest.raises(StoreUnavailable, match="nothing was written"):
         claim(store, 2)
