@@ -94,8 +94,8 @@ function useCalls(isWaiting: boolean): ReadonlyMap<string, Effect> {
   return useMemo(() => new Map(data?.effects.map((effect) => [effect.id, effect])), [data])
 }
 
-/** Is for how many lines arguments are read along. */
-const MOST_GLANCED = 100
+/** Is for how many lines arguments are read along; each may be large, and nobody may make the inbox slow. */
+const MOST_GLANCED = 30
 
 function List({ of, chosen, more }: { of: readonly Approval[]; chosen: string | undefined; more: (() => void) | undefined }) {
   const calls = useCalls(of.some((one) => one.status === 'pending'))
