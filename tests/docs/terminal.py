@@ -27,7 +27,7 @@ ENDLESS = {
     ("witness", "serve"): 7420,
 }
 _LISTENS = re.compile(r"http://127\.0\.0\.1:\d+")
-_PATIENCE = 60
+_PATIENCE = 200
 
 
 @dataclass(slots=True, kw_only=True)
