@@ -189,6 +189,19 @@ def test_a_server_that_is_away_is_told_and_found_again(postgres_server: Postgres
     store.close()
 
 
+def test_a_server_that_answers_late_is_not_taken_for_one_that_is_away(
+    store: PostgresStore, admin: psycopg.Connection[Any]
+) -> None:
+    """Else the next caller would have the little time of an outage, in which it answers no sooner, and so for ever."""
+    held = claim(store, 1)
+    store._target.is_away = True
+    with psycopg.connect(admin.info.dsn) as blocker:
+        blocker.execute("LOCK TABLE indelible_effects")
+        with pytest.raises(StoreUnavailable):
+            store.look([held.effect.ref])
+    assert not store._target.is_away
+
+
 def test_a_restart_in_between_is_waited_for(postgres_server: PostgresServer) -> None:
     url = postgres_server.create_database(f"restart_{os.urandom(4).hex()}")
     migrate(url)

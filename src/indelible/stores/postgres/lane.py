@@ -34,7 +34,7 @@ from indelible.stores.postgres.transitions import (
     moved_keys,
     write,
 )
-from indelible.stores.postgres.trouble import Patience, explained, is_worth_another_try, needs_new_connection
+from indelible.stores.postgres.trouble import Patience, explained, is_away, is_worth_another_try, needs_new_connection
 from indelible.stores.postgres.work import Heads, Work
 
 Result = TypeVar("Result")
@@ -180,7 +180,7 @@ class Lane:
             raise StoreUnavailable(
                 f"{target.address}: others changed the same effects all the time; nothing was written, call again"
             )
-        target.is_away = isinstance(problem, Lost) and not problem.may_have_run
+        target.is_away = is_away(problem)
         raise explained(target, problem, is_outcome_unknown=bool(work.sent)) from problem
 
     def _session(self, work: Work) -> Session:

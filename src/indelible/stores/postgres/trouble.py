@@ -57,6 +57,11 @@ def is_worth_another_try(problem: Lost | Rejected) -> bool:
     return isinstance(problem, Lost) or problem.sqlstate.startswith(_WORTH_ANOTHER_TRY)
 
 
+def is_away(problem: Lost | Rejected) -> bool:
+    """Is nobody there? Who took the question and answers late is there, and needs more time and not less."""
+    return isinstance(problem, Lost) and not problem.may_have_run
+
+
 def needs_new_connection(problem: Lost | Rejected) -> bool:
     """Is this connection of no more use?"""
     return isinstance(problem, Lost) or problem.sqlstate in _NEEDS_NEW_CONNECTION
@@ -77,7 +82,7 @@ def patiently_in_turn(line: Line, seconds: float, work: Callable[[Session, float
         except (Lost, Rejected) as problem:
             line.drop()
             if patience.is_over or not is_worth_another_try(problem):
-                line.target.is_away = isinstance(problem, Lost)
+                line.target.is_away = is_away(problem)
                 raise explained(line.target, problem) from problem
             patience.pause()
         except BaseException:
