@@ -7,6 +7,9 @@ import itertools
 import logging
 import os
 import shutil
+import subprocess
+import sys
+import threading
 from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,8 +30,9 @@ from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, 
 from indelible.core.journal.tiles import node_reader
 from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
 from indelible.journal.sealing_thread import SealingThread
+from indelible.journal.witnesses.cosigning import Cosigning
 from tests.scenarios.shells import Count
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -95,6 +99,38 @@ def test_closing_a_ledger_seals_what_is_left(place: dict[str, Any]) -> None:
     with Ledger.open(**place, seal=False) as ledger:
         assert covered(ledger) == 3
         assert ledger._engine.store.journal.waiting(ledger.tenant) == 0
+
+
+ENDS_WITHOUT_CLOSING = """
+import sys
+from indelible import Ledger, ToolCall
+
+url, tenant, keys = sys.argv[1:]
+ledger = Ledger.open(url, tenant=tenant, keys=keys)
+for amount in range(20):
+    ledger.run(ToolCall(tool="charge", args={"amount": amount}, run_id="order-1"), lambda effect: "ok")
+"""
+
+
+def test_a_program_that_ends_without_closing_its_ledger_leaves_nothing_unsealed(place: dict[str, Any]) -> None:
+    words = (place["url"], place["tenant"], str(place["keys"]))
+    subprocess.run([sys.executable, "-c", ENDS_WITHOUT_CLOSING, *words], check=True, timeout=PATIENCE)
+    with Ledger.open(**place, seal=False) as ledger:
+        assert covered(ledger) == 41
+        assert ledger._engine.store.journal.waiting(ledger.tenant) == 0
+
+
+def test_witnesses_are_asked_again_when_no_thread_could_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    cosigning = Cosigning(())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    cosigning.offer(Note("", ()), lambda old, new: [], lambda note: None)
+    monkeypatch.undo()
+    cosigning.offer(Note("", ()), lambda old, new: [], lambda note: None)
+    assert cosigning._thread is not None
+    cosigning.close()
 
 
 def test_nothing_is_sealed_and_no_key_is_made_where_only_reading_goes_on(place: dict[str, Any]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
@@ -16,6 +18,8 @@ BEAT_EVERY = timedelta(minutes=10)
 # A store that is away for a moment is no news. After this it is.
 _PATIENCE = timedelta(seconds=30)
 _LONGEST_PAUSE = timedelta(seconds=10)
+# A program that ends waits so long for its last seal and no longer: whoever writes next seals the rest.
+_AT_EXIT = timedelta(seconds=5)
 
 log = logging.getLogger("indelible.journal")
 
@@ -90,14 +94,14 @@ class SealingThread:
             return self.problem or StoreError(f"no signed head came within {most.total_seconds():g} s")
         return found[0]
 
-    def close(self) -> None:
-        """Seals what is left, then ends."""
+    def close(self, within: timedelta | None = None) -> None:
+        """Seals what is left, then ends; goes on without having seen the end after this time."""
         with self._turn:
             self._is_closed = True
             thread = self._thread
             self._turn.notify_all()
         if thread is not None:
-            thread.join()
+            thread.join(None if within is None else within.total_seconds())
 
     def _wake(self) -> None:
         if self._thread is None:
@@ -105,6 +109,7 @@ class SealingThread:
             thread = threading.Thread(target=self._run, name="indelible-sealing", daemon=True)
             thread.start()  # which the system may refuse; then whoever writes next tries again
             self._thread = thread
+            _at_work.add(self)
         self._turn.notify_all()
 
     def _run(self) -> None:
@@ -165,3 +170,13 @@ class SealingThread:
             log.error("the journal has not been sealed for %s: %s", _PATIENCE, problem)
             self._since = 0.0
         self.problem = problem
+
+
+_at_work: weakref.WeakSet[SealingThread] = weakref.WeakSet()
+
+
+@atexit.register
+def _seal_what_is_left() -> None:
+    """Seals what programs wrote that end without having closed their ledgers, as short ones do."""
+    for thread in list(_at_work):
+        thread.close(_AT_EXIT)

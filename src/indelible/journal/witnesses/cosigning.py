@@ -40,8 +40,13 @@ class Cosigning:
         with self._turn:
             self._next = (note, prove, keep)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="indelible-cosigning", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="indelible-cosigning", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as refused:  # by the system, or by an interpreter that is about to end
+                    log.warning("no witness is asked about the newest head: %s", refused)
+                    return
+                self._thread = thread
             self._turn.notify_all()
 
     def close(self) -> None:
