@@ -130,7 +130,7 @@ def continue_(yes: bool) -> None:
         say_json({"lost": {"size": lost.size, "root": _base64(lost.root)}, "size": now.size})
         return
     print(f"Declared lost: the journal of {count(lost.size, 'event')} with root {_base64(lost.root)}.")
-    print(f"It goes on with {count(now.size, 'event')}; the last of them says so. Tell your auditors and witnesses.")
+    print(f"It goes on with {count(now.size, 'event')} and says so. Tell your auditors and witnesses.")
 
 
 def _is_meant() -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from indelible.core.commands import Outrun, Record
+from indelible.core.commands import Outrun
 from indelible.core.effects.effect import Actor
-from indelible.core.effects.stops import LET_GO, STOP_REF, STOPPED, STOPS_RUN, Stop, read_stop, stop_after, stop_sheet
-from indelible.core.events import facts_json
+from indelible.core.effects.stopping import telling
+from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop, stop_after
+from indelible.core.journal.set_back import check_is_not_set_back
 from indelible.core.moving import check_goes_on_here, stop_on_arrival, stop_to_leave
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.values.canonical import encode
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall
 
@@ -46,11 +46,12 @@ class Stops:
         return stopped
 
     def go(self, by: Actor, reason: str, *, is_forced: bool = False) -> Stop | None:
-        """Lets them go; None when nothing was ever stopped. By force also those of a tenant that was moved away."""
+        """Lets them go; None when nothing was ever stopped. By force also what moved away or was set back."""
 
         def after(last: Stop | None, at: datetime) -> Stop | None:
             if not is_forced:
                 check_goes_on_here(last, self._tenant)
+                check_is_not_set_back(last)
             if last is None or not last.is_in_force:
                 return None
             return stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
@@ -113,15 +114,6 @@ class Stops:
             changed = after(last, stamp.at)
             if changed is None:
                 return last
-            command = Record(
-                tenant=self._tenant,
-                run_id=STOPS_RUN,
-                stamp=stamp,
-                event_type=STOPPED if changed.is_in_force else LET_GO,
-                facts=facts_json({}),
-                committed={"reason": encode(changed.reason, root="reason")},
-                sheet=stop_sheet(changed),
-            )
-            if not isinstance(self._engine.write_alone(command), Outrun):
+            if not isinstance(self._engine.write_alone(telling(changed, self._tenant, stamp)), Outrun):
                 return changed
         raise BadCall("others stop effects and let them go all the time; agree with them, then do it again")

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from indelible.core.commands import Record, Stamp
-from indelible.core.effects.stops import STOP_REF, read_stop
+from indelible.core.commands import Answer, Outrun, Record, Stamp
+from indelible.core.effects.stopping import telling
+from indelible.core.effects.stops import STOP_REF, Stop, read_stop
 from indelible.core.events import Event, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, TreeHead, parse_head, parse_note
 from indelible.core.journal.receipts import Receipt
+from indelible.core.journal.set_back import go_after_loss, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
@@ -81,6 +84,7 @@ class Sealer:
             except SignerRefused:
                 # Another process may have taken in more and had that signed while we looked.
                 if self._journal.tree(self._tenant).size == tree.size:
+                    self.stop_if_set_back()
                     raise
 
     def has_news(self) -> bool:
@@ -136,34 +140,36 @@ class Sealer:
         self.record("journal_heartbeat", {})
         return self.seal()
 
+    def stop_if_set_back(self) -> None:
+        """Stops all effects where the database lacks what was signed: what was done since could be done again."""
+        lost = lost_head(self._store, self._tenant, self._signer)
+        if lost is not None:
+            self._change_stop(lambda last, at: stop_of_set_back(last, lost.size, at))
+
     def resume_after_loss(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, says so on the record, gives the lost head."""
-        lost = self._signer.last(self.origin)
-        if lost is None:
-            raise SignerRefused(f"{self.origin}: nothing was signed here before, so nothing is lost; just seal it")
         self.integrate()
-        here = self._journal.tree(self._tenant)
-        if self._has_all_of(lost, here):
+        lost = lost_head(self._store, self._tenant, self._signer)
+        if lost is None:
             raise SignerRefused(f"{self.origin}: all that was signed is here, so nothing is lost; just seal it")
+        here = self._journal.tree(self._tenant)
         self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         self.integrate()
         tree = self._journal.tree(self._tenant)
         self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
         self._sign(tree)
+        self._change_stop(go_after_loss)
         return lost
 
-    def _has_all_of(self, signed: TreeHead, tree: Tree) -> bool:
-        """Does the tree begin with what was signed?"""
-        try:
-            check_growth(signed, TreeHead(self.origin, tree.size, tree.root), self._prover(tree))
-        except SignerRefused:
-            return False
-        return True
-
-    def _prover(self, tree: Tree) -> Prove:
-        """Gives what proves that a tree begins with an older one."""
-        read = node_reader(lambda level, number: self._journal.tile(self._tenant, level, number))
-        return lambda old: consistency_proof(old, tree.size, read)
+    def _change_stop(self, after: Callable[[Stop | None, datetime], Stop | None]) -> None:
+        """Writes what comes after the stop that stands; nothing may have to be changed."""
+        answer: Answer | None = None
+        while answer is None or isinstance(answer, Outrun):  # by somebody whose word comes first
+            stamp = self._stamp()
+            changed = after(_stop_of(self._store, self._tenant), stamp.at)
+            if changed is None:
+                return
+            (answer,) = self._store.apply(self._tenant, [telling(changed, self._tenant, stamp)], [None])
 
     def _introduce_key(self) -> None:
         """Names the key in the journal's first event; refuses to sign with another key than the one before."""
@@ -199,7 +205,7 @@ class Sealer:
 
     def _sign(self, tree: Tree) -> Note:
         head = TreeHead(self.origin, tree.size, tree.root)
-        prove = self._prover(tree)
+        prove = _prover(self._journal, self._tenant, tree)
         if self._signer.last(self.origin) is None and (kept := self._kept()) is not None:
             # Its memory is gone. What the store has of it is less, and still rules out most accidents.
             check_growth(parse_head(kept.text), head, prove)
@@ -233,10 +239,32 @@ def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
     return Receipt(index, tuple(proof), head, entry.body)
 
 
+def lost_head(store: Store, tenant: str, signer: Signer) -> TreeHead | None:
+    """Gives the head that was signed last, if the database does not begin with it: it was set back, or changed."""
+    origin = store.origin(tenant)
+    last = signer.last(origin)
+    tree = store.journal.tree(tenant)  # after it, for what is signed is in the tree before
+    try:
+        check_growth(last, TreeHead(origin, tree.size, tree.root), _prover(store.journal, tenant, tree))
+    except SignerRefused:
+        return last
+    return None
+
+
+def _prover(journal: JournalStore, tenant: str, tree: Tree) -> Prove:
+    """Gives what proves that a tree begins with an older one."""
+    read = node_reader(lambda level, number: journal.tile(tenant, level, number))
+    return lambda old: consistency_proof(old, tree.size, read)
+
+
 def is_elsewhere(store: Store, tenant: str) -> bool:
     """Was a tenant moved to another database, so that nothing is to be added to what it left here?"""
+    return is_moved_away(_stop_of(store, tenant))
+
+
+def _stop_of(store: Store, tenant: str) -> Stop | None:
     found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-    return bool(found) and is_moved_away(read_stop(found[0]))
+    return read_stop(found[0]) if found else None
 
 
 def _shown(head: TreeHead) -> dict[str, Any]:

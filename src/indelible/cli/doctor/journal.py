@@ -14,7 +14,7 @@ from indelible.core.journal.notes import parse_head, parse_note
 from indelible.errors import IndelibleError
 from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.signer import file_signer
-from indelible.journal.sealing import is_elsewhere
+from indelible.journal.sealing import is_elsewhere, lost_head
 
 # A ledger that seals does so within a quarter of a second, so what waits longer waits for somebody.
 LONG = timedelta(minutes=1)
@@ -35,16 +35,16 @@ def check_keys(ledger: Ledger, place: Where) -> Check:
     try:
         ring = KeyRing.open(store.ledger_name)
         key = ring.current()
-        last = None if key is None else file_signer(ring).last(store.origin(place.tenant))
+        lost = None if key is None else lost_head(store, place.tenant, file_signer(ring))
     except IndelibleError as error:
         return told("keys", error)
     if key is None:
         is_signed = bool(store.journal.heads(place.tenant, 1))
         said = f"none in {ring.folder}" + ("; another machine signs" if is_signed else ": made when first needed")
         return Check("keys", "ok", said)
-    size = store.journal.tree(place.tenant).size + store.journal.waiting(place.tenant)
-    if last is not None and last.size > size:
-        said = f"{last.size} events were signed, and the ledger has {size}: it was set back"
+    if lost is not None:
+        size = store.journal.tree(place.tenant).size
+        said = f"{lost.size} events were signed, and the ledger, which has {size}, lacks some of them: it was set back"
         return Check("keys", "bad", said, f"restore a newer backup, or: {place.command('journal continue')}")
     return Check("keys", "ok", f"{key.id} signs, {key.path}")
 

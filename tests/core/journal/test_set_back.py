@@ -1,0 +1,55 @@
+"""A ledger that was set back is stopped by whoever signs it, and goes on when the loss was declared."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from indelible.core.effects.effect import SYSTEM, Actor
+from indelible.core.effects.stops import Stop, stop_after
+from indelible.core.journal.set_back import check_is_not_set_back, go_after_loss, is_set_back, stop_of_set_back
+from indelible.errors import IllegalMove
+
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+ANA = Actor("ana", "person")
+
+
+def stopped(by: Actor = ANA, reason: str = "wrong prices", *, is_in_force: bool = True) -> Stop:
+    return stop_after(None, is_in_force=is_in_force, by=by, at=NOW, reason=reason)
+
+
+@pytest.mark.parametrize("last", [None, stopped(is_in_force=False)])
+def test_what_was_set_back_is_stopped_and_says_how_to_go_on(last: Stop | None) -> None:
+    stop = stop_of_set_back(last, 11, NOW)
+    assert stop is not None
+    assert stop.is_in_force
+    assert (stop.by, stop.version) == (SYSTEM.id, 1 if last is None else 2)
+    assert "11 entries were signed" in stop.reason
+    assert stop.reason.endswith("indelible journal continue")
+    assert is_set_back(stop)
+
+
+def test_what_somebody_stopped_stays_theirs() -> None:
+    assert stop_of_set_back(stopped(), 11, NOW) is None
+    assert go_after_loss(stopped(), NOW) is None
+    assert go_after_loss(None, NOW) is None
+
+
+def test_nobody_lets_it_go_before_the_loss_is_declared() -> None:
+    stop = stop_of_set_back(None, 11, NOW)
+    with pytest.raises(IllegalMove, match=r"journal continue.*go --force"):
+        check_is_not_set_back(stop)
+    gone_on = go_after_loss(stop, NOW)
+    assert gone_on is not None
+    assert not gone_on.is_in_force
+    check_is_not_set_back(gone_on)
+    check_is_not_set_back(None)
+
+
+def test_a_person_who_says_the_same_words_is_a_person() -> None:
+    reason = getattr(stop_of_set_back(None, 11, NOW), "reason", "")
+    assert not is_set_back(stopped(reason=reason))
+    check_is_not_set_back(stopped(reason=reason))
+    assert not is_set_back(stopped(SYSTEM, "a heart attack"))
+    assert not is_set_back(None)

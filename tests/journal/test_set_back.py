@@ -1,0 +1,145 @@
+"""A database that lacks what was signed does not know what was done since: nothing is entered until somebody looked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+import indelible
+from indelible import AsyncLedger, Ledger, ToolCall
+from indelible.errors import IllegalMove, SignerRefused, Stopped
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
+from indelible.stores import is_postgres
+from tests.journal.exported import key_of
+from tests.scenarios.shells import Count
+
+
+def charge(amount: int) -> ToolCall:
+    return ToolCall(tool="charge", args={"amount": amount}, run_id="order-1")
+
+
+class Backup:
+    """Keeps a copy of a ledger's database, and puts it back."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def make(self) -> None:
+        if is_postgres(self._url):
+            self._copy(self._name, f"{self._name}_copy")
+        else:
+            shutil.copy(self._file, self._file.with_name("copy.db"))
+
+    def put_back(self) -> None:
+        if is_postgres(self._url):
+            self._copy(f"{self._name}_copy", self._name)
+            return
+        for leftover in self._file.parent.glob(f"{self._file.name}*"):
+            leftover.unlink()
+        shutil.copy(self._file.with_name("copy.db"), self._file)
+
+    @property
+    def _file(self) -> Path:
+        return Path(self._url.removeprefix("sqlite:///"))
+
+    @property
+    def _name(self) -> str:
+        return urlsplit(self._url).path[1:]
+
+    def _copy(self, source: str, target: str) -> None:
+        with psycopg.connect(self._url.replace(self._name, "postgres", 1), autocommit=True) as server:
+            server.execute(f"DROP DATABASE IF EXISTS {target} WITH (FORCE)".encode())
+            server.execute(f"CREATE DATABASE {target} TEMPLATE {source}".encode())
+
+
+@pytest.fixture
+def restored(store_url: str, tmp_path: Path) -> dict[str, Any]:
+    """A ledger that signs itself, with one call in it, after a second one was made that the backup does not know."""
+    indelible.migrate(store_url)
+    place = {"url": store_url, "keys": tmp_path / "keys", "seal": True}
+    backup = Backup(store_url)
+    with Ledger.open(**place) as ledger:
+        assert ledger.run(charge(1), Count("one")) == "one"
+    backup.make()
+    with Ledger.open(**place) as ledger:
+        assert ledger.run(charge(2), Count("two")) == "two"
+    backup.put_back()
+    return place
+
+
+def test_a_call_that_was_made_since_the_backup_is_not_made_again(restored: dict[str, Any]) -> None:
+    handler = Count("again")
+    with Ledger.open(**restored) as ledger:
+        with pytest.raises(Stopped, match=r"set back.*journal continue"):
+            ledger.run(charge(2), handler)
+        assert ledger.run(charge(1), handler) == "one", "what it knows, it tells"
+        assert handler.entries == 0
+        with pytest.raises(IllegalMove, match="journal continue"):
+            ledger.go(by="ana", reason="never mind")
+    with Ledger.open(**{**restored, "seal": False}) as ledger, pytest.raises(Stopped, match="set back"):
+        ledger.run(charge(2), handler)  # a process without the key is told as well
+    assert handler.entries == 0
+
+
+async def _again(place: dict[str, Any], handler: Count) -> None:
+    async with AsyncLedger.open(**place) as ledger:
+        await ledger.run(charge(2), handler)
+
+
+@pytest.mark.anyio
+async def test_nor_in_a_loop(restored: dict[str, Any]) -> None:
+    handler = Count("again")
+    with pytest.raises(Stopped, match="set back"):
+        await _again(restored, handler)
+    assert handler.entries == 0
+
+
+def test_once_the_loss_is_declared_it_goes_on_and_verifies(restored: dict[str, Any]) -> None:
+    with Ledger.open(**restored) as ledger:
+        with pytest.raises(Stopped):
+            ledger.run(charge(3), Count())
+        ledger.continue_journal()
+        assert ledger.stopped() is None
+        assert ledger.run(charge(3), Count("three")) == "three"
+    with Ledger.open(**restored) as ledger:
+        ledger.seal()
+        assert (
+            verify(LiveEvidence(ledger._engine.store, ledger.tenant), [key_of(ledger)], deep=True).verdict == "verified"
+        )
+        assert [event.type for event in ledger.events("indelible:stops")] == ["effects_stopped", "effects_let_go"]
+
+
+def test_what_went_on_without_the_key_is_stopped_by_whoever_has_it(restored: dict[str, Any]) -> None:
+    """It may have grown past what was signed by then."""
+    with Ledger.open(**{**restored, "seal": False}) as ledger:
+        for amount in range(10, 15):
+            ledger.run(charge(amount), Count())
+        with pytest.raises(SignerRefused, match="does not begin with"):
+            ledger.seal()
+        with pytest.raises(Stopped, match="set back"):
+            ledger.run(charge(2), Count())
+
+
+def test_somebody_elses_stop_outlasts_the_declaration(restored: dict[str, Any]) -> None:
+    with Ledger.open(**{**restored, "seal": False}) as ledger:
+        ledger.stop(by="ana", reason="wrong prices")
+    with Ledger.open(**restored) as ledger:
+        with pytest.raises(Stopped, match="wrong prices"):
+            ledger.run(charge(2), Count())
+        ledger.continue_journal()
+        with pytest.raises(Stopped, match="wrong prices"):
+            ledger.run(charge(2), Count())
+
+
+def test_a_ledger_that_is_whole_is_not_stopped(store_url: str, tmp_path: Path) -> None:
+    indelible.migrate(store_url)
+    for amount in range(3):
+        with Ledger.open(store_url, keys=tmp_path / "keys", seal=True) as ledger:
+            ledger.run(charge(amount), Count())
+            assert ledger.stopped() is None
