@@ -47,6 +47,17 @@ def test_a_transaction_commits_the_handlers_writes_with_the_effect(
     assert check_chain(admin, "order-1") == 3
 
 
+def test_it_is_committed_while_others_have_the_lane(store: PostgresStore, rows: Callable[[], list[int]]) -> None:
+    """They may have it because they wait for a lock of this very transaction."""
+    held = claim(store, 1)
+    with store.transaction(TENANT) as transaction, ThreadPoolExecutor() as pool:
+        insert(transaction.connection, 1)
+        with store._writing.lock:
+            settling = pool.submit(transaction.settle, finish(held))
+            eventually(lambda: rows() == [1])
+        assert isinstance(settling.result(PATIENCE), Moved)
+
+
 def test_a_transaction_that_is_not_settled_or_came_late_leaves_nothing(
     store: PostgresStore, other: PostgresStore, admin: psycopg.Connection[Any], rows: Callable[[], list[int]]
 ) -> None:

@@ -35,6 +35,8 @@ class PostgresTransaction:
         self._lane = lane
         self._tenant = tenant
         self._seconds = seconds
+        # Now, and not under locks of ours: for them somebody may wait who has the lane.
+        self._provenance = lane.provenance_of(tenant)
         try:
             self._session = Session(target)
             self._line = self._begin()
@@ -89,9 +91,7 @@ class PostgresTransaction:
     def _decide_and_write(self, command: Command) -> Batch:
         session, until, commands = self._session, self._until(), [command]
         locked, seen = self._look(command)
-        batch = decide(
-            commands, seen.effects, seen.heads, seen.now, self._lane.provenance_of(self._tenant), seen.sheets
-        )
+        batch = decide(commands, seen.effects, seen.heads, seen.now, self._provenance, seen.sheets)
         is_settlement = not batch.is_empty and isinstance(batch.answers[0], Moved)
         if is_settlement and write(session, self._tenant, batch, seen.now, self._lane.test_time(), until) is not None:
             raise Lost("the run's first event was written by another at the same moment", may_have_run=False)
