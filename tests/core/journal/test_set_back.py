@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from indelible.core.effects.effect import SYSTEM, Actor
-from indelible.core.effects.stops import Stop, stop_after
+from indelible.core.effects.stopping import telling
+from indelible.core.effects.stops import STOPS_RUN, Stop, read_stop, stop_after
 from indelible.core.journal.set_back import check_is_not_set_back, go_after_loss, is_set_back, stop_of_set_back
 from indelible.errors import IllegalMove
+from tests.core.making import stamp
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 ANA = Actor("ana", "person")
@@ -53,3 +55,13 @@ def test_a_person_who_says_the_same_words_is_a_person() -> None:
     check_is_not_set_back(stopped(reason=reason))
     assert not is_set_back(stopped(SYSTEM, "a heart attack"))
     assert not is_set_back(None)
+
+
+@pytest.mark.parametrize(("is_in_force", "event_type"), [(True, "effects_stopped"), (False, "effects_let_go")])
+def test_the_record_tells_what_stands_and_why(is_in_force: bool, event_type: str) -> None:
+    stop = stopped(is_in_force=is_in_force)
+    told = telling(stop, "acme", stamp(NOW, ANA))
+    assert (told.tenant, told.run_id, told.event_type) == ("acme", STOPS_RUN, event_type)
+    assert told.committed == {"reason": b'"wrong prices"'}
+    assert told.sheet is not None
+    assert read_stop(told.sheet) == stop
