@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import fcntl
 import functools
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -108,6 +110,28 @@ class Child:
         """Sends a signal."""
         os.kill(self.pid, number)
 
+    def freeze(self, database: Path) -> None:
+        """Stops the child, but not in the middle of a write to a SQLite file, of which there may be none.
+
+        There it would hold the only write lock, and nobody could write before it wakes up: true, and not at issue.
+        """
+        lock_file = database.with_name(f"{database.name}-lock")
+        while True:
+            self.signal(signal.SIGSTOP)
+            while not self._stands_still():
+                os.sched_yield()
+            if not lock_file.exists() or _is_free(lock_file):
+                return
+            self.signal(signal.SIGCONT)
+
+    def _stands_still(self) -> bool:
+        """Have all its threads stopped? They do so one by one, and the last ones may take a lock before."""
+        try:
+            told = [task.read_text() for task in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        except (FileNotFoundError, ProcessLookupError):  # one of them ended just now
+            return False
+        return all(words.rpartition(")")[2].split()[0] == "T" for words in told)
+
     def kill(self) -> None:
         """Ends the child at once."""
         self._process.kill()
@@ -163,3 +187,12 @@ def _child_main(line: Connection, function: Callable[..., Any], args: tuple[Any,
     else:
         line.send((True, value))
     line.close()
+
+
+def _is_free(lock_file: Path) -> bool:
+    with lock_file.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

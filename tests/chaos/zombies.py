@@ -6,7 +6,6 @@ first one's late result is refused in both cases, and kept as an event.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import signal
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from tests.chaos import mutants, procs
 from tests.chaos.benches import DATABASE
@@ -66,7 +64,7 @@ def _stop_and_continue(works: list[Work]) -> list[Round]:
         for zombie in zombies:
             assert zombie.hear() == "in the handler"
         for zombie, work in zip(zombies, works, strict=True):
-            _stop(zombie, work)
+            zombie.freeze(work.world.parent / DATABASE)
         # They wait for the lease to run out, or for the result of a zombie, which will not come.
         seconds = [answers[0] for answers in procs.ask_all(perform, ((work,) for work in works), width=WIDTH)]
         for zombie in zombies:
@@ -74,28 +72,6 @@ def _stop_and_continue(works: list[Work]) -> list[Round]:
             zombie.tell("go on")
         firsts = [zombie.result() for zombie in zombies]
     return [Round(*each) for each in zip(works, seconds, firsts, strict=True)]
-
-
-def _stop(zombie: Child, work: Work) -> None:
-    """Stops a worker, but not in the middle of a heartbeat.
-
-    There it would hold SQLite's only write lock, and nobody could write before it wakes up: true, and not at issue.
-    """
-    lock_file = work.world.parent / f"{DATABASE}-lock"
-    while True:
-        zombie.signal(signal.SIGSTOP)
-        if not lock_file.exists() or _is_free(lock_file):
-            return
-        zombie.signal(signal.SIGCONT)
-
-
-def _is_free(lock_file: Path) -> bool:
-    with lock_file.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def _call_and_linger(line: Connection, work: Work) -> Answer:

@@ -8,6 +8,7 @@ import threading
 import time
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -308,7 +309,7 @@ def drive_and_freeze(line: Connection, kind: str, url: str, tenant: str) -> dict
 def test_a_zombie_that_wakes_after_its_lease_can_do_nothing(shell: Shell) -> None:
     with Child(drive_and_freeze, shell.kind, shell.url, shell.tenant) as child:
         assert child.hear() == "driving"
-        child.signal(signal.SIGSTOP)
+        child.freeze(Path(shell.url.removeprefix("sqlite:///")))
         ledger = shell.open()
         run = taken_over(ledger)
         before = told(ledger)
