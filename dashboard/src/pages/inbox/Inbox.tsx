@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { X } from 'lucide-react'
-import { useEffect, useMemo, useState } from 'react'
+import { useEffect, useMemo, useRef, useState } from 'react'
 import { approvals, me, type Approval, type Effect } from '../../api/asks'
 import { effectsPage } from '../../api/effects'
 import { Button } from '../../parts/Button'
@@ -13,7 +13,7 @@ import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
 import { Countdown, When } from '../../parts/When'
 import { useHotkeys } from '../../shell/hotkeys'
-import { gathered } from './deciding'
+import { gathered, nextAfter } from './deciding'
 import { Delegating } from './Delegating'
 import { Detail } from './Detail'
 import { filterOf, TABS, type Tab } from './tabs'
@@ -41,12 +41,16 @@ export function Inbox() {
   useHotkeys({ j: () => move(1), k: () => move(-1) })
   const done = (words: string) => {
     setSaid(words)
-    const others = found.filter((one) => one.id !== shown)
-    const at = found.findIndex((one) => one.id === shown)
-    const next = others[Math.max(0, Math.min(at, others.length - 1))]
-    if (next) void go({ search: (before) => ({ ...before, approval: next.id }), replace: true })
+    const next = nextAfter(found.map((one) => one.id), shown, place.current)
+    if (next) void go({ search: (before) => ({ ...before, approval: next }), replace: true })
   }
   const shown = approval ?? chosen?.id
+  const place = useRef(0)
+  useEffect(() => {
+    // A decided question may leave the list before its own answer arrives here; then its place is still known.
+    const at = found.findIndex((one) => one.id === shown)
+    if (at >= 0) place.current = at
+  }, [found, shown])
   return (
     <div className="flex h-full min-h-0 flex-col max-lg:overflow-auto">
       <Tabs />

@@ -1,6 +1,6 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Approval } from '../../api/asks'
-import { gathered, whatChanged, whyNotMine } from './deciding'
+import { gathered, nextAfter, whatChanged, whyNotMine } from './deciding'
 
 const vote = (by: string, is_approval = true) => ({ by, is_approval, via: 'link', at: '2026-01-01T00:00:00Z', on_behalf_of: null }) as Approval['votes'][number]
 const asked = (part: Partial<Approval> = {}) =>
@@ -24,4 +24,16 @@ it('tells changed arguments from a decision, and that from one more vote', () =>
   expect(whatChanged(read, asked({ digest: 'e', edited_by: 'bob' })).title).toBe('The arguments were changed by bob while you read them')
   expect(whatChanged(read, asked({ status: 'denied', votes: [vote('bob', false)] })).title).toBe('It was already denied by bob')
   expect(whatChanged(read, asked({ votes: [vote('bob')] })).detail).toContain('decide again')
+})
+
+describe('what is shown after a decision', () => {
+  it('is what takes the place, also when the decided one has left the list already', () => {
+    expect(nextAfter(['third', 'second', 'first'], 'second', 1)).toBe('first')
+    expect(nextAfter(['third', 'first'], 'second', 1)).toBe('first')
+  })
+  it('is the last one when the last one was decided, and nothing when nothing is left', () => {
+    expect(nextAfter(['third', 'second'], 'first', 2)).toBe('second')
+    expect(nextAfter(['first'], 'first', 0)).toBeUndefined()
+    expect(nextAfter([], 'first', 0)).toBeUndefined()
+  })
 })

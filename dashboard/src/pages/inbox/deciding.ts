@@ -31,3 +31,9 @@ export function whatChanged(read: Approval, now: Approval): { title: string; det
   }
   return { title: 'Somebody else answered meanwhile', detail: 'Your answer was not counted. What you see now is how it stands: decide again.' }
 }
+
+/** Gives the question to show after this one was decided: the one that takes its place, whether or not it has left the list. */
+export function nextAfter(ids: readonly string[], shown: string | undefined, place: number): string | undefined {
+  const others = ids.filter((id) => id !== shown)
+  return others[Math.min(place, others.length - 1)]
+}
