@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from indelible import AwaitingApproval, ToolCall
 from tests.browser.stories import Story, on_one_store
@@ -40,6 +40,24 @@ def test_nothing_is_approved_whose_digest_is_not_of_what_is_shown(story: Story) 
     page.reload()
     press_twice(page)
     expect(page.get_by_role("article").locator("header").get_by_text("approved", exact=True)).to_be_visible()
+
+
+@on_one_store
+def test_what_comes_next_is_shown_also_when_the_list_is_faster_than_the_answer(story: Story) -> None:
+    for tool in ("first", "second", "third"):
+        story.ask(tool, run_id=f"order-{tool}", n=1)
+    page = story.sign_in("ana", "approver", path="inbox")
+    expect(page.get_by_role("heading", name="third")).to_be_visible()
+    page.keyboard.press("j")
+    expect(page.get_by_role("heading", name="second")).to_be_visible()
+    held: list[tuple[Route, APIResponse]] = []
+    page.route("**/decisions", lambda route: held.append((route, route.fetch())))
+    press_twice(page)
+    expect(page.get_by_role("list", name="Approvals").get_by_role("listitem")).to_have_count(2)
+    ((route, answer),) = held
+    route.fulfill(response=answer)
+    expect(page.get_by_text("Approved: second may run, once.")).to_be_visible()
+    expect(page.get_by_role("heading", name="first")).to_be_visible()
 
 
 @on_one_store
