@@ -27,6 +27,7 @@ PUBLIC = {
     "Event",
     "Failed",
     "GrantTerms",
+    "Idempotent",
     "InDoubt",
     "InFlight",
     "IndelibleError",
@@ -38,6 +39,7 @@ PUBLIC = {
     "Outcome",
     "Policy",
     "Redacted",
+    "Refused",
     "Replayed",
     "ReplayedFailure",
     "Resource",
@@ -129,7 +131,7 @@ def test_the_tree_of_exceptions_in_the_docstring_is_the_real_one() -> None:
         for name, kind in vars(errors).items()
         if inspect.isclass(kind) and issubclass(kind, BaseException) and kind.__module__ == errors.__name__
     }
-    raised_by_handlers = {"NothingHappened", "MayHaveHappened"}
+    raised_by_handlers = {"NothingHappened", "MayHaveHappened", "Refused", "AmbiguousRequest"}
     assert set(drawn) == set(defined) - raised_by_handlers
     for name, parent in drawn.items():
         assert defined[name].__bases__[0].__name__ == (parent or "Exception"), name

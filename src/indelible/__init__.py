@@ -17,14 +17,14 @@ from indelible.core.commands import (
     Replayed,
     ReplayedFailure,
 )
-from indelible.core.effects.calls import Options, Resource, Retry, ToolCall
+from indelible.core.effects.calls import Idempotent, Options, Resource, Retry, ToolCall
 from indelible.core.effects.effect import Actor, Claim, Effect, Failed, Outcome, Succeeded
 from indelible.core.events import Event
 from indelible.core.runs.run import CheckpointRule, Run
 from indelible.core.values.tags import Redacted
 from indelible.engine.approving import ApprovalView
 from indelible.engine.running import RunningEffect, current_effect, current_run
-from indelible.errors import IndelibleError, MayHaveHappened, NothingHappened
+from indelible.errors import IndelibleError, MayHaveHappened, NothingHappened, Refused
 from indelible.ledger import Ledger
 from indelible.offline import verify
 from indelible.stores import migrate
@@ -55,6 +55,7 @@ __all__ = [
     "Event",
     "Failed",
     "GrantTerms",
+    "Idempotent",
     "InDoubt",
     "InFlight",
     "IndelibleError",
@@ -66,6 +67,7 @@ __all__ = [
     "Outcome",
     "Policy",
     "Redacted",
+    "Refused",
     "Replayed",
     "ReplayedFailure",
     "Resource",

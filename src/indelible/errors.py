@@ -13,8 +13,10 @@
     │   ├── UnknownCheckpoint    the run has no such checkpoint or event
     │   ├── UnknownExport        the server has no such export
     │   └── BadPolicy            a policy cannot be used; .problems lists what is wrong and where
-    ├── Refused                  the ledger will not run this; the handler was not entered by this call
-    │   ├── KeyReused            the key belongs to a call with other content
+    ├── NotRun                   the ledger did not run the call; the handler was not entered by this call
+    │   ├── KeyReused            the key belongs to a call with other arguments; .outcome is what came of that one
+    │   ├── RepeatRefused        the same call succeeded in an earlier turn; .outcome is what came of that one
+    │   ├── ResourceBusy         another call on the same resource is open
     │   ├── StillRunning         another caller is executing it and did not finish in time
     │   ├── AboutApproval        an approval keeps it from running; .approval is how it stands
     │   │   ├── ApprovalPending  a person has to decide first
@@ -55,17 +57,18 @@
         ├── SchemaOutdated       run `indelible migrate`
         └── Misconfigured        the address or a setting of the store cannot be used
 
-Two more are raised by handlers, never by the ledger: `NothingHappened` and `MayHaveHappened`.
+Four more are raised in handlers, never by the ledger: `NothingHappened`, `MayHaveHappened`, `Refused`, and
+`AmbiguousRequest`, which a transport of ours raises before a request leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from indelible.core.approvals.approval import Approval
-    from indelible.core.effects.effect import Effect
+    from indelible.core.effects.effect import Effect, Outcome
     from indelible.core.policy.verdicts import Charge, Verdict
     from indelible.core.runs.run import Run
 
@@ -149,23 +152,56 @@ class NotPermitted(IndelibleError):
     """The credential is known and is not for this."""
 
 
-class Refused(IndelibleError):
-    """The ledger will not run this; the handler was not entered by this call."""
+class NotRun(IndelibleError):
+    """The ledger did not run the call; the handler was not entered by this call."""
 
     def __init__(self, message: str, *, effect: Effect | None = None) -> None:
         super().__init__(message)
         self.effect = effect
 
 
-class KeyReused(Refused):
-    """The key belongs to an effect with other content."""
+class KeyReused(NotRun):
+    """The key belongs to a call with other arguments.
+
+    Attributes:
+        outcome: What came of the recorded call; None while it is not settled.
+        differing: The arguments that differ, by name: `(recorded, given)`. Empty where the record cannot tell.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        effect: Effect | None = None,
+        differing: Mapping[str, tuple[object, object]] | None = None,
+    ) -> None:
+        super().__init__(message, effect=effect)
+        self.differing = dict(differing or {})
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return what came of the recorded call; None while it is not settled or when that was erased."""
+        return _recorded_outcome(self.effect)
 
 
-class StillRunning(Refused):
+class RepeatRefused(NotRun):
+    """The same call succeeded in an earlier turn, and its tool says on_repeat="refuse"; `outcome` is that result."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return what came of the earlier call; None when that was erased."""
+        return _recorded_outcome(self.effect)
+
+
+class ResourceBusy(NotRun):
+    """Another call on the same resource is open; call again when it has ended."""
+
+
+class StillRunning(NotRun):
     """Another caller is executing this effect and did not finish within the wait."""
 
 
-class AboutApproval(Refused):
+class AboutApproval(NotRun):
     """Carries the approval that keeps a call from running."""
 
     def __init__(self, message: str, *, approval: Approval, effect: Effect | None = None) -> None:
@@ -197,7 +233,7 @@ class VoteRefused(AboutApproval):
         self.code = code
 
 
-class PolicyRefused(Refused):
+class PolicyRefused(NotRun):
     """A rule of the policy does not let this call run; `verdict` names it."""
 
     def __init__(self, message: str, *, verdict: Verdict, effect: Effect | None = None) -> None:
@@ -205,7 +241,7 @@ class PolicyRefused(Refused):
         self.verdict = verdict
 
 
-class BudgetExceeded(Refused):
+class BudgetExceeded(NotRun):
     """A budget does not have what this call takes; `charge` names it."""
 
     def __init__(self, message: str, *, charge: Charge, effect: Effect | None = None) -> None:
@@ -217,35 +253,35 @@ class TooManyPending(BudgetExceeded):
     """Too many questions are open already; nobody is asked another one until some of them are decided."""
 
 
-class Stopped(Refused):
+class Stopped(NotRun):
     """Somebody has stopped all effects of the tenant; nothing runs until somebody lets them go."""
 
 
-class ToolUnavailable(Refused):
+class ToolUnavailable(NotRun):
     """The tool could not be reached, and nothing happened; call again later."""
 
 
-class EffectDenied(Refused):
+class EffectDenied(NotRun):
     """A person refused this effect."""
 
 
-class EffectCanceled(Refused):
+class EffectCanceled(NotRun):
     """This effect was withdrawn before it ran."""
 
 
-class EffectInDoubt(Refused):
+class EffectInDoubt(NotRun):
     """The effect may have happened; only a probe or a person can say."""
 
 
-class EffectErased(Refused):
+class EffectErased(NotRun):
     """What is asked for was recorded and then erased; the effect happened, and its value cannot be given any more."""
 
 
-class OnHold(Refused):
+class OnHold(NotRun):
     """A legal hold keeps this from being erased."""
 
 
-class RunRefused(Refused):
+class RunRefused(NotRun):
     """A run does not allow this now; `code` says why in one word, `run` is how it stands."""
 
     def __init__(self, message: str, *, code: str, run: Run | None = None, checkpoint_id: str | None = None) -> None:
@@ -271,7 +307,7 @@ class ReviewRequired(RunRefused):
     """Somebody has to look at the run first; `checkpoint_id` names the newest checkpoint that is whole."""
 
 
-class IllegalMove(Refused):
+class IllegalMove(NotRun):
     """The effect's status does not allow this operation."""
 
 
@@ -348,16 +384,38 @@ class Misconfigured(StoreError):
     """The store's address or one of its settings cannot be used."""
 
 
+def _recorded_outcome(effect: Effect | None) -> Outcome | None:
+    return None if effect is None or effect.is_detail_erased else effect.outcome
+
+
 class NothingHappened(Exception):
     """Raise in a handler when the outside world was not touched; the effect may be tried again.
 
-    It is about this one effect, so raise a new one each time. When it goes on through the handler of another, that one
-    has failed as by any other exception: what it did before is done.
+    It speaks of this one effect, so raise a new one each time. If it passes through the handler of another effect, that
+    handler failed as by any other exception: what it did before is done.
     """
 
     effect_id: str | None = None
-    """Is the effect that it was told of first."""
+    """The effect whose handler raised it."""
 
 
 class MayHaveHappened(Exception):
-    """Raise in a handler when nobody can tell whether it happened; the effect becomes in doubt."""
+    """Raise in a handler when it is unknown whether the call happened; the effect becomes in doubt."""
+
+
+class Refused(Exception):
+    """Raise in a handler when the provider refused the call: nothing was done, and a repeat gets the same answer.
+
+    The effect becomes `failed`. Like `NothingHappened`, it speaks of one effect.
+    """
+
+    effect_id: str | None = None
+    """The effect whose handler raised it."""
+
+
+class AmbiguousRequest(Exception):
+    """A handler sends a second, different request to the same address, and the two would share an idempotency key.
+
+    Name the requests (`with effect.request("item-7"):`), or list the body fields that change (`volatile=["sent_at"]`).
+    The request was not sent.
+    """

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, get_type_hints
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
-from indelible.core.effects.calls import Dedupe, Options, ToolCall
+from indelible.core.effects.binding import bound
+from indelible.core.effects.calls import IdentityWords, Options, ToolCall
 from indelible.core.effects.identity import schema_hash
 from indelible.core.values.revive import revive
 from indelible.engine.running import RunningEffect, current_run
-from indelible.errors import BadCall
+from indelible.errors import BadCall, NothingHappened
 
 if TYPE_CHECKING:
     from indelible.engine.desk import Desk
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_UNSAID: dict[str, Any] = {one.name: {} if one.name == "added" else one.default for one in fields(ToolCall)}
+"""What a call says of itself where its caller left it to the tool."""
 
 
 class Tool(Generic[P, R]):
@@ -29,10 +34,8 @@ class Tool(Generic[P, R]):
         function: Callable[P, R],
         *,
         name: str | None,
-        key: Sequence[str] | None,
-        scope: str | None,
-        dedupe: Dedupe,
         options: Options,
+        **identity: Unpack[IdentityWords],
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = name or _name_of(function)
@@ -40,9 +43,8 @@ class Tool(Generic[P, R]):
         self._function = function
         self._signature = inspect.signature(function)
         self._hints: dict[str, Any] | None = None
-        self._key = key
-        self._scope = scope
-        self._dedupe = dedupe
+        self._identity = identity
+        self._key = identity.get("key")
         self.is_async = inspect.iscoroutinefunction(function)
         self.options = options
         self.schema = schema_hash(_schema_of(self.name, function, self._signature))
@@ -74,18 +76,29 @@ class Tool(Generic[P, R]):
     def call(
         self, arguments: inspect.BoundArguments, *, run_id: str | None = None, call_id: str | None = None
     ) -> ToolCall:
-        """Gives the tool call that these arguments make; an explicit default is the same call as a default left out."""
+        """Return the tool call that these arguments make; an explicit default is the same call as one left out."""
         arguments.apply_defaults()
         return ToolCall(
             tool=self.name,
             args=arguments.arguments,
             run_id=run_id or current_run() or "default",
             call_id=call_id,
-            key=self._key,
-            scope=self._scope,
-            dedupe=self._dedupe,
             schema=self.schema,
+            **self._identity,
         )
+
+    def completed(self, call: ToolCall) -> ToolCall:
+        """Return a call of this tool with every default applied, and identified as the tool says where it does not.
+
+        A call that this tool made itself is complete: it carries the tool's schema.
+        """
+        if call.schema:
+            return call
+        said: dict[str, Any] = dict(self._identity)
+        if call.resource is not None:
+            said.pop("key", None)
+        gaps = {word: value for word, value in said.items() if getattr(call, word) == _UNSAID[word]}
+        return replace(call, args=bound(self._signature, call.args, self.name), schema=self.schema, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:
         """Gives the tool call that calling the function so would make, without making it."""
@@ -95,6 +108,11 @@ class Tool(Generic[P, R]):
         """Enters the function's body with the recorded arguments."""
         arguments = self._signature.bind_partial()
         for name, value in effect.args.items():
+            if name not in self._signature.parameters:
+                raise NothingHappened(
+                    f"{self.name} takes no {name} any more, so the recorded call cannot be made; cancel it, or bring "
+                    "the parameter back"
+                )
             arguments.arguments[name] = self._revived(name, value)
         return self._function(*arguments.args, **arguments.kwargs)
 
@@ -169,13 +187,11 @@ class ToolDecorator:
         desk: Desk,
         *,
         name: str | None,
-        key: Sequence[str] | None,
-        scope: str | None,
-        dedupe: Dedupe,
         options: Options,
+        **identity: Unpack[IdentityWords],
     ) -> None:
         self._desk = desk
-        self._make = functools.partial(Tool, desk, name=name, key=key, scope=scope, dedupe=dedupe, options=options)
+        self._make = functools.partial(Tool, desk, name=name, options=options, **identity)
 
     def __call__(self, function: Callable[P, R]) -> Tool[P, R]:
         made = cast("Tool[P, R]", self._make(function))

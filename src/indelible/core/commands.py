@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from indelible.core.approvals.approval import Approval, Refusal
 from indelible.core.approvals.grants import GrantTerms
-from indelible.core.effects.calls import Dedupe, OnCrash, SideEffect
+from indelible.core.effects.calls import Dedupe, OnCrash, OnReuse, SideEffect
 from indelible.core.effects.effect import ERASED_TEXT, Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import Stop
@@ -57,6 +57,13 @@ class Open:
     """Is what the call is about, if it says so: the digest is also of this."""
     only_asks: bool = False
     """Asks for permission alone: where the call could be claimed, nothing is written and it is told that it may run."""
+    turn: str | None = None
+    """The id of the user's last message, where the caller's framework knows it."""
+    omitted: tuple[str, ...] = ()
+    """The arguments that the digest is not made of: those that vary, and those added with their value as before."""
+    on_reuse: OnReuse = "refuse"
+    resend_within: timedelta | None = None
+    """How long after its first entry an effect in doubt may be sent again, because the provider honours its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,7 +421,14 @@ class KeyTaken:
 
 @dataclass(frozen=True, slots=True)
 class LooksRepeated:
-    """The same arguments came before under another call id, and the tool wants to be asked about that."""
+    """The same arguments came before, under another call id or in an earlier turn, and that call has ended."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Reworded:
+    """The call is open with other words in arguments that vary: judge and run it with the recorded ones."""
 
     effect: Effect
 
@@ -498,6 +512,7 @@ Begun = Claimed | Replayed | ReplayedFailure | AwaitingApproval | InFlight | InD
 NotBegun = (
     KeyTaken
     | LooksRepeated
+    | Reworded
     | ArgsErased
     | ApprovalEnded
     | RefusedByPolicy

@@ -46,12 +46,13 @@ from indelible.core.commands import (
     Reopen,
     Replayed,
     ReplayedFailure,
+    Reworded,
     Settle,
     ShowTo,
     TakeBack,
 )
-from indelible.core.effects.claiming import approval_of, claim, is_other_content, opened
-from indelible.core.effects.effect import Claim, Effect, hash_of
+from indelible.core.effects.claiming import approval_of, claim, is_other_content, is_reworded, opened
+from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
 from indelible.core.effects.stops import stop_in
 from indelible.core.people.standing import is_revoked, place_of, places_of
 from indelible.core.policy import budgets
@@ -60,6 +61,7 @@ from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeR
 from indelible.core.runs.driving import about_run, sheets_of_run, why_no_call
 from indelible.core.runs.run import driver_ref, limit_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
+from indelible.core.values.canonical import encode
 
 _LEASE_RAN_OUT = b'"the lease ran out"'
 # No move leads on from these, not even one of the same batch.
@@ -213,6 +215,8 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         return Step(Claimed(Claim(effect, command.token)))  # our own write, whose answer got lost on the way
     if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
         return Step(LooksRepeated(effect))
+    if command.dedupe == "turn" and _is_of_earlier_turn(command, effect):
+        return Step(LooksRepeated(effect))
     if is_other_content(command, effect) and not _may_be_other(command, effect):
         return Step(KeyTaken(effect))
     match effect.status:
@@ -227,10 +231,11 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "requires_approval" | "ready":
             return _enter(command, effect, now, seq, sheets)
         case "in_doubt":
-            return _enter(command, effect, now, seq, sheets) if effect.on_crash == "retry" else Step(InDoubt(effect))
+            may_enter = _may_enter_again(command, effect, now, sheets)
+            return _enter(command, effect, now, seq, sheets) if may_enter else Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
-        case "processing" if effect.on_crash == "retry":
+        case "processing" if _may_enter_again(command, effect, now, sheets):
             return _enter(command, effect, now, seq, sheets)
         case "processing":
             doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=_LEASE_RAN_OUT)
@@ -239,11 +244,32 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
             assert_never(effect.status)
 
 
+def _is_of_earlier_turn(command: Open, effect: Effect) -> bool:
+    """Say whether the same call ended in another turn. One that is still open goes on, whichever turn asks."""
+    are_known = command.turn is not None and effect.turn is not None
+    return are_known and command.turn != effect.turn and effect.status in ENDED
+
+
+def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheets) -> bool:
+    """Say whether an effect that may have happened may be entered again.
+
+    A tool may say that repeating is safe. Or its provider honours the key: then the same request is sent again, but
+    only within the time for which the provider remembers keys, counted from no later than the first entry.
+    """
+    if effect.on_crash != "resend" or command.resend_within is None:
+        return effect.on_crash == "retry"
+    approval = approval_of(effect, sheets)
+    voted = [vote.at for vote in approval.votes] if approval is not None else []
+    return now < max([effect.created_at, *voted]) + command.resend_within
+
+
 def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Opens or claims the effect, unless all are stopped, or whoever asks does not know the run or has lost it."""
     stop = stop_in(sheets)
     if stop is not None:
         return Step(AllStopped(stop, effect))
+    if effect is not None and is_reworded(command, effect, sheets):
+        return Step(Reworded(effect))
     if not command.knows_limits and sheets.get(limit_ref(command.run_id)) is not None:
         return Step(LimitsUnseen(effect))
     if command.driver_token is not None:
@@ -257,23 +283,30 @@ def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets
 
 
 def _may_be_other(command: Open, effect: Effect) -> bool:
-    """May a call with other content have this key? With key fields: it replays what is settled, or is asked about.
+    """Say whether a call with other content may have this key.
 
-    A key of ours names its tool. One that was taken over from another ledger may not.
+    With key fields, what a person was asked about and was never entered is asked about anew: the old question ends
+    stale, and nothing was done under this key. What is settled replays only if the caller says on_reuse="replay".
+    A key of ours names its tool; one that was taken over from another ledger may not.
     """
     is_asked_about = effect.approval_id is not None and effect.attempt == 0
-    is_same_tool = command.tool == effect.tool
-    return command.has_key_fields and is_same_tool and (effect.is_settled or is_asked_about)
+    replays = effect.is_settled and command.on_reuse == "replay"
+    return command.has_key_fields and command.tool == effect.tool and (replays or is_asked_about)
 
 
 def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
-    """Lets the holder of the claim settle or give it up; anybody else's report changes nothing."""
+    """Lets the holder of the claim settle or give it up; a report of an older attempt changes nothing.
+
+    A late report of the newest attempt resolves its doubt, as long as no person or probe has.
+    """
     is_ours = effect.token_hash == command.claim.token_hash and effect.attempt == command.claim.attempt
-    if is_ours and effect.status == "processing":
+    if is_ours and (effect.status == "processing" or (effect.status == "in_doubt" and command.status != "in_doubt")):
         if isinstance(command, Finish):
             return _settle(command, effect, now, seq, sheets)
-        if command.status == "ready":
+        if command.status == "ready" and effect.status == "processing":
             return _hand_back(command, effect, seq, sheets)
+        if command.status == "ready":
+            return step_to(moved_to(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json))
         return step_to(moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=command.detail_json))
     if is_ours and effect.status == command.status and effect.detail_json in (None, command.detail_json):
         return Step(Moved(effect))  # said twice
@@ -290,6 +323,8 @@ def _settle(command: Finish | Settle, effect: Effect, now: datetime, seq: int, s
     shown = {field: command.detail_json}
     if isinstance(command, Settle):
         shown["evidence"] = command.evidence_json
+    elif effect.status == "in_doubt":
+        shown["evidence"] = encode(f"attempt {effect.attempt} reported late, itself")
     changed: list[Sheet] = []
     if effect.charges_json is not None:
         charges = read_charges(effect.charges_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, overload
@@ -12,6 +12,7 @@ from indelible.core.effects import outcomes, walk
 from indelible.core.effects.calls import (
     SIDE_EFFECTS,
     Dedupe,
+    OnReuse,
     Options,
     OptionWords,
     SideEffect,
@@ -120,6 +121,9 @@ class Desk(Preparing):
         key: Sequence[str] | None = None,
         scope: str | None = None,
         dedupe: Dedupe = "args",
+        varies: Sequence[str] = (),
+        added: Mapping[str, Any] | None = None,
+        on_reuse: OnReuse = "refuse",
         idempotent: bool = True,
         **options: Unpack[OptionWords],
     ) -> ToolDecorator: ...
@@ -131,20 +135,37 @@ class Desk(Preparing):
         key: Sequence[str] | None = None,
         scope: str | None = None,
         dedupe: Dedupe = "args",
+        varies: Sequence[str] = (),
+        added: Mapping[str, Any] | None = None,
+        on_reuse: OnReuse = "refuse",
         idempotent: bool = True,
         **options: Unpack[OptionWords],
     ) -> Any:
-        """Decorates a function so that each of its calls happens at most once.
+        """Decorate a function so that each of its calls happens at most once.
 
         Arguments are bound against the signature, defaults included, and the body gets them as they were recorded. A
         function stays what it is: blocking, or a coroutine function.
+
+        Args:
+            name: The tool's name. Default: the function's.
+            key, scope, dedupe, varies, added, on_reuse: What makes two calls the same; see `ToolCall`.
+            idempotent: Only True makes sense here; it reads well where `@tool(idempotent=True)` was.
+            options: How calls are treated; see `Options`.
         """
         if not idempotent:
             raise BadCall("idempotent=False: leave the decorator away to call a function without the ledger")
-        own = Options(**options)
-        if callable(name):  # the decorator stands without brackets
-            return ToolDecorator(self, name=None, key=key, scope=scope, dedupe=dedupe, options=own)(name)
-        return ToolDecorator(self, name=name, key=key, scope=scope, dedupe=dedupe, options=own)
+        decorator = ToolDecorator(
+            self,
+            name=None if callable(name) else name,
+            options=Options(**options),
+            key=key,
+            scope=scope,
+            dedupe=dedupe,
+            varies=varies,
+            added=added or {},
+            on_reuse=on_reuse,
+        )
+        return decorator(name) if callable(name) else decorator  # the decorator may stand without brackets
 
     def _running(self, call: ToolCall, handler: Handler, words: OptionWords) -> Walk:
         """Gives the walk of a call; what cannot be called is refused before anything is claimed."""

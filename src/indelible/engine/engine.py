@@ -21,6 +21,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.calls import DEFAULT_TENANT, Handling
 from indelible.core.effects.effect import SYSTEM, Claim, Effect
+from indelible.core.effects.meaning import meaning_of
 from indelible.core.effects.outcomes import error_json, result_json
 from indelible.core.effects.requests import (
     AwaitChange,
@@ -114,16 +115,19 @@ class Engine:
         errand = Errand(handler)
         answer: Any = None
         error: BaseException | None = None
-        while True:
-            try:
-                request = walk.send(answer) if error is None else walk.throw(error)
-            except StopIteration as end:
-                return _value_or_raise(end.value)
-            answer, error = None, None
-            try:
-                answer = self._perform(request, errand)
-            except BaseException as problem:
-                error = problem
+        try:
+            while True:
+                try:
+                    request = walk.send(answer) if error is None else walk.throw(error)
+                except StopIteration as end:
+                    return _value_or_raise(end.value)
+                answer, error = None, None
+                try:
+                    answer = self._perform(request, errand)
+                except BaseException as problem:
+                    error = problem
+        finally:
+            self._give_back(errand)
 
     def _perform(self, request: Request, errand: Errand) -> Any:
         match request:
@@ -159,12 +163,12 @@ class Engine:
         lease = handling.lease
         if not self._is_still_ours(claim, lease, errand):
             return _lost_before_entry(claim)
-        running = errand.enter(claim, self.store, screen)
+        running = errand.enter(claim, self.store, screen, handling.volatile)
         with self._entering(claim, lease) as span:
             if handling.timeout is None:
                 report = report_of(lambda: entered(running, errand.handler))
             else:
-                report = self._in_thread(claim, running, errand.handler, handling.timeout)
+                report = self._in_thread(claim, running, errand.handler, handling, handling.timeout)
             span.end_with(report)
         return running.ended_with(report)
 
@@ -189,7 +193,7 @@ class Engine:
             self.heartbeats.drop(claim)
 
     def _in_thread(
-        self, claim: Claim, running: RunningEffect, handler: Handler, timeout: timedelta
+        self, claim: Claim, running: RunningEffect, handler: Handler, handling: Handling, timeout: timedelta
     ) -> Returned | Raised:
         """Runs a blocking handler that has a time limit; when it is up, nobody waits for it any more."""
         from concurrent.futures import Future
@@ -208,7 +212,7 @@ class Engine:
             error = TimeoutError(f"{claim.effect.tool} did not return within {timeout}")
         except BaseException as interrupt:
             error = interrupt
-        future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result(), running.screen))
+        future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result(), handling, running))
         return Raised(error, is_interruption=True)
 
     # Asynchronous
@@ -219,16 +223,19 @@ class Engine:
         errand = Errand(handler)
         answer: Any = None
         error: BaseException | None = None
-        while True:
-            try:
-                request = walk.send(answer) if error is None else walk.throw(error)
-            except StopIteration as end:
-                return _value_or_raise(end.value)
-            answer, error = None, None
-            try:
-                answer = await self._perform_async(request, errand)
-            except BaseException as problem:
-                error = problem
+        try:
+            while True:
+                try:
+                    request = walk.send(answer) if error is None else walk.throw(error)
+                except StopIteration as end:
+                    return _value_or_raise(end.value)
+                answer, error = None, None
+                try:
+                    answer = await self._perform_async(request, errand)
+                except BaseException as problem:
+                    error = problem
+        finally:
+            self._give_back(errand)
 
     async def _perform_async(self, request: Request, errand: Errand) -> Any:
         import asyncio
@@ -286,7 +293,13 @@ class Engine:
 
     def _return_claim(self, answer: Answer) -> None:
         if isinstance(answer, Claimed):
-            self.writer.hand_in(_nothing_entered(answer.claim, self.mint), answer.claim.effect)
+            self.writer.hand_in(_interrupted(answer.claim, self.mint, was_entered=False), answer.claim.effect)
+
+    def _give_back(self, errand: Errand) -> None:
+        """Report a claim of which nothing was reported, because its caller was interrupted between two steps."""
+        claim = errand.unreported
+        if claim is not None:
+            self.writer.hand_in(_interrupted(claim, self.mint, was_entered=errand.was_entered), claim.effect)
 
     async def _wait_async(self, effect: Effect, most: timedelta) -> Effect | None:
         import asyncio
@@ -322,22 +335,23 @@ class Engine:
         lease, most = handling.lease, handling.timeout
         if not self._is_still_ours(claim, lease, errand):
             return _lost_before_entry(claim)
-        running = errand.enter(claim, self.store, screen)
+        running = errand.enter(claim, self.store, screen, handling.volatile)
         with self._entering(claim, lease) as span:
             token = _current.set(running)
             try:
-                body = self._enter_async(claim, running, errand.handler)
+                body = self._enter_async(claim, running, errand.handler, handling)
                 report = await (report_async(body) if most is None else report_in_time(body, most, claim))
             finally:
                 _current.reset(token)
             span.end_with(report)
         return running.ended_with(report)
 
-    async def _enter_async(self, claim: Claim, running: RunningEffect, handler: Handler) -> Any:
+    async def _enter_async(self, claim: Claim, running: RunningEffect, handler: Handler, handling: Handling) -> Any:
         """Enters a handler from a task: a coroutine function here, any other function in a thread of its own."""
         import asyncio
         from concurrent.futures import Future
 
+        running.was_entered = True
         if is_coroutine_function(handler):
             return await handler(running)
         future: Future[Returned | Raised] = Future()
@@ -345,7 +359,7 @@ class Engine:
             report = await in_own_thread(lambda: fulfil(future, lambda: handler(running)))
         except asyncio.CancelledError:
             # The thread cannot be stopped. What it reports, or has just reported, is kept.
-            future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result(), running.screen))
+            future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result(), handling, running))
             raise
         if isinstance(report, Raised):
             raise report.error
@@ -358,27 +372,28 @@ class Engine:
         _refuse_inside_transaction(self.store)
         return self.writer.do(command, known)
 
-    def keep_late(self, claim: Claim, report: Returned | Raised, screen: Screen | None = None) -> None:
-        """Keeps, as an event, what a handler reported after nobody waited for it any more."""
-        stamp = self.mint.stamp(SYSTEM)
-        reason = b'"its caller stopped waiting"'
+    def keep_late(self, claim: Claim, report: Returned | Raised, handling: Handling, running: RunningEffect) -> None:
+        """Report what a handler did after its caller stopped waiting: that resolves the doubt it left."""
+        stamp, screen = self.mint.stamp(SYSTEM), running.screen
         try:
-            # The doubt comes first: a report that nobody waited for must never settle the effect.
-            doubt = Relinquish(claim=claim, stamp=self.mint.stamp(SYSTEM), status="in_doubt", detail_json=reason)
-            self.writer.do(doubt, claim.effect)
             if isinstance(report, Returned):
                 detail = result_json(report.value, screen)
-                command = Finish(claim=claim, stamp=stamp, status="succeeded", detail_json=detail)
-            else:
-                detail = error_json(report.error, screen)
-                command = Finish(claim=claim, stamp=stamp, status="failed", detail_json=detail)
-            self.writer.do(command)
+                self.writer.do(Finish(claim=claim, stamp=stamp, status="succeeded", detail_json=detail))
+                return
+            detail = error_json(report.error, screen)
+            meaning = meaning_of(report.error, handling, claim.effect.id, has_sent=running.has_sent)
+            if meaning == "failed":
+                self.writer.do(Finish(claim=claim, stamp=stamp, status="failed", detail_json=detail))
+            elif meaning == "nothing":
+                self.writer.do(Relinquish(claim=claim, stamp=stamp, status="ready", detail_json=detail))
         except IndelibleError:
-            return  # in doubt it is already; there is nobody left to tell
+            return  # it stays in doubt; there is no caller left to tell
 
-    def _keep_late_aside(self, claim: Claim, report: Returned | Raised, screen: Screen | None) -> None:
-        """Does so in a thread of its own, for whoever finds out may be a loop."""
-        arguments = (claim, report, screen)
+    def _keep_late_aside(
+        self, claim: Claim, report: Returned | Raised, handling: Handling, running: RunningEffect
+    ) -> None:
+        """Do so in a thread of its own: an event loop may have found out."""
+        arguments = (claim, report, handling, running)
         threading.Thread(target=self.keep_late, args=arguments, name="indelible-late", daemon=True).start()
 
     def _after_write(self) -> None:
@@ -415,7 +430,10 @@ def _value_or_raise(end: Any) -> Any:
     return end
 
 
-def _nothing_entered(claim: Claim, mint: Mint) -> Relinquish:
+def _interrupted(claim: Claim, mint: Mint, *, was_entered: bool) -> Relinquish:
+    if was_entered:
+        reason = b'"the caller was interrupted before it could report"'
+        return Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status="in_doubt", detail_json=reason)
     reason = b'"the caller went before its handler was entered"'
     return Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status="ready", detail_json=reason)
 
@@ -423,4 +441,4 @@ def _nothing_entered(claim: Claim, mint: Mint) -> Relinquish:
 def _lost_before_entry(claim: Claim) -> Raised:
     effect = claim.effect
     message = f"{effect.tool}: the lease of {effect.id} ended before its handler could be entered; nothing was run"
-    return Raised(LeaseLost(message, effect=effect), is_interruption=True)
+    return Raised(LeaseLost(message, effect=effect), is_interruption=True, was_entered=False)

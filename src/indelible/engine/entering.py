@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,7 @@ from contextvars import copy_context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.commands import Answer, Command, Finish, Moved, Open, Replayed, ReplayedFailure
+from indelible.core.commands import Answer, Claimed, Command, Finish, Late, Moved, Open, Replayed, ReplayedFailure
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store
@@ -27,12 +28,24 @@ Handler = Callable[[RunningEffect], Any]
 class Errand:
     """Is what one drive of a walk carries along: the handler, and the effect it is running."""
 
-    __slots__ = ("_handler", "_running", "asked_at")
+    __slots__ = ("_handler", "_pid", "_running", "_unreported", "asked_at")
 
     def __init__(self, handler: Handler | None) -> None:
         self.asked_at = 0.0
         self._handler = handler
         self._running: RunningEffect | None = None
+        self._pid = os.getpid()
+        self._unreported: Claim | None = None
+
+    @property
+    def unreported(self) -> Claim | None:
+        """Return the claim of which nothing was reported yet; a forked child has none, it is its parent's."""
+        return self._unreported if os.getpid() == self._pid else None
+
+    @property
+    def was_entered(self) -> bool:
+        """Say whether the handler of the newest claim was entered."""
+        return self._running is not None and self._running.was_entered
 
     @property
     def handler(self) -> Handler:
@@ -45,14 +58,18 @@ class Errand:
         if isinstance(command, Open):
             self.asked_at = seconds_up()
 
-    def enter(self, claim: Claim, store: Store, screen: Screen | None) -> RunningEffect:
+    def enter(self, claim: Claim, store: Store, screen: Screen | None, volatile: tuple[str, ...]) -> RunningEffect:
         """Gives the effect as the handler that is now entered sees it."""
         is_async = is_coroutine_function(self.handler)
-        self._running = RunningEffect(claim, store, is_async=is_async, screen=screen)
+        self._running = RunningEffect(claim, store, is_async=is_async, screen=screen, volatile=volatile)
         return self._running
 
     def heard(self, answer: Answer) -> Answer:
-        """Lets a call that has a handler and will not enter it leave a trace as well."""
+        """Note a claim that is now ours to report; let a call that will not enter its handler leave a trace."""
+        if self._handler is not None and isinstance(answer, Claimed):
+            self._unreported, self._running = answer.claim, None
+        elif isinstance(answer, Moved | Late):
+            self._unreported = None
         if self._handler is not None and isinstance(answer, Replayed | ReplayedFailure):
             tell_replayed(answer.effect)
         return answer
@@ -70,7 +87,10 @@ class Errand:
             self._running.give_up()
             return None
         answer = self._running.settle_inside(command)
-        return answer if isinstance(answer, Moved) else None
+        if not isinstance(answer, Moved):
+            return None
+        self._unreported = None
+        return answer
 
 
 def seconds_up() -> float:
@@ -85,6 +105,7 @@ def entered(running: RunningEffect, handler: Handler) -> Any:
     """Enters a handler in this thread, and gives what it gave."""
     token = _current.set(running)
     try:
+        running.was_entered = True
         return finish_coroutine(handler(running))
     finally:
         _current.reset(token)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.approvals.approval import Question
 from indelible.core.approvals.grants import pinned_digest, read_grant
+from indelible.core.effects.calls import Resource
+from indelible.core.effects.identity import resource_name
 from indelible.core.effects.requests import Judged, Prepared
 from indelible.core.policy.verdicts import (
     ALLOWED,
@@ -24,11 +26,13 @@ from indelible.core.policy.verdicts import (
     asked_by_tool,
     capped,
     is_of_the_call,
+    keeping,
 )
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.values.canonical import decode
 from indelible.engine.forks import after_fork
+from indelible.errors import BadCall
 from indelible.runs.limits import RunLimits
 
 if TYPE_CHECKING:
@@ -147,6 +151,7 @@ class Judging:
         caps = self._caps(prepared)
         if prepared.handling.needs_approval:
             verdict = capped(asked_by_tool(verdict, terms), caps)
+        verdict = keeping_resource(verdict, prepared)
         if not self._channels:
             if verdict is ALLOWED:
                 return _PASSED
@@ -225,6 +230,18 @@ class Judging:
             except ValueError:  # the call lacks an argument that is pinned, so it is none of these
                 continue
         return digests
+
+
+def keeping_resource(verdict: Verdict, prepared: Prepared) -> Verdict:
+    """Return the verdict with what the call takes of a resource on which one call may be open at a time."""
+    exclusive = prepared.handling.exclusive
+    if exclusive is None or verdict.decision == "refuse":
+        return verdict
+    args: Any = decode(plain_args(prepared))
+    resource = exclusive if isinstance(exclusive, Resource) else exclusive(args)
+    if not isinstance(resource, Resource):
+        raise BadCall(f"{prepared.call.tool}: exclusive= gave {resource!r}; return a Resource")
+    return replace(verdict, charges=(*verdict.charges, keeping(resource_name(resource))))
 
 
 def plain_args(prepared: Prepared) -> bytes:

@@ -19,6 +19,7 @@ from indelible.core.values.canonical import encode
 from indelible.engine.approving import Approving
 from indelible.engine.engine import Engine
 from indelible.engine.forgetting import Forgetting
+from indelible.engine.judging import keeping_resource
 from indelible.errors import BadCall
 from indelible.journal.keys.redaction_key import RedactionKey
 from indelible.tool import Tool
@@ -91,6 +92,10 @@ class Preparing:
         return handling_of(Options(**words).over(self._options)).lease
 
     def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
+        """Bind a call and decide how it is treated. Every door comes through here, so no call is bound twice."""
+        tool = self._tools.get(call.tool)
+        if tool is not None:
+            call = tool.completed(call)
         handling = self._handling(call.tool, words)
         if handling.redact or handling.subject is not None:
             return self._prepare_screened(call, handling)
@@ -139,7 +144,7 @@ class Preparing:
             principal=approval.principal,
         )
         self._engine.judging.refresh()
-        verdict = self._engine.judging.verdict_on(prepared)
+        verdict = keeping_resource(self._engine.judging.verdict_on(prepared), prepared)
         if verdict.question is None or verdict.question.notify:
             return verdict
         # Whoever was told of the question is told of its edit: this process may have no channels of its own.

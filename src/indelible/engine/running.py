@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
+from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -67,11 +68,35 @@ class Compensated(NamedTuple):
 class RunningEffect:
     """Is the effect as its handler sees it: the recorded arguments, the key to pass on, the fence."""
 
-    __slots__ = ("_args", "_effect", "_is_async", "_is_over", "_pid", "_requests", "_store", "_transaction", "screen")
+    __slots__ = (
+        "_args",
+        "_effect",
+        "_has_sent",
+        "_is_async",
+        "_is_over",
+        "_pid",
+        "_requests",
+        "_store",
+        "_transaction",
+        "screen",
+        "volatile",
+        "was_entered",
+    )
 
-    def __init__(self, claim: Claim, store: Store, *, is_async: bool, screen: Screen | None = None) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        store: Store,
+        *,
+        is_async: bool,
+        screen: Screen | None = None,
+        volatile: tuple[str, ...] = (),
+    ) -> None:
         self._is_async = is_async
         self._is_over = False
+        self._has_sent = False
+        self.was_entered = False
+        self.volatile = volatile
         self._pid = os.getpid()
         self._effect = claim.effect
         self._store = store
@@ -132,6 +157,30 @@ class RunningEffect:
             self._args = self._effect.args
         return self._args
 
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Mark that something may leave from here on.
+
+        With `marks_sending=True`, an exception before this block means that nothing happened.
+
+        Example:
+            with effect.sending():
+                stripe.Charge.create(...)
+        """
+        self.mark_sending()
+        yield
+
+    def mark_sending(self) -> None:
+        """Note that something is about to leave; our transports call it before the first byte of a request."""
+        if os.getpid() != self._pid:
+            raise BadCall(f"{self.tool} forked, and this is the child: what it sends is not seen by {self.id}")
+        self._has_sent = True
+
+    @property
+    def has_sent(self) -> bool:
+        """Say whether this attempt entered `sending()`, or one of our transports wrote a byte."""
+        return self._has_sent
+
     def transaction(self) -> HandlersTransaction:
         """Opens a transaction on the ledger's database, committed together with this effect: then exactly once.
 
@@ -168,6 +217,7 @@ class RunningEffect:
             )
         if isinstance(report, Raised):
             self.give_up()
+            return replace(report, has_sent=self._has_sent)
         return report
 
     def give_up(self) -> None:

@@ -155,7 +155,7 @@ class Upkeep:
         store = self._engine.store
         latest = store.look([Ref(tenant, "", "")]).now - GRACE
         for effect in store.abandoned(tenant, _PAGE):
-            if effect.status == "processing" and effect.on_crash == "hold" and effect.is_abandoned(latest):
+            if effect.status == "processing" and effect.on_crash != "retry" and effect.is_abandoned(latest):
                 self._engine.write_alone(Expire(ref=effect.ref, stamp=self._engine.mint.stamp(SYSTEM)))
 
     def _clear(self, tenant: str) -> None:

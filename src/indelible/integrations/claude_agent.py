@@ -22,7 +22,7 @@ from typing import Any, cast
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
 
 from indelible import AsyncLedger, AwaitingApproval, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, Refused
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, NotRun
 from indelible.integrations.calling_again import OPEN, meant_call_id
 from indelible.integrations.claude_calls import CallIds
 from indelible.integrations.claude_words import decided, has_failed, may_run, was_done
@@ -111,7 +111,7 @@ class LedgerHooks:
         named = await self._named(tool, event, self._schemas[server].get(tool, ""))
         try:
             standing = await self._ledger.ask(self._terms.call(named), **self._terms.options(tool))
-        except Refused:
+        except NotRun:
             standing = None  # the tool says why
         if isinstance(standing, AwaitingApproval) and self._defers:
             return decided("defer", waits(standing.approval))
@@ -224,7 +224,7 @@ class _Entry:
                 return None
             case EffectFailed():
                 return self.given(_error(error_in(error)))
-            case Refused():
+            case NotRun():
                 return _refusal(str(error))
             case _:
                 raise error
@@ -266,7 +266,7 @@ class _Visit:
             return waits(pending.approval)
         except EffectFailed as failed:
             return has_failed(self._tool, error_in(failed))
-        except Refused as refused:
+        except NotRun as refused:
             return str(refused)
 
     async def report(self, outcome: Any) -> None:

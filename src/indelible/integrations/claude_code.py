@@ -32,7 +32,7 @@ from indelible import (
     Succeeded,
     ToolCall,
 )
-from indelible.errors import BadCall, Refused
+from indelible.errors import BadCall, NotRun
 from indelible.integrations.calling_again import OPEN, meant_call_id
 from indelible.integrations.claude_words import decided, has_failed, may_run, was_done
 from indelible.integrations.terms import Named, Terms, waits
@@ -89,7 +89,7 @@ class ClaudeCodeHook:
         token = _Token(self._place(event))
         try:
             begun = self._ledger.begin(call, **self._terms.options(call.tool))
-        except Refused as refused:
+        except NotRun as refused:
             return decided("deny", str(refused))
         match begun:
             case Claimed(claim):

@@ -19,7 +19,7 @@ from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalPending,
     EffectFailed,
-    Refused,
+    NotRun,
     StillRunning,
     StoreError,
     VoteRefused,
@@ -121,7 +121,7 @@ class McpGate:
                     return not_told(f"{params.name} is being carried out by somebody else and takes long; call again")
             except EffectFailed as failed:
                 return tool_error(error_in(failed))
-            except Refused as refused:
+            except NotRun as refused:
                 return not_told(str(refused))
             except StoreError as down:
                 raise MCPError(types.INTERNAL_ERROR, f"nothing was done, for the ledger is not there: {down}") from down

@@ -43,6 +43,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
         "updated_at": "time",
         "approval_id": "text",
         "charges": "bytes",
+        "turn": "text",
     },
     "events": {
         "tenant": "text",

@@ -35,7 +35,7 @@ def test_whoever_is_told_no_more_than_everybody_gets_the_words(kind: type[Indeli
     assert str(again) == str(made(kind))
     assert type(again) in (kind, errors.BadCall, errors.StoreUnavailable)
     assert (
-        type(again) is kind or issubclass(kind, errors.Refused | errors.NotRecordable) or "effect" in vars(made(kind))
+        type(again) is kind or issubclass(kind, errors.NotRun | errors.NotRecordable) or "effect" in vars(made(kind))
     )
 
 

@@ -9,14 +9,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from indelible.core.privacy.redaction import Rule, Subject, check_rules
+from indelible.core.values.canonical import encode
 from indelible.errors import BadCall
 
 if TYPE_CHECKING:
     from indelible.core.effects.effect import Effect
 
 SideEffect = Literal["none", "read", "write", "external_mutation", "payment", "notification", "delegation"]
-OnCrash = Literal["retry", "hold"]
-Dedupe = Literal["args", "call", "ask"]
+OnCrash = Literal["retry", "hold", "resend"]
+Dedupe = Literal["args", "call", "ask", "turn"]
+OnReuse = Literal["refuse", "replay"]
+OnRepeat = Literal["ask", "refuse", "run"]
 Approval = Literal["required", "none"]
 # Does a call return only when its outcome is under a signed head? "awaited_here": only where this process seals.
 Inclusion = Literal["awaited", "awaited_here", "not_awaited"]
@@ -48,7 +51,16 @@ class ToolCall:
 
     `key` names the arguments that identify the call (dotted paths reach inside); without it all arguments do.
     `resource` identifies the call by a thing instead. `scope` is the range in which the identity is unique, by default
-    the run. `call_id` is the framework's own id of this call; `dedupe` says whether it matters.
+    the run. `call_id` is the framework's own id of this call, `turn` the id of the user's last message; `dedupe` says
+    which of them matters.
+
+    Args:
+        varies: Arguments that a model may reword, as dotted paths. They are recorded, shown and approved, but another
+            value of theirs is no other call.
+        added: Parameters that a later version of the tool added, with the value that stands for "as before". Such a
+            parameter is left out of the identity if it has exactly this value.
+        on_reuse: What a call gets whose key belongs to a settled call with other arguments: "refuse" (the default)
+            raises `KeyReused`, "replay" returns the recorded result.
     """
 
     tool: str
@@ -63,6 +75,10 @@ class ToolCall:
     """Is the hash of the tool's schema, where it has one; an approval holds for this schema only."""
     adopted_key: str | None = None
     """Is the key that another ledger gave this call, for effects that were taken over from there."""
+    turn: str | None = None
+    varies: Sequence[str] = ()
+    added: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    on_reuse: OnReuse = "refuse"
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.tool):
@@ -74,6 +90,11 @@ class ToolCall:
             check_name("scope", self.scope)
         if self.call_id is not None:
             check_name("call_id", self.call_id)
+        if self.turn is not None:
+            check_name("turn", self.turn)
+        if self.varies or self.added:
+            _check_varying(self)
+        _check_choice("on_reuse", self.on_reuse, get_args(OnReuse))
         if self.dedupe not in DEDUPES:
             raise BadCall(f"dedupe={self.dedupe!r}: choose one of {', '.join(DEDUPES)}")
         if self.dedupe == "call" and self.call_id is None:
@@ -86,6 +107,16 @@ class ToolCall:
             raise BadCall(f"{self.tool}: adopted_key={self.adopted_key!r}: a key has 64 hexadecimal digits")
         if self.adopted_key is not None and self.dedupe != "args":
             raise BadCall(f"{self.tool}: a call with adopted_key is known by that key alone; leave dedupe away")
+
+
+def _check_varying(call: ToolCall) -> None:
+    if isinstance(call.varies, str):
+        raise BadCall(f"{call.tool}: varies is a list of argument names, for example varies=['memo']")
+    both = {path.partition(".")[0] for path in call.varies} & {path.partition(".")[0] for path in call.key or ()}
+    if both:
+        raise BadCall(f"{call.tool}: {', '.join(sorted(both))} cannot both identify the call (key) and vary (varies)")
+    for name, literal in call.added.items():
+        encode(literal, root=f"added.{name}")
 
 
 def check_run_id(run_id: object) -> None:
@@ -128,6 +159,41 @@ class Retry:
         return self.backoff * self.multiplier ** (attempt - 1)
 
 
+class IdentityWords(TypedDict, total=False):
+    """The keywords by which a tool says what makes two of its calls the same; see `ToolCall`."""
+
+    key: Sequence[str] | None
+    scope: str | None
+    dedupe: Dedupe
+    varies: Sequence[str]
+    added: Mapping[str, Any]
+    on_reuse: OnReuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idempotent:
+    """Declares that the provider honours our idempotency key, so that sending the same request again is safe.
+
+    Args:
+        window: How long the provider remembers a key. Choose it shorter than the provider says: Stripe keeps keys for
+            24 hours, so use 23. Within the window an effect in doubt is sent again with the same key, never after it.
+        attempts: How often one call sends at most, the first time included.
+        backoff: The pause before the second time; it doubles each time.
+    """
+
+    window: timedelta = timedelta(hours=23)
+    attempts: int = 3
+    backoff: timedelta = timedelta(milliseconds=200)
+
+    def __post_init__(self) -> None:
+        if self.window <= timedelta(0) or self.attempts < 1:
+            raise BadCall("Idempotent: the window is longer than nothing, and attempts counts the first one too")
+
+
+Exclusive = Resource | Callable[[dict[str, Any]], Resource]
+Kinds = type[BaseException] | tuple[type[BaseException], ...]
+
+
 class OptionWords(TypedDict, total=False):
     """The keywords by which a ledger, a tool and a single call say how to treat an effect."""
 
@@ -143,11 +209,32 @@ class OptionWords(TypedDict, total=False):
     await_inclusion: bool
     redact: Sequence[Rule]
     subject: Subject
+    failed_on: Kinds
+    nothing_on: Kinds
+    refused: Callable[[Exception], bool]
+    marks_sending: bool
+    downstream: Idempotent
+    exclusive: Exclusive
+    on_repeat: OnRepeat
+    volatile: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Says how an effect is treated; what a call leaves open its tool decides, then the ledger, then the default."""
+    """Says how an effect is treated; what a call leaves open its tool decides, then the ledger, then the default.
+
+    Args:
+        failed_on: Exception types that mean: the provider refused, nothing was done. The effect becomes `failed`.
+        nothing_on: Exception types that mean: nothing happened. The effect may be tried again.
+        refused: A function of the exception that recognises a refusal of your provider, for example by its body.
+        marks_sending: Everything this tool sends leaves inside `effect.sending()` or through our transports. An
+            exception before that means that nothing happened. Default: False.
+        downstream: The provider honours our idempotency key; see `Idempotent`.
+        exclusive: Only one call on this resource may be open at a time. A resource, or a function of the arguments.
+        on_repeat: What happens to a call with dedupe="turn" that succeeded in an earlier turn: "ask" a person,
+            "refuse" it, or "run" it. Default: "ask" for payment, external_mutation and delegation, else "run".
+        volatile: Fields of a JSON request body that change from one sending to the next, such as a time stamp.
+    """
 
     side_effect: SideEffect | None = None
     approval: Approval | None = None
@@ -161,6 +248,14 @@ class Options:
     await_inclusion: bool | None = None
     redact: Sequence[Rule] | None = None
     subject: Subject | None = None
+    failed_on: Kinds | None = None
+    nothing_on: Kinds | None = None
+    refused: Callable[[Exception], bool] | None = None
+    marks_sending: bool | None = None
+    downstream: Idempotent | None = None
+    exclusive: Exclusive | None = None
+    on_repeat: OnRepeat | None = None
+    volatile: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if self.redact is not None:
@@ -169,7 +264,15 @@ class Options:
             _check_subject(self.subject)
         _check_choice("side_effect", self.side_effect, SIDE_EFFECTS)
         _check_choice("approval", self.approval, get_args(Approval))
-        _check_choice("on_crash", self.on_crash, get_args(OnCrash))
+        _check_choice("on_crash", self.on_crash, ("retry", "hold"))
+        _check_choice("on_repeat", self.on_repeat, get_args(OnRepeat))
+        for name, kinds in (("failed_on", self.failed_on), ("nothing_on", self.nothing_on)):
+            if kinds is not None:
+                _as_kinds(name, kinds)
+        if self.downstream is not None and self.on_crash == "retry":
+            raise BadCall("downstream and on_crash='retry' both say what happens in doubt; leave on_crash out")
+        if isinstance(self.volatile, str):
+            raise BadCall("volatile is a list of field names, for example volatile=['sent_at']")
         for name, duration in (("lease", self.lease), ("timeout", self.timeout)):
             if duration is not None and duration <= timedelta(0):
                 raise BadCall(f"{name}={duration}: must be longer than nothing")
@@ -207,6 +310,18 @@ class Handling:
     inclusion: Inclusion
     redact: tuple[Rule, ...] = ()
     subject: Subject | None = None
+    failed_on: tuple[type[BaseException], ...] = ()
+    nothing_on: tuple[type[BaseException], ...] = ()
+    refused: Callable[[Exception], bool] | None = None
+    marks_sending: bool = False
+    downstream: Idempotent | None = None
+    exclusive: Exclusive | None = None
+    on_repeat: OnRepeat = "ask"
+    volatile: tuple[str, ...] = ()
+
+
+# Who repeats these in a later turn, after they succeeded, is asked.
+_ASKED_ABOUT_REPEATS: frozenset[SideEffect] = frozenset({"payment", "external_mutation", "delegation"})
 
 
 def handling_of(options: Options) -> Handling:
@@ -214,7 +329,7 @@ def handling_of(options: Options) -> Handling:
     side_effect = options.side_effect or "external_mutation"
     return Handling(
         side_effect=side_effect,
-        on_crash=options.on_crash or ("retry" if side_effect in HARMLESS else "hold"),
+        on_crash=_on_crash(options, side_effect),
         needs_approval=options.approval == "required",
         reconcile=options.reconcile,
         retry=options.retry,
@@ -224,7 +339,30 @@ def handling_of(options: Options) -> Handling:
         inclusion=_inclusion_of(options.await_inclusion, side_effect),
         redact=() if options.redact is None else tuple(options.redact),
         subject=options.subject,
+        failed_on=_as_kinds("failed_on", options.failed_on or ()),
+        nothing_on=_as_kinds("nothing_on", options.nothing_on or ()),
+        refused=options.refused,
+        marks_sending=bool(options.marks_sending),
+        downstream=options.downstream,
+        exclusive=options.exclusive,
+        on_repeat=options.on_repeat or ("ask" if side_effect in _ASKED_ABOUT_REPEATS else "run"),
+        volatile=tuple(options.volatile or ()),
     )
+
+
+def _on_crash(options: Options, side_effect: SideEffect) -> OnCrash:
+    if options.on_crash is not None:
+        return options.on_crash
+    if side_effect in HARMLESS:
+        return "retry"
+    return "hold" if options.downstream is None else "resend"
+
+
+def _as_kinds(name: str, kinds: Kinds) -> tuple[type[BaseException], ...]:
+    found: tuple[Any, ...] = kinds if isinstance(kinds, tuple) else (kinds,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in found):
+        raise BadCall(f"{name}={kinds!r}: name exception types, for example {name}=(stripe.CardError,)")
+    return found
 
 
 def _inclusion_of(asked: bool | None, side_effect: SideEffect) -> Inclusion:

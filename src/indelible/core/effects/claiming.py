@@ -71,6 +71,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         args_json=command.args_json,
         detail_json=None,
         charges_json=charges_json(verdict.charges) if verdict.charges else None,
+        turn=command.turn,
     )
     committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
     if command.subject_json is not None:
@@ -183,6 +184,18 @@ def _has_same_args(command: Open, effect: Effect, approval: Approval | None) -> 
         return False
     # Under another data key, or under none, the same arguments are other bytes: then only an edit makes others of them.
     return approval is None or approval.edited_by is None
+
+
+def is_reworded(command: Open, effect: Effect, sheets: Sheets) -> bool:
+    """Say whether this is the recorded call with other words in arguments that vary."""
+    if not command.omitted or effect.are_args_erased or effect.args_json == command.args_json:
+        return False
+    from indelible.core.privacy.encryption import holder_in
+
+    if holder_in(effect.args_json) is not None or holder_in(command.args_json) is not None:
+        return False  # the bytes of equal arguments differ, so nothing can be told from them
+    approval = approval_of(effect, sheets)
+    return effect.digest == command.digest and (approval is None or approval.edited_by is None)
 
 
 def is_other_content(command: Open, effect: Effect) -> bool:

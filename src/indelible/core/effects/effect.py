@@ -98,6 +98,8 @@ class Effect:
     """Is the newest approval that was asked for."""
     charges_json: bytes | None = None
     """Is what it has reserved of budgets."""
+    turn: str | None = None
+    """The turn of the conversation it was first called in, where that is known."""
 
     def moved(
         self,
@@ -135,6 +137,7 @@ class Effect:
             detail_json=detail_json,
             approval_id=self.approval_id,
             charges_json=self.charges_json,
+            turn=self.turn,
         )
 
     @property

@@ -6,12 +6,12 @@ makes two different lists equal, and no key is ever also a digest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from indelible.core.effects.calls import ToolCall
+from indelible.core.effects.calls import Resource, ToolCall
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
 
@@ -19,6 +19,8 @@ KEY_TAG = b"indelible/key/v1\0"
 DIGEST_TAG = b"indelible/digest/v1\0"
 REPEAT_TAG = b"indelible/repeat/v1\0"
 SCHEMA_TAG = b"indelible/schema/v1\0"
+RESOURCE_TAG = b"indelible/resource/v1\0"
+_LONGEST_RESOURCE = 120
 
 
 class Ref(NamedTuple):
@@ -31,11 +33,13 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Holds what a call is (`ref`), exactly what it says (`digest`), and the bytes of its arguments."""
+    """Holds what a call is (`ref`), what it says (`digest`, the call digest), and the bytes of its arguments."""
 
     ref: Ref
     digest: str
     args_json: bytes
+    omitted: tuple[str, ...] = ()
+    """The arguments that neither key nor digest is made of."""
 
 
 def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_json: bytes | None = None) -> Identity:
@@ -46,30 +50,66 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     if args_json is None:
         args_json = encode(call.args, root="args", max_bytes=max_bytes)
     scope = call.run_id if call.scope is None else call.scope
-    kind, subject = _subject(call, args_json)
-    occurrence = call.call_id if call.dedupe == "call" else None
+    omitted = _omitted(call, args_json) if call.varies or call.added else ()
+    said = without(args_json, omitted)
+    kind, subject = _subject(call, said)
     return Identity(
-        ref=Ref(tenant, scope, call.adopted_key or key_of(tenant, scope, call.tool, kind, subject, occurrence)),
-        digest=digest_of(tenant, call.tool, args_json, resource_json(call)),
+        ref=Ref(tenant, scope, call.adopted_key or key_of(tenant, scope, call.tool, kind, subject, *_occurrence(call))),
+        digest=digest_of(tenant, call.tool, said, resource_json(call)),
         args_json=args_json,
+        omitted=omitted,
     )
 
 
+def _occurrence(call: ToolCall) -> tuple[str, ...]:
+    """Return what tells an intended repeat from a retry; some models number the calls of every turn from zero."""
+    if call.dedupe != "call" or call.call_id is None:
+        return ()
+    return (call.call_id,) if call.turn is None else (call.call_id, call.turn)
+
+
+def _omitted(call: ToolCall, args_json: bytes) -> tuple[str, ...]:
+    """Name the arguments that do not tell this call from another: those that vary, and those added later."""
+    args: Any = decode(args_json)
+    as_before = [name for name, literal in call.added.items() if name in args and encode(args[name]) == encode(literal)]
+    return tuple(sorted({*call.varies, *as_before}))
+
+
+def without(args_json: bytes, omitted: Sequence[str]) -> bytes:
+    """Return the arguments without those at these dotted paths; a path that leads nowhere is passed over."""
+    if not omitted:
+        return args_json
+    args: Any = decode(args_json)
+    for path in omitted:
+        *above, last = path.split(".")
+        here = args
+        for name in above:
+            here = here.get(name) if isinstance(here, dict) else None
+        if isinstance(here, dict):
+            here.pop(last, None)
+    return encode(args, root="args")
+
+
+def differing(recorded: Any, given: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the arguments in which two calls differ, by name, as `(recorded, given)`; None stands for "not given"."""
+    names = sorted({*recorded, *given})
+    pairs = {name: (recorded.get(name), given.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if encode(pair[0]) != encode(pair[1])}
+
+
 def digest_of(tenant: str, tool: str, args_json: bytes, resource: bytes | None) -> str:
-    """Gives the digest of exactly this content; `resource` is what the call is about, if it says so."""
+    """Return the call digest: of tenant, tool, the arguments that do not vary, and the resource, if one is named."""
     return hashed(DIGEST_TAG, tenant, tool, args_json, resource or b"")
 
 
-def key_of(tenant: str, scope: str, tool: str, kind: str, subject: bytes, occurrence: str | None) -> str:
-    """Gives the key, in hexadecimal, of what `subject` identifies within tenant, scope and tool."""
-    if occurrence is None:
-        return hashed(KEY_TAG, tenant, scope, tool, kind, subject)
-    return hashed(KEY_TAG, tenant, scope, tool, kind, subject, occurrence)
+def key_of(tenant: str, scope: str, tool: str, kind: str, subject: bytes, *occurrence: str) -> str:
+    """Return the key, in hexadecimal, of what `subject` identifies within tenant, scope and tool."""
+    return hashed(KEY_TAG, tenant, scope, tool, kind, subject, *occurrence)
 
 
-def repeat_of(ref: Ref, call_id: str) -> Ref:
-    """Locates the intended repeat of the call at `ref` that the framework named `call_id`."""
-    return Ref(ref.tenant, ref.scope, hashed(REPEAT_TAG, ref.key, call_id))
+def repeat_of(ref: Ref, *occurrence: str) -> Ref:
+    """Locate the intended repeat of the call at `ref`: the one with this call id, or of this turn."""
+    return Ref(ref.tenant, ref.scope, hashed(REPEAT_TAG, ref.key, *occurrence))
 
 
 def schema_hash(schema: Mapping[str, Any]) -> str:
@@ -83,7 +123,8 @@ def _subject(call: ToolCall, args_json: bytes) -> tuple[str, bytes]:
     if call.key is None:
         return "args", args_json
     args: Any = decode(args_json)
-    return "fields", encode({path: reach(args, path, call.tool) for path in call.key}, root="key")
+    paths = [path for path in call.key if path.partition(".")[0] not in call.added or path.partition(".")[0] in args]
+    return "fields", encode({path: reach(args, path, call.tool) for path in paths}, root="key")
 
 
 def resource_json(call: ToolCall) -> bytes | None:
@@ -91,6 +132,12 @@ def resource_json(call: ToolCall) -> bytes | None:
     if call.resource is None:
         return None
     return encode([call.resource.namespace, call.resource.type, call.resource.id], root="resource")
+
+
+def resource_name(resource: Resource) -> str:
+    """Return a text that names this resource and no other; a long one is shortened to its hash."""
+    said = encode([resource.namespace, resource.type, resource.id], root="resource")
+    return said.decode() if len(said) <= _LONGEST_RESOURCE else hashed(RESOURCE_TAG, said)
 
 
 def reach(args: Any, path: str, tool: str) -> Any:

@@ -7,7 +7,10 @@ from typing import Any, NoReturn
 from indelible.core.approvals.approval import Approval
 from indelible.core.commands import AwaitingApproval, Begun, Canceled, Denied, InDoubt, InFlight, Open
 from indelible.core.effects.effect import ERASED_TEXT, Effect
+from indelible.core.effects.identity import differing, without
+from indelible.core.effects.requests import Prepared
 from indelible.core.policy.verdicts import Verdict
+from indelible.core.values.canonical import decode
 from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalExpired,
@@ -16,9 +19,12 @@ from indelible.errors import (
     EffectCanceled,
     EffectDenied,
     EffectInDoubt,
+    KeyReused,
     PolicyRefused,
     StillRunning,
 )
+
+_LONGEST_SHOWN = 200
 
 
 def refused_by(command: Open, verdict: Verdict, effect: Effect | None) -> PolicyRefused:
@@ -27,6 +33,30 @@ def refused_by(command: Open, verdict: Verdict, effect: Effect | None) -> Policy
         verdict=verdict,
         effect=effect,
     )
+
+
+def key_reused(prepared: Prepared, effect: Effect) -> KeyReused:
+    """Return the refusal of a call whose key belongs to another one, with what came of that and what differs."""
+    omitted = prepared.identity.omitted
+    try:
+        recorded: Any = {} if effect.are_args_erased else decode(without(effect.args_json or b"{}", omitted))
+        fields = differing(recorded, decode(without(prepared.identity.args_json, omitted)))
+    except (AttributeError, TypeError, ValueError):  # the recorded arguments are encrypted, and the key is not here
+        fields = {}
+    was = ", ".join(f"{name}={_shown(pair[0])}" for name, pair in fields.items()) or "other arguments"
+    asked = ", ".join(f"{name}={_shown(pair[1])}" for name, pair in fields.items())
+    stands = {"succeeded": "already done", "failed": "already tried, and failed,"}.get(effect.status, effect.status)
+    return KeyReused(
+        f"{effect.tool}: {stands} with {was} ({effect.id}); nothing was run now{f' with {asked}' if asked else ''}. If "
+        "this is another call, let key, scope or call_id tell the two apart",
+        effect=effect,
+        differing=fields,
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _because(why: str) -> str:

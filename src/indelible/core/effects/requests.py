@@ -155,6 +155,10 @@ class Raised:
 
     error: BaseException
     is_interruption: bool = False
+    has_sent: bool = True
+    """False only if it is known that the attempt sent nothing."""
+    was_entered: bool = True
+    """False only if it is known that the handler was never entered."""
 
 
 Walk = Generator[Request, Any, Any]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
+from indelible.core.approvals.edits import carried_over, holds_mark
 from indelible.core.commands import (
     AllStopped,
     Answer,
@@ -45,14 +46,16 @@ from indelible.core.commands import (
     Reopen,
     Replayed,
     ReplayedFailure,
+    Reworded,
     Settle,
     Stamp,
 )
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.identity import repeat_of, resource_json
+from indelible.core.effects.meaning import is_about, meaning_of
 from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
-from indelible.core.effects.refusing import ended, refuse, refused_by
+from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
 from indelible.core.effects.requests import (
     AwaitChange,
     Awaited,
@@ -83,11 +86,11 @@ from indelible.errors import (
     EffectFailed,
     EffectInDoubt,
     IllegalMove,
-    KeyReused,
     KeyUnusable,
     LeaseLost,
-    MayHaveHappened,
     NothingHappened,
+    RepeatRefused,
+    ResourceBusy,
     ResultNotRecorded,
     RunLost,
     RunOver,
@@ -133,6 +136,10 @@ def opening(
         knows_limits=judged.knows_limits,
         resource_json=resource_json(call),
         only_asks=only_asks,
+        turn=call.turn,
+        omitted=identity.omitted,
+        on_reuse=call.on_reuse,
+        resend_within=None if handling.downstream is None else handling.downstream.window,
     )
 
 
@@ -159,11 +166,10 @@ def begin(
     is_about_this = known is not None and known.ref == command.ref
     answer: Answer = yield Submit(command, known if is_about_this else None)
     if isinstance(answer, LooksRepeated):
-        assert command.call_id is not None
-        ref = repeat_of(command.ref, command.call_id)
-        # A repeat under a new call id gets a place of its own, and a person is asked before it may run there.
-        asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
-        answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
+        answer = yield Submit(_repeat(command, judged, answer.effect, prepared.handling))
+    if isinstance(answer, Reworded):
+        recorded = _with_recorded_words(prepared, answer.effect)
+        return (yield from begin(recorded, mint, answer.effect, awaited_approval, waited=waited, only_asks=only_asks))
     if isinstance(answer, LimitsUnseen):
         if afresh:
             raise refused_by(command, UNREAD_LIMITS, answer.effect)
@@ -177,11 +183,7 @@ def begin(
         case Claimed() | Replayed():  # on the way of every call, so they are looked for first
             return answer
         case KeyTaken(effect):
-            raise KeyReused(
-                f"{effect.tool}: key {effect.key[:12]}… belongs to {effect.id} with other arguments; "
-                "use the same arguments, or let key fields, scope or call_id tell the two calls apart",
-                effect=effect,
-            )
+            raise key_reused(prepared, effect)
         case ArgsErased(effect):
             raise EffectErased(
                 f"{effect.tool}: the arguments of {effect.id} were erased, so it cannot be attempted any more; if it "
@@ -195,6 +197,12 @@ def begin(
                 f"{command.tool}: {exceeded.used} questions are open here and {exceeded.charge.limit} may be "
                 f"({exceeded.charge.budget}), so nobody is asked. Call again when some are decided",
                 charge=exceeded.charge,
+                effect=effect,
+            )
+        case OverBudget(exceeded, effect) if exceeded.charge.is_of_resource:
+            raise ResourceBusy(
+                f"{command.tool}: another call on {exceeded.charge.resource} is open, and this tool allows one at a "
+                "time. Call again when it has ended; if it is in doubt, settle it first: indelible effects list",
                 effect=effect,
             )
         case OverBudget(exceeded, effect):
@@ -223,6 +231,41 @@ def begin(
             return cast("Begun", answer)  # only `ask` gets this, and says so
         case _:
             return answer
+
+
+def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) -> Open:
+    """Return the command by which a call that was made before is made once more, at a place of its own.
+
+    A new call id that looks like a repeat is asked about. In a later turn, only what succeeded before is, and only if
+    its class, or the tool, says so.
+    """
+    asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
+    if command.dedupe == "ask":
+        assert command.call_id is not None
+        return replace(command, ref=repeat_of(command.ref, command.call_id), dedupe="call", verdict=asking)
+    assert command.turn is not None
+    is_made = earlier.status == "succeeded"
+    if is_made and handling.on_repeat == "refuse":
+        raise RepeatRefused(
+            f"{earlier.tool}: {earlier.id} succeeded with these arguments in an earlier turn, at "
+            f"{earlier.updated_at:%Y-%m-%d %H:%M} UTC; nothing was run now. To repeat it on purpose, use another scope",
+            effect=earlier,
+        )
+    verdict = asking if is_made and handling.on_repeat == "ask" else judged.verdict
+    return replace(command, ref=repeat_of(command.ref, "turn", command.turn), dedupe="args", verdict=verdict)
+
+
+def _with_recorded_words(prepared: Prepared, effect: Effect) -> Prepared:
+    """Return the call with the recorded words in arguments that vary: these were shown and approved, so these run."""
+    assert effect.args_json is not None
+    screen, plain = prepared.screen, None
+    if screen is not None:
+        own = carried_over(effect.args, decode(screen.recorded_args), decode(screen.args_json))
+        if holds_mark(own):  # the recorded words are redacted, and this caller does not have them
+            raise key_reused(prepared, effect)
+        plain = encode(own, root="args")
+    identity = replace(prepared.identity, args_json=effect.args_json)
+    return replace(prepared, identity=identity, plain_args_json=plain)
 
 
 def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:
@@ -302,43 +345,34 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
 
     `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure.
     """
-    screen = prepared.screen
-    report: Returned | Raised = yield Invoke(claim, prepared.handling, screen)
-    match report:
-        case Returned(value):
-            return (yield from finish_with_value(claim, value, prepared.max_result_bytes, mint, screen))
-        case Raised(NothingHappened() as error) if _is_about(error, claim.effect):
-            yield from _give_up(claim, "ready", error, mint, screen)
-        case Raised(error) if _may_repeat(error, entries, prepared.handling):
-            yield from _give_up(claim, "ready", error, mint, screen)
-            retry = prepared.handling.retry
-            assert retry is not None
-            yield Pause(retry.pause_after(entries))
-            return _AGAIN
-        case Raised(error, is_interruption) if is_interruption or _leaves_doubt(error, prepared.handling):
-            yield from _give_up(claim, "in_doubt", error, mint, screen)
-        case _:
-            error = report.error
-            yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
+    screen, handling = prepared.screen, prepared.handling
+    report: Returned | Raised = yield Invoke(claim, handling, screen)
+    if isinstance(report, Returned):
+        return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
+    error, is_interruption = report.error, report.is_interruption
+    if not report.was_entered:
+        yield from _give_up(claim, "ready", error, mint, screen)
+        return report
+    if _may_repeat(error, entries, handling):
+        assert handling.retry is not None
+        yield from _give_up(claim, "ready", error, mint, screen)
+        yield Pause(handling.retry.pause_after(entries))
+        return _AGAIN
+    meaning = meaning_of(error, handling, claim.effect.id, has_sent=report.has_sent, is_interruption=is_interruption)
+    if meaning == "failed":
+        yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
+        return report
+    yield from _give_up(claim, "ready" if meaning == "nothing" else "in_doubt", error, mint, screen)
+    downstream = handling.downstream
+    if meaning == "in_doubt" and downstream is not None and not is_interruption and entries < downstream.attempts:
+        yield Pause(downstream.backoff * 2 ** (entries - 1))
+        return _AGAIN
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
-
-
-def _is_about(error: NothingHappened, effect: Effect) -> bool:
-    """Does it say so of this effect, and not of one that its handler called?"""
-    error.effect_id = error.effect_id or effect.id
-    return error.effect_id == effect.id
 
 
 def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:
     retry = handling.retry
     return retry is not None and isinstance(error, retry.on) and entries < retry.attempts
-
-
-def _leaves_doubt(error: BaseException, handling: Handling) -> bool:
-    """Does this exception leave open whether it happened? A time-out on the way to the outside world does."""
-    if isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
-        return True
-    return isinstance(error, TimeoutError) and handling.on_crash == "hold"
 
 
 def finish_with_value(
@@ -402,6 +436,11 @@ def _give_up(
 ) -> Generator[Request, Any, None]:
     """Relinquishes the claim; when even that cannot be written, the lease says the same a little later."""
     reason = encode(safe_text(f"{type(error).__qualname__}: {said_by(error)}", screen))
+    if status == "in_doubt":
+        error.add_note(
+            f"Indelible: {claim.effect.id} is in doubt: it may have happened, so it is not repeated. Find out, then: "
+            f"indelible effects settle {claim.effect.id} --as succeeded|failed --evidence …"
+        )
     command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason)
     try:
         yield Submit(command, claim.effect)
@@ -418,7 +457,7 @@ def probe(
     if isinstance(report, Raised):
         if report.is_interruption:
             raise report.error
-        if isinstance(report.error, NothingHappened) and _is_about(report.error, effect):
+        if isinstance(report.error, NothingHappened) and is_about(report.error, effect.id):
             reason = encode(safe_text(f"the probe says that nothing happened: {said_by(report.error)}", screen))
             reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
             return (yield from _take(reopening, effect))

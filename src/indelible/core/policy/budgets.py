@@ -108,7 +108,9 @@ def spend(charges: Iterable[Charge], sheets: Sheets, now: datetime) -> list[Shee
     charges = tuple(charges)
     standing = _read(charges, sheets)
     for charge in charges:
-        standing[charge.budget] = standing[charge.budget].spend(charge, now)
+        budget = standing[charge.budget]
+        is_kept = charge.is_of_resource  # free again as soon as its call has ended
+        standing[charge.budget] = budget.reserve(charge.amount.copy_negate()) if is_kept else budget.spend(charge, now)
     return _written(standing, sheets)
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from indelible.core.approvals.approval import Question
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Actor
-from indelible.core.policy.verdicts import Verdict
+from indelible.core.policy.verdicts import Verdict, keeping
 from indelible.errors import BadCall, TooLarge
 
 LONGEST = timedelta(days=366)
@@ -25,7 +25,10 @@ _LONGEST_BUDGET = 200
 
 def charging_themselves(verdict: Verdict, actor: Actor) -> Verdict:
     """Gives the verdict with everything charged to budgets of this caller's own."""
-    charges = (replace(charge, budget=f"of {actor.id}: {charge.budget}") for charge in verdict.charges)
+    charges = (
+        charge if charge == keeping(charge.resource) else replace(charge, budget=f"of {actor.id}: {charge.budget}")
+        for charge in verdict.charges
+    )
     return replace(verdict, charges=tuple(charges)) if verdict.charges else verdict
 
 

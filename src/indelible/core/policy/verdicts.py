@@ -17,6 +17,8 @@ TOOL_RULE = "the tool asks"
 REPEAT_RULE = "looks like a repeat"
 OPEN_APPROVALS = "open approvals"
 """Is the budget of questions: each takes one of it until what was asked about has ended."""
+ONE_AT_A_TIME = "one at a time: "
+"""Begins the budget of a resource on which one call may be open: it has one, until that call has ended."""
 STRICTEST: tuple[Decision, ...] = ("refuse", "ask", "allow")
 
 
@@ -35,6 +37,16 @@ class Charge:
     limit: Decimal
     window: timedelta
     amount: Decimal
+
+    @property
+    def is_of_resource(self) -> bool:
+        """Say whether it keeps a resource for one open call at a time."""
+        return self.budget.startswith(ONE_AT_A_TIME) and self.window < timedelta(seconds=1)
+
+    @property
+    def resource(self) -> str:
+        """Return the name of the resource it keeps."""
+        return self.budget.removeprefix(ONE_AT_A_TIME)
 
     @property
     def is_of_questions(self) -> bool:
@@ -103,6 +115,12 @@ def asked_besides(verdict: Verdict, rule: str, terms: Question | None) -> Verdic
         return verdict
     question = Question(rule=rule) if terms is None else replace(terms, rule=rule)
     return replace(verdict, decision="ask", rule=rule, question=question)
+
+
+def keeping(resource: str) -> Charge:
+    """Return what a call takes that keeps a resource to itself while it is open."""
+    one = Decimal(1)
+    return Charge(budget=f"{ONE_AT_A_TIME}{resource}", limit=one, window=timedelta(microseconds=1), amount=one)
 
 
 def capped(verdict: Verdict, caps: tuple[Charge, ...]) -> Verdict:

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from indelible.core.commands import Adopt, Amend, Command, Keep, Open, Record
 from indelible.core.effects.calls import check_name, check_run_id
 from indelible.core.effects.effect import Claim, Effect
-from indelible.core.effects.identity import Ref, digest_of, key_of
+from indelible.core.effects.identity import Ref, digest_of, key_of, without
 from indelible.core.events import facts_json
 from indelible.core.policy.said_verdicts import check_verdict
 from indelible.core.policy.verdicts import Verdict
@@ -38,7 +38,9 @@ MOST_MEMBERS = 10_000
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _DIGITS = 64
 _HEXADECIMAL = frozenset("0123456789abcdef")
-_NAMES = frozenset({"run_id", "effect_id", "tool", "token", "call_id", "approval_id", "id", "agent", "event_type"})
+_NAMES = frozenset(
+    {"run_id", "effect_id", "tool", "token", "call_id", "turn", "approval_id", "id", "agent", "event_type"}
+)
 # These may be missing, and then they are empty or None.
 _PERHAPS = frozenset({"schema", "grant_id", "pinned", "principal", "checkpoint_id", "delegation_id", "parent"})
 _TOLD_BY_VERBS = EFFECT_TYPES | EVENT_TYPES | FORMS.keys()
@@ -85,7 +87,8 @@ def _is_object(canonical: bytes) -> bool:
 
 def check_digest(command: Open) -> None:
     """Raises `BadCall` unless the digest is of what the call says: approvals are bound to it, and not to a word."""
-    if command.digest != digest_of(command.ref.tenant, command.tool, command.args_json, command.resource_json):
+    said = without(command.args_json, command.omitted)
+    if command.digest != digest_of(command.ref.tenant, command.tool, said, command.resource_json):
         raise BadCall("digest: is not that of this tool with these arguments; leave it to the client to make it")
 
 
@@ -94,7 +97,7 @@ def check_key(command: Open) -> None:
     ref = command.ref
     for scope in (ref.scope, command.run_id):
         made_of = ref.tenant, scope, command.tool, "args", command.args_json
-        is_of_args = ref.key in (key_of(*made_of, None), key_of(*made_of, command.call_id))
+        is_of_args = ref.key in (key_of(*made_of), key_of(*made_of, command.call_id or ""))
         if is_of_args and (scope != ref.scope or command.resource_json is not None):
             raise BadCall(
                 "key: is that of this call in another scope, or about nothing; leave it to the client to make it"

@@ -116,7 +116,7 @@ _WRONG: Mapping[str, ProblemType] = {
 }
 
 _REFUSED: Mapping[str, ProblemType] = {
-    "refused": ProblemType(
+    "not-run": ProblemType(
         409,
         "The ledger will not do this now",
         "How things stand does not allow it. The tool was not entered by this call.",
@@ -128,6 +128,18 @@ _REFUSED: Mapping[str, ProblemType] = {
         "The same key came with other arguments before. With 422 it is the `Idempotency-Key` of another request.",
         "If this is another deed, give it another key; if it is the same, send what was sent before.",
         also=(422,),
+    ),
+    "repeat-refused": ProblemType(
+        409,
+        "The same call succeeded in an earlier turn",
+        "The tool was called with the same arguments in an earlier turn and succeeded. It was not run again.",
+        "Use the recorded result: `GET /v1/effects/{effect_id}`. To repeat on purpose, send another `scope`.",
+    ),
+    "resource-busy": ProblemType(
+        409,
+        "Another call on the same resource is open",
+        "The tool demands one open call per resource, and another call holds this one.",
+        "Call again when the other call has ended. If it is in doubt, settle it first.",
     ),
     "still-running": ProblemType(
         409,

@@ -28,7 +28,7 @@ _WRITER = r'"writer":"([0-9a-f]{32})"'
 
 _EFFECT = re.compile(
     rf'\{{{_ACTOR},"at":{_AT},"attempt":{_NUMBER},{_COMMITS},"effect":"([A-Za-z0-9_-]+)","log":{_TEXT},'
-    rf'"on_crash":"(retry|hold)","prev":{_HASH},"run":{_TEXT},"seq":{_NUMBER},'
+    rf'"on_crash":"(retry|hold|resend)","prev":{_HASH},"run":{_TEXT},"seq":{_NUMBER},'
     rf'"side_effect":"({"|".join(SIDE_EFFECTS)})","status":"([a-z_]+)","tool":"([A-Za-z0-9_.:/-]+)",'
     rf'"type":"([a-z_]+)","v":1,{_WRITER}\}}',
     re.ASCII,

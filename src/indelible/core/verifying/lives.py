@@ -149,7 +149,7 @@ class Lives:
             raise Caught(f"{kind} does not commit to ({', '.join(names)})")
         if attempt != life[5] + move.adds and kind != ADOPTED:
             raise Caught("its attempt is wrong", expected=str(life[5] + move.adds), found=str(attempt))
-        if move.only_retry and life[3] != "retry":
+        if move.only_retry and life[3] == "hold":
             raise Caught(f"the effect was entered again while {life[4]}, though its tool holds when in doubt")
         return is_about_permission
 

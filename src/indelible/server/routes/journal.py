@@ -17,7 +17,7 @@ from indelible.core.journal.merkle import HASH_BYTES, consistency_proof
 from indelible.core.journal.notes import Note, parse_head, parse_note
 from indelible.core.journal.tiles import WIDTH, entries_path, node_reader, pack_entries, tile_path
 from indelible.engine.running import in_own_thread
-from indelible.errors import BadCall, JournalError, NotSealed, Refused, UnknownRun
+from indelible.errors import BadCall, JournalError, NotRun, NotSealed, UnknownRun
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.journal.sealing import receipt_of
@@ -143,7 +143,7 @@ async def prove_inclusion(
     try:
         receipt = await in_own_thread(receipt_of, store, asked.caller.tenant, run_id, seq)
     except NotSealed:
-        raise Refused(f"event {seq} of run {run_id} is under no signed head yet; ask again in a moment") from None
+        raise NotRun(f"event {seq} of run {run_id} is under no signed head yet; ask again in a moment") from None
     if "text/plain" in request.headers.get("accept", ""):
         return PlainTextResponse(str(receipt))
     head = receipt.tree_head()

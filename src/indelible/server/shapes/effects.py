@@ -81,7 +81,7 @@ class CallTold(Sent):
 class Begin(CallTold):
     """Asks to execute a call."""
 
-    on_crash: OnCrash | None = None
+    on_crash: Literal["retry", "hold"] | None = None
     """`retry` if it is safe to do it again after a crash; else it is held until somebody has looked."""
     lease_s: Seconds | None = None
     """For how many seconds the attempt is the caller's without a heartbeat."""

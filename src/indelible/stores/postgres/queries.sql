@@ -62,11 +62,11 @@ WITH headed AS (
     RETURNING 1
 ), opened AS (
     INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
-        attempt, version, token_hash, lease_until, opened_seq, created_at, updated_at)
+        attempt, version, token_hash, lease_until, opened_seq, created_at, updated_at, turn)
     SELECT %(tenant)s, %(scope)s, %(key)s, %(id)s::text, %(run_id)s, %(tool)s::text, %(side_effect)s::text,
         %(on_crash)s::text, %(call_id)s::text, %(digest)s::bytea, %(status)s::text, %(attempt)s::bigint,
         %(version)s::bigint, %(token)s::bytea, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval,
-        %(seq)s, %(created_at)s::timestamptz, %(updated_at)s::timestamptz
+        %(seq)s, %(created_at)s::timestamptz, %(updated_at)s::timestamptz, %(turn)s::text
     FROM headed
     RETURNING 1
 ), appended AS (
@@ -174,23 +174,23 @@ WITH headed AS (
     RETURNING 1
 ), opened AS (
     INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
-        attempt, version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at
+        attempt, version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn
         --+ , approval_id, charges
         )
     SELECT %(tenant)s, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
         version, token_hash, coalesce(%(now)s::timestamptz, clock_timestamp()) + lease, opened_seq, detail_seq,
-        created_at, updated_at
+        created_at, updated_at, turn
         --+ , approval_id, charges
     FROM unnest(%(opened_scope)s::text[], %(opened_key)s::bytea[], %(opened_id)s::text[], %(opened_run_id)s::text[],
         %(opened_tool)s::text[], %(opened_side_effect)s::text[], %(opened_on_crash)s::text[],
         %(opened_call_id)s::text[], %(opened_digest)s::bytea[], %(opened_status)s::text[], %(opened_attempt)s::bigint[],
         %(opened_version)s::bigint[], %(opened_token)s::bytea[], %(opened_lease)s::interval[],
         %(opened_seq)s::bigint[], %(opened_detail_seq)s::bigint[], %(opened_created_at)s::timestamptz[],
-        %(opened_updated_at)s::timestamptz[]
+        %(opened_updated_at)s::timestamptz[], %(opened_turn)s::text[]
         --+ , %(opened_approval_id)s::text[], %(opened_charges)s::bytea[]
         )
         AS o (scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt, version,
-            token_hash, lease, opened_seq, detail_seq, created_at, updated_at
+            token_hash, lease, opened_seq, detail_seq, created_at, updated_at, turn
             --+ , approval_id, charges
             )
     ON CONFLICT (tenant, scope, key) DO NOTHING

@@ -52,6 +52,7 @@ def effect_from(result: pq.abc.PGresult, row: int) -> Effect | None:
         detail_json=detail,
         approval_id=None if at[20] is None else at[20].decode(),
         charges_json=at[21],
+        turn=None if at[22] is None else at[22].decode(),
     )
 
 
@@ -178,6 +179,7 @@ def open_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
         "lease": None if lease is None else wire.interval(lease),
         "created_at": wire.timestamptz(effect.created_at),
         "updated_at": wire.timestamptz(effect.updated_at),
+        "turn": None if effect.turn is None else effect.turn.encode(),
         "args_salt": args.salt,
         "args": args.value,
         "key_salt": key.salt,
@@ -212,7 +214,7 @@ def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
 
 _OPENED = attrgetter(
     *("scope", "key", "id", "run_id", "tool", "side_effect", "on_crash", "call_id", "digest", "status", "attempt"),
-    *("version", "token_hash", "opened_seq", "detail_seq", "created_at", "updated_at"),
+    *("version", "token_hash", "opened_seq", "detail_seq", "created_at", "updated_at", "turn"),
 )
 _MOVED = attrgetter("scope", "key", "status", "attempt", "version", "token_hash", "detail_seq", "updated_at")
 _EVENT = attrgetter("run_id", "seq", "effect_id", "type", "hash", "body", "signature")
@@ -247,7 +249,7 @@ def batch_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) 
 
 
 def _put_opened(values: Named, opened: list[Effect], now: datetime) -> None:
-    columns = _columns(opened, _OPENED, 17)
+    columns = _columns(opened, _OPENED, 18)
     values["opened_scope"] = wire.words(columns[0])
     values["opened_key"] = wire.hexes(columns[1])
     values["opened_id"] = wire.texts(columns[2])
@@ -266,6 +268,7 @@ def _put_opened(values: Named, opened: list[Effect], now: datetime) -> None:
     values["opened_detail_seq"] = wire.bigints(columns[14])
     values["opened_created_at"] = wire.timestamptzs(columns[15])
     values["opened_updated_at"] = wire.timestamptzs(columns[16])
+    values["opened_turn"] = wire.texts(columns[17])
 
 
 def _put_moved(values: Named, moved: list[tuple[Effect, Effect]], now: datetime) -> None:

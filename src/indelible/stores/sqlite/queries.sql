@@ -22,14 +22,14 @@ SELECT run_id, count, head FROM indelible_runs WHERE (tenant, run_id) IN (VALUES
 -- name: insert_effects
 -- New effects; their keys must be free.
 INSERT OR ROLLBACK INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at)
-VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_effects_with_sheets
 -- New effects that somebody is asked about or that a budget limits; their keys must be free.
 INSERT OR ROLLBACK INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id, charges)
-VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn, approval_id, charges)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: update_effects
 -- Moves of effects, each only from the state it was decided on.

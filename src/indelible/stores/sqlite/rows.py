@@ -60,6 +60,7 @@ def effect_from(row: Row) -> Effect:
         detail_json=row[-1],
         approval_id=row[19],
         charges_json=row[20],
+        turn=row[21],
     )
 
 
@@ -85,6 +86,7 @@ def effect_row(effect: Effect) -> Row:
         effect.detail_seq,
         micros(effect.created_at),
         micros(effect.updated_at),
+        effect.turn,
     )
 
 

@@ -1,0 +1,81 @@
+"""What a call says, whole: its arguments with every default applied. Pure.
+
+Every door binds a call here, once, after its framework has validated the arguments. What is judged, shown, keyed and
+run are these arguments, so a default that a model leaves out is seen by the policy and by the approver.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from indelible.errors import BadCall
+
+Parameters = inspect.Signature | Mapping[str, Any]
+"""What a tool takes: the signature of a function, or a JSON Schema."""
+_DEEPEST = 32
+
+
+def bound(parameters: Parameters | None, args: Mapping[str, Any], tool: str) -> dict[str, Any]:
+    """Return the arguments as the tool gets them.
+
+    Args:
+        parameters: What the tool takes; None if that is unknown, and then the arguments stay as they are.
+        args: The arguments that the caller names.
+        tool: The tool's name, for the error.
+
+    Raises:
+        BadCall: The arguments do not fit the signature.
+    """
+    if parameters is None:
+        return dict(args)
+    if isinstance(parameters, inspect.Signature):
+        return _by_signature(parameters, args, tool)
+    filled = _filled(args, parameters, parameters, 0)
+    assert isinstance(filled, dict)
+    return filled
+
+
+def _by_signature(signature: inspect.Signature, args: Mapping[str, Any], tool: str) -> dict[str, Any]:
+    taken = signature.parameters.values()
+    first = [one.name for one in taken if one.kind is one.POSITIONAL_ONLY and one.name in args]
+    rest = {name: value for name, value in args.items() if name not in first}
+    try:
+        arguments = signature.bind(*(args[name] for name in first), **rest)
+    except TypeError as wrong:
+        raise BadCall(f"{tool}: the arguments do not fit the tool: {wrong}") from None
+    arguments.apply_defaults()
+    return dict(arguments.arguments)
+
+
+def _filled(value: Any, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
+    """Fill in the defaults of a JSON Schema, in nested objects and lists too."""
+    schema = _resolved(schema, root)
+    if depth > _DEEPEST or not isinstance(schema, Mapping):
+        return value
+    if isinstance(value, Mapping):
+        properties = schema.get("properties")
+        known = properties if isinstance(properties, Mapping) else {}
+        named = {name: _filled(one, known.get(name), root, depth + 1) for name, one in value.items()}
+        missing = {name: _resolved(one, root) for name, one in known.items() if name not in value}
+        return named | {
+            name: one["default"] for name, one in missing.items() if isinstance(one, Mapping) and "default" in one
+        }
+    if isinstance(value, list):
+        return [_filled(one, schema.get("items"), root, depth + 1) for one in value]
+    return value
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+    """Follow a reference within the schema; a default beside it stays."""
+    for _ in range(_DEEPEST):
+        reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        target: Any = root
+        for name in reference[2:].split("/"):
+            target = target.get(name) if isinstance(target, Mapping) else None
+        beside = {name: one for name, one in schema.items() if name != "$ref"}
+        schema = {**target, **beside} if isinstance(target, Mapping) else beside
+    return schema

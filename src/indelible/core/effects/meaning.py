@@ -1,0 +1,88 @@
+"""What a handler's exception means. Pure.
+
+An exception's type speaks of the handler's last request, and clients retry by themselves. So it never proves that
+nothing happened. The table below is the whole rule; the first line that fits decides.
+
+| # | condition | meaning |
+|---|---|---|
+| 1 | the handler raises `NothingHappened` | nothing happened |
+| 2 | the handler raises `MayHaveHappened`, or was interrupted, cancelled or timed out | in doubt |
+| 3 | the exception is listed in `nothing_on=` | nothing happened |
+| 4 | `Refused`, `failed_on=`, `refused=` says yes, or a typed refusal of a known SDK | failed |
+| 5 | the tool says `marks_sending=True`, and nothing was sent in this attempt | nothing happened |
+| 6 | payment, external_mutation, notification, delegation | in doubt |
+| 7 | none, read, write | failed |
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from indelible.core.effects.calls import Handling, SideEffect
+from indelible.errors import MayHaveHappened, NothingHappened, Refused
+
+Meaning = Literal["nothing", "failed", "in_doubt"]
+
+DOUBTFUL: frozenset[SideEffect] = frozenset({"payment", "external_mutation", "notification", "delegation"})
+"""The classes of which an undeclared exception leaves doubt."""
+
+# The package, and the class. A provider raises these only after it has judged the request and done nothing.
+KNOWN_REFUSALS: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("stripe", "CardError"),
+        ("smtplib", "SMTPRecipientsRefused"),  # raised only if the server refused every recipient
+        ("smtplib", "SMTPSenderRefused"),
+        ("smtplib", "SMTPAuthenticationError"),
+        ("smtplib", "SMTPNotSupportedError"),
+    }
+)
+
+
+def meaning_of(
+    error: BaseException, handling: Handling, effect_id: str, *, has_sent: bool = True, is_interruption: bool = False
+) -> Meaning:
+    """Return what an exception of a handler means for its effect.
+
+    Args:
+        error: The exception.
+        handling: How the tool wants to be treated.
+        effect_id: The effect whose handler raised it.
+        has_sent: False only if this attempt entered no `effect.sending()` and our transports wrote no byte.
+        is_interruption: True if the handler was cancelled or ran out of time.
+    """
+    if isinstance(error, NothingHappened) and is_about(error, effect_id):
+        return "nothing"
+    if is_interruption or isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
+        return "in_doubt"
+    if isinstance(error, handling.nothing_on):
+        return "nothing"
+    if _is_refusal(error, handling, effect_id):
+        return "failed"
+    if handling.marks_sending and not has_sent:
+        return "nothing"
+    return "in_doubt" if handling.side_effect in DOUBTFUL else "failed"
+
+
+def is_about(error: NothingHappened | Refused, effect_id: str) -> bool:
+    """Say whether a handler's word is about this effect, and not about one that the handler itself called."""
+    error.effect_id = error.effect_id or effect_id
+    return error.effect_id == effect_id
+
+
+def _is_refusal(error: Exception, handling: Handling, effect_id: str) -> bool:
+    if isinstance(error, Refused):
+        return is_about(error, effect_id)
+    if isinstance(error, handling.failed_on) or is_known_refusal(error):
+        return True
+    if handling.refused is None:
+        return False
+    try:
+        return handling.refused(error) is True
+    except Exception as problem:  # a predicate that fails proves nothing, so the doubt stays
+        error.add_note(f"Indelible: refused= raised {type(problem).__qualname__}, so this counts as no refusal")
+        return False
+
+
+def is_known_refusal(error: Exception) -> bool:
+    """Say whether an exception is a typed refusal of an SDK that we know, by its name: nothing is imported."""
+    return any((kind.__module__.partition(".")[0], kind.__name__) in KNOWN_REFUSALS for kind in type(error).__mro__)
