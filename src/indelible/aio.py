@@ -26,7 +26,7 @@ from indelible.core.runs.following import RunEvent, RunStory
 from indelible.core.runs.run import Checkpoint, CheckpointReason, CheckpointRule, Run, RunStatus
 from indelible.engine.approving import ApprovalView
 from indelible.engine.desk import _person, check_limit
-from indelible.engine.entering import Handler
+from indelible.engine.entering import Handler, OnReplay
 from indelible.engine.opening import OpenedDesk
 from indelible.engine.running import Compensated
 from indelible.engine.stops import Stops
@@ -54,9 +54,16 @@ class AsyncLedger(OpenedDesk):
         """Finishes what is under way and closes the store."""
         await asyncio.to_thread(self._close)
 
-    async def run(self, call: ToolCall, handler: Handler, **options: Unpack[OptionWords]) -> Any:
-        """Runs a call at most once and gives its recorded value; a repeat gets the same value without the handler."""
-        return await self._engine.drive_async(self._running(call, handler, options), handler)
+    async def run(
+        self,
+        call: ToolCall,
+        handler: Handler,
+        *,
+        on_replay: OnReplay | None = None,
+        **options: Unpack[OptionWords],
+    ) -> Any:
+        """Run a call at most once and return its recorded value; see `Ledger.run`."""
+        return await self._engine.drive_async(self._running(call, handler, options), handler, on_replay)
 
     async def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
         """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""

@@ -24,7 +24,7 @@ from indelible.core.runs.following import RunEvent, RunStory
 from indelible.core.runs.run import Checkpoint, CheckpointReason, CheckpointRule, Run, RunStatus
 from indelible.engine.approving import ApprovalView
 from indelible.engine.desk import _person, check_limit
-from indelible.engine.entering import Handler
+from indelible.engine.entering import Handler, OnReplay
 from indelible.engine.opening import OpenedDesk
 from indelible.engine.running import Compensated
 from indelible.engine.stops import Stops
@@ -50,9 +50,23 @@ class Ledger(OpenedDesk):
         """Finishes what is under way and closes the store."""
         self._close()
 
-    def run(self, call: ToolCall, handler: Handler, **options: Unpack[OptionWords]) -> Any:
-        """Runs a call at most once and gives its recorded value; a repeat gets the same value without the handler."""
-        return self._engine.drive(self._running(call, handler, options), handler)
+    def run(
+        self,
+        call: ToolCall,
+        handler: Handler,
+        *,
+        on_replay: OnReplay | None = None,
+        **options: Unpack[OptionWords],
+    ) -> Any:
+        """Run a call at most once and return its recorded value; a repeat gets the same value without the handler.
+
+        Args:
+            call: The tool, its arguments, and what makes two calls the same.
+            handler: The tool's body. It gets the running effect, and runs with the recorded arguments.
+            on_replay: Called with the recorded effect if the call is answered from the record.
+            options: How the call is treated; see `Options`.
+        """
+        return self._engine.drive(self._running(call, handler, options), handler, on_replay)
 
     def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
         """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
-from indelible.core.effects.binding import bound
+from indelible.core.effects.binding import Parameters as Parameters
+from indelible.core.effects.binding import bound as bound
 from indelible.core.effects.calls import IdentityWords, Options, ToolCall
 from indelible.core.effects.identity import schema_hash
 from indelible.core.values.revive import revive
@@ -139,6 +140,13 @@ class Tool(Generic[P, R]):
         if self.is_async:
             return cast("R", engine.drive_async(steps, _as_coroutine_function(self.handler)))
         return cast("R", engine.drive(steps, self.handler))
+
+
+def called(function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
+    """Call a function with arguments as `bound` names them: `*args` as a list, `**kwargs` as an object."""
+    arguments = inspect.signature(function).bind_partial()
+    arguments.arguments.update(args)
+    return function(*arguments.args, **arguments.kwargs)
 
 
 def _name_of(function: Callable[..., Any]) -> str:

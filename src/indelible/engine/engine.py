@@ -45,6 +45,7 @@ from indelible.core.privacy.redaction import Screen
 from indelible.engine.entering import (
     Errand,
     Handler,
+    OnReplay,
     entered,
     finish_awaitable,
     finish_coroutine,
@@ -109,10 +110,10 @@ class Engine:
 
     # Blocking
 
-    def drive(self, walk: Walk, handler: Handler | None = None) -> Any:
+    def drive(self, walk: Walk, handler: Handler | None = None, on_replay: OnReplay | None = None) -> Any:
         """Carries a walk out in the caller's own thread."""
         _refuse_inside_transaction(self.store)
-        errand = Errand(handler)
+        errand = Errand(handler, on_replay)
         answer: Any = None
         error: BaseException | None = None
         try:
@@ -217,10 +218,10 @@ class Engine:
 
     # Asynchronous
 
-    async def drive_async(self, walk: Walk, handler: Handler | None = None) -> Any:
+    async def drive_async(self, walk: Walk, handler: Handler | None = None, on_replay: OnReplay | None = None) -> Any:
         """Carries a walk out in the caller's own task."""
         _refuse_inside_transaction(self.store)
-        errand = Errand(handler)
+        errand = Errand(handler, on_replay)
         answer: Any = None
         error: BaseException | None = None
         try:

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Handler = Callable[[RunningEffect], Any]
+OnReplay = Callable[[Effect], None]
 
 
 class Errand:
     """Is what one drive of a walk carries along: the handler, and the effect it is running."""
 
-    __slots__ = ("_handler", "_pid", "_running", "_unreported", "asked_at")
+    __slots__ = ("_handler", "_on_replay", "_pid", "_running", "_unreported", "asked_at")
 
-    def __init__(self, handler: Handler | None) -> None:
+    def __init__(self, handler: Handler | None, on_replay: OnReplay | None = None) -> None:
         self.asked_at = 0.0
         self._handler = handler
+        self._on_replay = on_replay
         self._running: RunningEffect | None = None
         self._pid = os.getpid()
         self._unreported: Claim | None = None
@@ -72,6 +74,8 @@ class Errand:
             self._unreported = None
         if self._handler is not None and isinstance(answer, Replayed | ReplayedFailure):
             tell_replayed(answer.effect)
+            if self._on_replay is not None:
+                self._on_replay(answer.effect)
         return answer
 
     @property

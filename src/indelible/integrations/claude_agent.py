@@ -27,7 +27,8 @@ from indelible.integrations.calling_again import OPEN, meant_call_id
 from indelible.integrations.claude_calls import CallIds
 from indelible.integrations.claude_words import decided, has_failed, may_run, was_done
 from indelible.integrations.results import ToolError, text_in
-from indelible.integrations.terms import Named, Terms, asked_again, error_in, hash_of, waits
+from indelible.integrations.telling import error_in, waits
+from indelible.integrations.terms import Named, Terms, asked_again, hash_of
 
 Hook = Callable[[Any, str | None, Any], Awaitable[dict[str, Any]]]
 Result = dict[str, Any]

@@ -35,7 +35,8 @@ from indelible import (
 from indelible.errors import BadCall, NotRun
 from indelible.integrations.calling_again import OPEN, meant_call_id
 from indelible.integrations.claude_words import decided, has_failed, may_run, was_done
-from indelible.integrations.terms import Named, Terms, waits
+from indelible.integrations.telling import waits
+from indelible.integrations.terms import Named, Terms
 
 Answer = dict[str, Any]
 """Is what a hook prints; empty when it has nothing to decide."""

@@ -40,6 +40,7 @@ from indelible.errors import (
 from indelible.integrations.crewai_turns import recording
 from indelible.integrations.model_turns import MODEL_INVOKED
 from indelible.integrations.results import ToolError, as_json
+from indelible.integrations.telling import error_in
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
@@ -47,7 +48,6 @@ from indelible.integrations.terms import (
     Terms,
     asked_again,
     checked_on_error,
-    error_in,
     hash_of,
     question_of,
 )

@@ -25,7 +25,9 @@ from typing import Any
 from indelible import Approval, AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.dialects import Asked, asked_in, messages_of, object_in
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, error_in, hash_of
+from indelible.integrations.telling import heard_of, replayed, with_note
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, hash_of
+from indelible.tool import called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class Waiting:
     call_id: str
     tool: str
     why: str
+    told: str
+    """What to tell the model if the loop goes on without waiting."""
     approval: Approval | None = None
     """Is the question; None when the call is in doubt."""
     effect: Effect | None = None
@@ -51,9 +55,12 @@ class Answered:
 class FunctionCalls:
     """Lets each tool call of a model run at most once and with permission, however often a loop hands it in.
 
-    `tools` are the functions by the names that the model knows. Calls belong to the run `run`, in which the id that the
-    model gave a call identifies it. `terms` says how single tools are treated, in the words of `@ledger.tool`; further
-    words hold for all. With `wait`, a call waits so long for whoever has to decide.
+    Args:
+        ledger: The ledger.
+        tools: The functions, by the names that the model knows.
+        run: The run that calls belong to.
+        terms: How single tools are treated, in the words of `@ledger.tool`.
+        usual: The same words for all tools. With `wait`, a call waits so long for an approval.
     """
 
     def __init__(
@@ -71,66 +78,77 @@ class FunctionCalls:
         self._run = run
         self._terms = Terms(terms, usual)
 
-    def answer(self, tool_calls: Iterable[Any] | None) -> Answered:
-        """Runs the calls, those of one answer at once, and gives what to tell the model; again gives the same."""
+    def answer(self, tool_calls: Iterable[Any] | None, *, turn: str | None = None) -> Answered:
+        """Run the calls, those of one answer at once, and return what to tell the model; again returns the same.
+
+        Args:
+            tool_calls: The tool calls of a model's answer.
+            turn: The id of the user's last message. Without it, the whole run is one turn: a payment with the same
+                arguments is made once in it.
+        """
         asked = asked_in(tool_calls)
         if len(asked) < 2:
-            return _together(asked, [self._answered(one) for one in asked])
+            return _together(asked, [self._answered(one, turn) for one in asked])
         with ThreadPoolExecutor(len(asked), thread_name_prefix="indelible-call") as threads:
-            runs = [threads.submit(contextvars.copy_context().run, self._answered, one) for one in asked]
+            runs = [threads.submit(contextvars.copy_context().run, self._answered, one, turn) for one in asked]
         return _together(asked, [run.result() for run in runs])
 
-    async def answer_async(self, tool_calls: Iterable[Any] | None) -> Answered:
-        """Does as `answer` does, without blocking the loop."""
+    async def answer_async(self, tool_calls: Iterable[Any] | None, *, turn: str | None = None) -> Answered:
+        """Do as `answer` does, without blocking the loop."""
         asked = asked_in(tool_calls)
         # All of them end before one's error is raised: none is cancelled, and so put in doubt, for another's sake.
-        ended = await asyncio.gather(*(self._answered_async(one) for one in asked), return_exceptions=True)
+        ended = await asyncio.gather(*(self._answered_async(one, turn) for one in asked), return_exceptions=True)
         errors = [one for one in ended if isinstance(one, BaseException)]
         if errors:
             raise errors[0]
         return _together(asked, [one for one in ended if not isinstance(one, BaseException)])
 
-    def _answered(self, asked: Asked) -> _Told | Waiting:
-        entry = self._entry(asked)
+    def _answered(self, asked: Asked, turn: str | None) -> _Told | Waiting:
+        entry = self._entry(asked, turn)
         while isinstance(entry, _Entry):
             try:
-                return _Told(_text(self._ledger.blocking.run(entry.call, entry.enter, **entry.words)))
+                value = self._ledger.blocking.run(entry.call, entry.enter, on_replay=entry.note_replay, **entry.words)
+                return _Told(with_note(_text(value), entry.note))
             except Exception as error:
                 told = entry.told_of(error)
                 if told is not None:
                     return told
         return entry
 
-    async def _answered_async(self, asked: Asked) -> _Told | Waiting:
-        entry = self._entry(asked)
+    async def _answered_async(self, asked: Asked, turn: str | None) -> _Told | Waiting:
+        entry = self._entry(asked, turn)
         while isinstance(entry, _Entry):
             enter = entry.enter_async if entry.is_async else entry.enter
             try:
-                return _Told(_text(await self._ledger.awaited.run(entry.call, enter, **entry.words)))
+                run = self._ledger.awaited.run
+                value = await run(entry.call, enter, on_replay=entry.note_replay, **entry.words)
+                return _Told(with_note(_text(value), entry.note))
             except Exception as error:
                 told = entry.told_of(error)
                 if told is not None:
                     return told
         return entry
 
-    def _entry(self, asked: Asked) -> _Entry | _Told:
-        """Gives a call on its way; or what the model is told of a call that cannot be made."""
+    def _entry(self, asked: Asked, turn: str | None) -> _Entry | _Told:
+        """Return a call on its way; or what the model is told of a call that cannot be made."""
         tool = self._tools.get(asked.tool)
         if tool is None:
             return _Told(f"there is no tool {asked.tool!r}; there are: {', '.join(self._tools)}", is_error=True)
         try:
-            args = object_in(asked.arguments)
-            inspect.signature(tool).bind(**args)
-        except (TypeError, ValueError) as wrong:
+            call = self._terms.call(
+                Named(
+                    tool=asked.tool,
+                    args=object_in(asked.arguments),
+                    run_id=self._run,
+                    call_id=asked.call_id or None,
+                    schema=self._schemas[asked.tool],
+                    turn=turn,
+                    parameters=inspect.signature(tool),
+                )
+            )
+        except ValueError as wrong:
             return _Told(f"{asked.tool} was not called: {wrong}", is_error=True)
-        named = Named(
-            tool=asked.tool,
-            args=args,
-            run_id=self._run,
-            call_id=asked.call_id or None,
-            schema=self._schemas[asked.tool],
-        )
-        return _Entry(tool, self._terms.call(named), self._terms.at_once(asked.tool))
+        return _Entry(tool, call, self._terms.at_once(asked.tool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +169,17 @@ class _Entry:
         self.is_async = inspect.iscoroutinefunction(tool)
         self.call = call
         self.words = words
+        self.note: str | None = None
+
+    def note_replay(self, effect: Effect) -> None:
+        """Note what the model hears with a recorded result."""
+        self.note = replayed(effect, self.call)
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enters the tool with the recorded arguments."""
         self._check_may_enter()
         try:
-            return self._tool(**effect.args)
+            return called(self._tool, effect.args)
         except Exception as error:
             self._raised = error
             raise
@@ -165,7 +188,7 @@ class _Entry:
         """Enters a tool that is awaited with the recorded arguments."""
         self._check_may_enter()
         try:
-            return await self._tool(**effect.args)
+            return await called(self._tool, effect.args)
         except Exception as error:
             self._raised = error
             raise
@@ -182,18 +205,16 @@ class _Entry:
                 return None  # what is on the record decides what is told, now and on every repeat
             case NothingHappened() if error is not self._raised:
                 return _Told(str(error), is_error=True)
-            case NothingHappened():
-                return _Told(f"{self.call.tool}: {error}; nothing was done, and calling again is safe", is_error=True)
             case ApprovalPending():
                 return self._waiting(error, error.approval)
             case EffectInDoubt():
                 return self._waiting(error)
             case _ if asked_again(error, self.words):
                 return None
-            case EffectFailed():
-                return _Told(error_in(error), is_error=True)
-            case _ if isinstance(error, SAID_TO_THE_MODEL):
-                return _Told(str(error), is_error=True)
+            case _ if isinstance(error, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
+                heard = heard_of(error, self.call.tool)
+                assert heard is not None, "each of these has a text"
+                return _Told(heard.text, is_error=True)
             case _:
                 raise error
 
@@ -202,6 +223,7 @@ class _Entry:
             call_id=self.call.call_id or "",
             tool=self.call.tool,
             why=str(error),
+            told=getattr(heard_of(error, self.call.tool), "text", ""),
             approval=approval,
             effect=error.effect,
         )

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -22,7 +22,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
+from indelible import Actor, Approval, AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect
 from indelible.errors import (
     ApprovalPending,
     BadCall,
@@ -33,6 +33,8 @@ from indelible.errors import (
 )
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.results import text_in
+from indelible.integrations.telling import heard_of, with_note
+from indelible.integrations.telling import replayed as replay_note
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
@@ -41,7 +43,6 @@ from indelible.integrations.terms import (
     Terms,
     asked_again,
     checked_on_error,
-    error_in,
     hash_of,
     ordinal_of,
     question_of,
@@ -109,7 +110,7 @@ class ToolGate:
         ledger = self._ledger.blocking
         while True:
             try:
-                return entry.given(ledger.run(entry.call, entry.enter, **entry.words))
+                return entry.given(ledger.run(entry.call, entry.enter, on_replay=entry.note_replay, **entry.words))
             except Exception as error:
                 heard = self._heard(error, entry)
             if isinstance(heard, ToolMessage):
@@ -126,7 +127,8 @@ class ToolGate:
         ledger = self._ledger.awaited
         while True:
             try:
-                return entry.given(await ledger.run(entry.call, entry.enter_async, **entry.words))
+                value = await ledger.run(entry.call, entry.enter_async, on_replay=entry.note_replay, **entry.words)
+                return entry.given(value)
             except Exception as error:
                 heard = self._heard(error, entry)
             if isinstance(heard, ToolMessage):
@@ -151,10 +153,11 @@ class ToolGate:
         call, config = request.tool_call, request.runtime.config
         run_id = self.run_of(config)
         inside = subgraph_of(config)
-        by_arguments, counts = self._terms.goes_by_arguments(call["name"]), self._terms.counts(call["name"])
+        counts = self._terms.counts(call["name"])
         return Named(
             tool=call["name"],
-            args=_validated(request.tool, call["args"]) if by_arguments else call["args"],
+            args=_validated(request.tool, call["args"]),
+            turn=_turn(request.state, self._messages_key),
             run_id=run_id,
             scope=f"{run_id}|{inside}" if inside else None,
             call_id=call["id"],
@@ -182,10 +185,10 @@ class ToolGate:
                 return None
             case _ if asked_again(error, entry.words):
                 return None
-            case EffectFailed():
-                return entry.message(error_in(error))
-            case _ if isinstance(error, SAID_TO_THE_MODEL):
-                return entry.message(str(error))
+            case _ if isinstance(error, (EffectFailed, *SAID_TO_THE_MODEL)):
+                heard = heard_of(error, entry.call.tool)
+                assert heard is not None, "each of these has a text"
+                return entry.message(heard.text)
             case IndelibleError():
                 raise error
             case _:
@@ -243,10 +246,20 @@ def subgraph_of(config: RunnableConfig) -> str:
     return "|".join(part.partition(":")[0] for part in namespace.split("|")[:-1])
 
 
+def _messages(state: Any, key: str) -> Sequence[Any]:
+    messages = state if isinstance(state, list) else state.get(key) if isinstance(state, Mapping) else None
+    return (getattr(state, key, None) if messages is None else messages) or ()
+
+
+def _turn(state: Any, key: str) -> str | None:
+    """Return the id of the user's last message, or its number where messages have no ids; None without any."""
+    asked = [message for message in _messages(state, key) if isinstance(message, HumanMessage)]
+    return (asked[-1].id or f"message {len(asked)}") if asked else None
+
+
 def _spoken(state: Any, key: str) -> Iterator[Spoken]:
     """Gives the calls of the conversation that a graph's state holds, in their order."""
-    messages = state if isinstance(state, list) else state.get(key) if isinstance(state, Mapping) else None
-    for message in (getattr(state, key, None) if messages is None else messages) or ():
+    for message in _messages(state, key):
         if isinstance(message, AIMessage):
             yield from (Spoken(call["id"], call["name"], call["args"]) for call in message.tool_calls)
 
@@ -277,6 +290,11 @@ class _Entry:
         self.config: RunnableConfig = request.runtime.config
         self.call = terms.call(named)
         self.words = terms.at_once(named.tool)
+        self._note: str | None = None
+
+    def note_replay(self, effect: Effect) -> None:
+        """Note what the model hears with a recorded result."""
+        self._note = replay_note(effect, self.call)
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enters the tool with the recorded arguments."""
@@ -318,12 +336,12 @@ class _Entry:
             return self._live[-1]
         if not isinstance(recorded, Mapping) or set(recorded) not in ({"call_id", "gave"}, {"call_id", "to_parent"}):
             # Another framework recorded it, or a person settled it by hand, with a value of their own.
-            return self.message(text_in(recorded), status="success")
+            return self.message(with_note(text_in(recorded), self._note), status="success")
         if "to_parent" in recorded:
             command = replayed(recorded["to_parent"], None, None)
             assert isinstance(command, Command)
             raise ParentCommand(command)
-        return replayed(recorded["gave"], recorded["call_id"], self.call.call_id)
+        return replayed(recorded["gave"], recorded["call_id"], self.call.call_id, self._note)
 
     def told_of(self, error: Exception, on_error: OnError) -> ToolMessage:
         """Gives what the model is told of a tool that raised, or raises it."""

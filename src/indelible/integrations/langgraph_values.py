@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from langgraph.types import Command, Send
 
+from indelible.integrations.telling import with_note
+
 Given: TypeAlias = ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]
 REPLAYED = {"replayed": True}
 
@@ -71,25 +73,32 @@ def revived(recorded: Any) -> Any:
             return recorded
 
 
-def replayed(recorded: Any, was: str | None, now: str | None) -> Given:
-    """Gives a recorded result to the call that asks for it `now`, marked as replayed where nothing else is said.
+def replayed(recorded: Any, was: str | None, now: str | None, note: str | None = None) -> Given:
+    """Return a recorded result to the call that asks for it `now`, marked as replayed where nothing else is said.
 
-    A tool that tells calls apart by their arguments may be called by another id than it `was` recorded with, and the
-    model expects the answer under the id that it gave.
+    The call may have another id than it `was` recorded with: the model expects the answer under the id that it gave.
+
+    Args:
+        note: What the model hears with the result, if it called again by itself.
     """
-    given: Given = _readdressed(revived(recorded), was, now)
+    given: Given = _readdressed(revived(recorded), was, now, note)
     return given
 
 
-def _readdressed(value: Any, was: str | None, now: str | None) -> Any:
+def _readdressed(value: Any, was: str | None, now: str | None, note: str | None) -> Any:
     match value:
         case ToolMessage() if value.tool_call_id == was:
-            marks: dict[str, Any] = {} if value.artifact is not None else {"artifact": REPLAYED}
-            own = {} if was == now else {"tool_call_id": now, "id": None}
-            return value.model_copy(update={**marks, **own})
+            changed: dict[str, Any] = {} if value.artifact is not None else {"artifact": REPLAYED}
+            changed |= {} if was == now else {"tool_call_id": now, "id": None}
+            changed |= {} if note is None else {"content": _noted(value.content, note)}
+            return value.model_copy(update=changed)
         case Command(update=dict() as update):
-            return replace(value, update={name: _readdressed(part, was, now) for name, part in update.items()})
+            return replace(value, update={name: _readdressed(part, was, now, note) for name, part in update.items()})
         case list():
-            return [_readdressed(part, was, now) for part in value]
+            return [_readdressed(part, was, now, note) for part in value]
         case _:
             return value
+
+
+def _noted(content: Any, note: str) -> Any:
+    return with_note(content, note) if isinstance(content, str) else [*content, {"type": "text", "text": note}]

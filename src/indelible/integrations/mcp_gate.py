@@ -42,7 +42,8 @@ from indelible.integrations.mcp_words import (
     waits,
 )
 from indelible.integrations.results import ToolError
-from indelible.integrations.terms import Named, Terms, asked_again, error_in
+from indelible.integrations.telling import error_in
+from indelible.integrations.terms import Named, Terms, asked_again
 
 Context = ServerRequestContext[Any, Any]
 Answer = types.CallToolResult | types.InputRequiredResult

@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 
 from indelible import Approval
-from indelible.integrations import terms
+from indelible.integrations import telling
 from indelible.integrations.results import text_in
 from indelible.integrations.terms import hash_of
 
@@ -66,7 +66,7 @@ def not_told(text: str) -> types.CallToolResult:
 
 def waits(approval: Approval) -> types.CallToolResult:
     """Tells the model that a person has to decide first, and what to do then."""
-    return not_told(terms.waits(approval))
+    return not_told(telling.waits(approval))
 
 
 def question(approval: Approval, args: Mapping[str, Any], *, decides: bool) -> str:

@@ -38,7 +38,8 @@ from indelible.errors import (
 from indelible.integrations.dialects import object_in
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, error_in, hash_of
+from indelible.integrations.telling import error_in
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, hash_of
 
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]

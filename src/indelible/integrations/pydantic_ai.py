@@ -37,6 +37,7 @@ from indelible.errors import (
     StillRunning,
 )
 from indelible.integrations.results import plain
+from indelible.integrations.telling import error_in
 from indelible.integrations.terms import (
     MODEL_TURN,
     SAID_TO_THE_MODEL,
@@ -45,7 +46,6 @@ from indelible.integrations.terms import (
     Spoken,
     Terms,
     asked_again,
-    error_in,
     hash_of,
     ordinal_of,
     question_of,

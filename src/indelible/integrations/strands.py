@@ -41,13 +41,13 @@ from indelible.errors import (
 )
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError, text_in
+from indelible.integrations.telling import error_in
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
     Spoken,
     Terms,
     asked_again,
-    error_in,
     hash_of,
     question_of,
 )

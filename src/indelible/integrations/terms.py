@@ -10,23 +10,32 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
-from indelible import Approval, Options, Resource, ToolCall
+from indelible import Approval, Options, ToolCall
 from indelible.errors import (
     ApprovalEndedUnused,
     BadCall,
     BudgetExceeded,
     EffectCanceled,
     EffectDenied,
-    EffectFailed,
+    EffectErased,
+    KeyReused,
     PolicyRefused,
+    RepeatRefused,
+    ResourceBusy,
     StillRunning,
+    Stopped,
 )
+from indelible.tool import Parameters, bound
 
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))
-_IDENTITY = frozenset({"key", "dedupe"})
-SAID_TO_THE_MODEL = (EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled)
-"""Are refusals that a model can make something of: it is told why, and the agent goes on."""
+_IDENTITY = frozenset({"key", "scope", "dedupe", "varies", "added", "on_reuse"})
+SAID_TO_THE_MODEL = (
+    *(EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled, EffectErased),
+    *(KeyReused, RepeatRefused, ResourceBusy, Stopped),
+)
+"""Refusals that a model is told of (see `telling`); the agent goes on."""
+_READING = frozenset({"none", "read"})
 MODEL_TURN = "model.turn"
 """Is the tool under whose name a model's turn stands on the record."""
 TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
@@ -55,6 +64,10 @@ class Named:
     schema: str = ""
     ordinal: int | None = None
     """Counts the calls of the conversation that say the same, up to this one; None where nobody can count them."""
+    turn: str | None = None
+    """The id of the user's last message; None where the framework does not tell, and then the run is one turn."""
+    parameters: Parameters | None = None
+    """What the tool takes, if the framework's validation has not applied the defaults already."""
 
 
 def question_of(approval: Approval) -> dict[str, Any]:
@@ -68,15 +81,6 @@ def question_of(approval: Approval) -> dict[str, Any]:
     }
 
 
-def waits(approval: Approval) -> str:
-    """Tells a model that a person has to decide first, how, and what to do then."""
-    return (
-        f"{approval.tool} waits for a person, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, and was not carried out. "
-        f"A person decides with: indelible approvals show {approval.id}. "
-        "When it is decided, call again with exactly the same arguments"
-    )
-
-
 def asked_again(refusal: Exception, words: dict[str, Any]) -> bool:
     """Says whether the ledger is to be asked again, and lets `words` say how long that waits."""
     match refusal:
@@ -88,11 +92,6 @@ def asked_again(refusal: Exception, words: dict[str, Any]) -> bool:
             return True
         case _:
             return False
-
-
-def error_in(failed: EffectFailed) -> str:
-    """Gives what a tool said when it failed, as it is recorded."""
-    return str(getattr(failed.effect.outcome, "error", failed))
 
 
 def hash_of(said: Any) -> str:
@@ -127,10 +126,10 @@ def _wording(spoken: Spoken) -> str:
 class Terms:
     """Knows what was said of each tool of a framework, and makes calls for the ledger of its calls.
 
-    A call is known by the id that the model gave it: the same id with other arguments is refused, and a new id is a new
-    call. A tool that names a `key`, or says `dedupe`, is told apart as the ledger does it. With dedupe="occurrence" the
-    ids of a framework do not matter: the second call that says the same is another one than the first, in whichever
-    framework either of them is made.
+    What reads is known by the id that the model gave the call: each call reads anew. Everything else is known by its
+    arguments within a turn (`dedupe="turn"`): a model that repeats itself gets the recorded result, and hears so. A
+    tool that names a `key` is known by that, once per run or `scope`. `dedupe` says otherwise; "occurrence" counts the
+    calls that say the same, so that another framework can go on where this one stopped.
     """
 
     def __init__(self, tools: Mapping[str, Mapping[str, Any]] | None, usual: Mapping[str, Any]) -> None:
@@ -155,29 +154,30 @@ class Terms:
         """Are this tool's calls told apart by what they say and how often, whatever their ids?"""
         return self._of(tool).get("dedupe") == OCCURRENCE
 
-    def goes_by_arguments(self, tool: str) -> bool:
-        """Is a call of this tool known by its arguments, which must look the same then, whoever shows them?"""
-        words = self._of(tool)
-        return words.get("key") is not None or words.get("dedupe") not in (None, "call")
-
     def call(self, named: Named) -> ToolCall:
         """Gives the call that the ledger is to run."""
         words = self._of(named.tool)
-        key, dedupe = words.get("key"), words.get("dedupe")
-        if dedupe == OCCURRENCE:
+        if words.get("dedupe") == OCCURRENCE:
             return _counted(named)
-        by_id = named.call_id is not None and key is None and dedupe is None
+        identity = {word: words[word] for word in _IDENTITY if words.get(word) is not None}
+        identity.setdefault("dedupe", self._usual_dedupe(words, named))
+        if named.scope is not None:
+            identity.setdefault("scope", named.scope)
         return ToolCall(
             tool=named.tool,
-            args=named.args,
+            args=bound(named.parameters, named.args, named.tool),
             run_id=named.run_id,
-            scope=named.scope,
             call_id=named.call_id,
+            turn=named.turn,
             schema=named.schema,
-            key=key,
-            dedupe=dedupe or "args",
-            resource=Resource(namespace="agent", type="tool_call", id=str(named.call_id)) if by_id else None,
+            **identity,
         )
+
+    def _usual_dedupe(self, words: Mapping[str, Any], named: Named) -> str:
+        if words.get("key") is not None:
+            return "args"
+        is_read = words.get("side_effect") in _READING and named.call_id is not None
+        return "call" if is_read else "turn"
 
     def _of(self, tool: str) -> Mapping[str, Any]:
         return self._tools.get(tool, self._usual)
@@ -193,7 +193,7 @@ def _counted(named: Named) -> ToolCall:
     is_first = named.ordinal == 1
     return ToolCall(
         tool=named.tool,
-        args=named.args,
+        args=bound(named.parameters, named.args, named.tool),
         run_id=named.run_id,
         scope=named.scope,
         schema=named.schema,

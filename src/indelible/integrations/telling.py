@@ -1,0 +1,144 @@
+"""What a model hears of a call that was not simply run. Every adapter uses this table, and says nothing of its own.
+
+No text invites a repeat of what may have happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from indelible import Approval, Effect, NothingHappened, ToolCall
+from indelible.errors import (
+    ApprovalPending,
+    BudgetExceeded,
+    EffectCanceled,
+    EffectDenied,
+    EffectErased,
+    EffectFailed,
+    EffectInDoubt,
+    KeyReused,
+    PolicyRefused,
+    RepeatRefused,
+    ResourceBusy,
+    StillRunning,
+    Stopped,
+)
+
+Outcome = Literal[
+    "replayed",
+    "in_doubt",
+    "waits",
+    "denied",
+    "refused",
+    "over_budget",
+    "key_reused",
+    "repeat_refused",
+    "failed",
+    "nothing_happened",
+    "stopped",
+    "busy",
+    "running",
+    "canceled",
+    "erased",
+]
+
+TEXTS: Mapping[Outcome, str] = MappingProxyType(
+    {
+        "replayed": "Already done: this is the recorded result of {tool}, made at {when} UTC ({effect}). Nothing was "
+        "run now. To do it once more on purpose, ask the user to say so in a new message.",
+        "in_doubt": "{tool} may have happened ({effect}), and its outcome is not known yet. Do not call it again and "
+        "do not try another way. A person finds out what became of it; tell the user so.",
+        "waits": "{tool} waits for a person, until {until} UTC, and was not carried out. A person decides with: "
+        "indelible approvals show {approval}. When it is decided, call again with exactly the same arguments.",
+        "denied": "{tool} was denied by a person and was not carried out: {why}. Do not try another way.",
+        "refused": "{tool} was not carried out: a rule does not allow it ({why}).",
+        "over_budget": "{tool} was not carried out: {why}",
+        "key_reused": "{why}",
+        "repeat_refused": "{why}",
+        "failed": "{why}",
+        "nothing_happened": "{why}. Nothing was done, so you may call {tool} again.",
+        "stopped": "{tool} was not carried out: all effects are stopped by a person. Do not call tools until the user "
+        "says that they may go on.",
+        "busy": "{tool} was not carried out: another call on the same resource is open. Wait until it has ended.",
+        "running": "{tool} is being carried out by another caller and is not finished ({effect}). Do not do it another "
+        "way; call again with the same arguments to get its result.",
+        "canceled": "{tool} was withdrawn and was not carried out: {why}.",
+        "erased": "{tool} was done, and its result was erased since ({effect}). It is not done again.",
+    }
+)
+"""The texts, by outcome. `{why}` is what the ledger or the tool says."""
+
+_OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
+    (EffectInDoubt, "in_doubt"),
+    (ApprovalPending, "waits"),
+    (EffectDenied, "denied"),
+    (PolicyRefused, "refused"),
+    (BudgetExceeded, "over_budget"),
+    (KeyReused, "key_reused"),
+    (RepeatRefused, "repeat_refused"),
+    (EffectFailed, "failed"),
+    (NothingHappened, "nothing_happened"),
+    (Stopped, "stopped"),
+    (ResourceBusy, "busy"),
+    (StillRunning, "running"),
+    (EffectCanceled, "canceled"),
+    (EffectErased, "erased"),
+)
+
+
+class Heard(NamedTuple):
+    """What a model hears: the outcome in one word, and the text."""
+
+    outcome: Outcome
+    text: str
+
+
+def heard_of(error: Exception, tool: str) -> Heard | None:
+    """Return what a model hears of a call that gave no value; None if the error is not the ledger's to explain."""
+    for kind, outcome in _OUTCOMES:
+        if isinstance(error, kind):
+            return Heard(outcome, TEXTS[outcome].format_map(_facts(error, tool)))
+    return None
+
+
+def waits(approval: Approval) -> str:
+    """Return what a model hears while a person has to decide."""
+    until = f"{approval.expires_at:%Y-%m-%d %H:%M}"
+    return TEXTS["waits"].format(tool=approval.tool, until=until, approval=approval.id)
+
+
+def replayed(effect: Effect, call: ToolCall) -> str | None:
+    """Return what a model hears with a recorded result; None if the same call only came again, as after a resume."""
+    if effect.call_id == call.call_id:
+        return None
+    return TEXTS["replayed"].format(tool=effect.tool, when=f"{effect.created_at:%Y-%m-%d %H:%M}", effect=effect.id)
+
+
+def with_note(text: str, note: str | None) -> str:
+    """Return a result with the note that it was replayed, if there is one."""
+    return text if note is None else f"{text}\n\n{note}"
+
+
+def _facts(error: Exception, tool: str) -> dict[str, Any]:
+    effect, approval = getattr(error, "effect", None), getattr(error, "approval", None)
+    return {
+        "tool": tool,
+        "effect": "not recorded" if effect is None else effect.id,
+        "why": _why(error),
+        "until": "" if approval is None else f"{approval.expires_at:%Y-%m-%d %H:%M}",
+        "approval": "" if approval is None else approval.id,
+    }
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, EffectFailed):
+        return error_in(error)
+    said = str(error)
+    return said.rstrip(".") if isinstance(error, NothingHappened) else said
+
+
+def error_in(failed: EffectFailed) -> str:
+    """Return what a tool said when it failed, as it is recorded."""
+    return str(getattr(failed.effect.outcome, "error", failed))
