@@ -144,7 +144,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out some pairs of shell and store, unless INDELIBLE_MATRIX=full asks for all, or =http for those."""
+    """Leaves out some pairs of shell and store, unless INDELIBLE_MATRIX=full asks for all, or =http for those.
+
+    INDELIBLE_MATRIX=quick keeps one shell on SQLite. This is a variable so that `-k` stays free for the developer.
+    """
     matrix = os.environ.get("INDELIBLE_MATRIX")
 
     def is_left_out(item: pytest.Item) -> bool:
@@ -152,6 +155,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_http = (is_scenario or is_fault) and "[http-" in item.nodeid
         if is_http and any(name in item.nodeid for name in _NOT_OVER_HTTP):
             return True
+        if matrix == "quick":
+            needs = " ".join([item.nodeid, *getattr(item, "fixturenames", [])])
+            # Each shell once is enough here: scenarios go through the blocking one, faults through the other.
+            shell = "[async-" if is_scenario else "[blocking-"
+            return is_http or "postgres" in needs or shell in needs
         if matrix is not None:
             return matrix == "http" and not is_http and "test_remote_conformance" not in item.nodeid
         if is_http:
