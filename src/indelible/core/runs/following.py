@@ -59,7 +59,7 @@ class Artifact:
 
 @dataclass(slots=True)
 class EffectLine:
-    """Is what a run's events tell of one effect.
+    """Hold what a run's events tell of one effect.
 
     `opened_seq` is its first event, and stays when an approver edits its arguments. `started_seq` is the event that
     starts its newest attempt; before the first attempt, it is `opened_seq`.
