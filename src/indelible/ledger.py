@@ -194,7 +194,7 @@ class Ledger(OpenedDesk):
         before: str | None = None,
         limit: int = 100,
     ) -> list[Approval]:
-        """Lists approvals, newest first; pass the last one's id as `before` for the next page."""
+        """List approvals by id, newest millisecond first; pass the last one's id as `before` for the next page."""
         check_limit(limit)
         return self._approving.approvals(status, tool, run_id, before, limit)
 
@@ -382,8 +382,9 @@ class Ledger(OpenedDesk):
         return self._run_desk().import_packet(packet, key, trust=trust)
 
     def compensate(self, run_id: str) -> list[Compensated]:
-        """Makes good what a run's tools did, newest first, by what they declare; each is an effect of its own.
+        """Undo what a run's tools did, newest first, as they declare; each compensation is an effect of its own.
 
+        The call whose last attempt started last is undone first, by the run's sequence.
         Goes on after one that fails, and says what came of each; called again, it does what is left.
         """
         desk = self._run_desk()
@@ -463,7 +464,10 @@ class Ledger(OpenedDesk):
         before: str | None = None,
         limit: int = 100,
     ) -> list[Effect]:
-        """Lists effects, newest first; pass the last one's id as `before` for the next page."""
+        """List effects by id, newest millisecond first; pass the last one's id as `before` for the next page.
+
+        Within a millisecond the order is arbitrary. For the order of calls in a run, read `run_story`.
+        """
         return self._engine.store.effects(self.tenant, self._filter(status, tool, run_id, side_effect, before, limit))
 
     def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:

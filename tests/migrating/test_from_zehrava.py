@@ -105,16 +105,18 @@ class Gate:
         place = {"ledger_id": f"ledger_{name}", "event_id": None, "metadata_json": "{}", "created_at": NOON}
         self.insert("run_artifacts", id=f"art_{name}", **artifact, **place)
 
-    def checkpoint(self, name: str, number: int = 6, of: int = 6) -> None:
+    def checkpoint(
+        self, name: str, number: int = 6, of: int = 6, checkpoint_id: str = "ckpt_1", step: str = "review"
+    ) -> None:
         """Seals the first `of` events, and names event `number`."""
-        packet = {"runId": name, "currentStep": "review", "suggestedNextAction": "await_approval", "ratio": 0.5}
+        packet = {"runId": name, "currentStep": step, "suggestedNextAction": "await_approval", "ratio": 0.5}
         rows = self.database.execute(
             "SELECT id, seq, event_type, payload_json FROM run_events WHERE ledger_id = ? AND seq <= ? ORDER BY seq",
             (f"ledger_{name}", of),
         )
         hashes = [hashed({"id": row[0], "seq": row[1], "type": row[2], "payload": row[3]}) for row in rows]
         sealed = {
-            "checkpointId": "ckpt_1",
+            "checkpointId": checkpoint_id,
             "ledgerId": f"ledger_{name}",
             "eventId": f"evt_{name}_{number}",
             "resumePacket": packet,
@@ -122,7 +124,7 @@ class Gate:
         }
         self.insert(
             "run_checkpoints",
-            id="ckpt_1",
+            id=checkpoint_id,
             ledger_id=f"ledger_{name}",
             event_id=sealed["eventId"],
             checkpoint_reason="interruption",
@@ -233,6 +235,19 @@ def test_a_seal_of_its_first_event_is_known_for_what_it_is(gate: Gate, sqlite_ur
     gate.checkpoint("run_1", number=1)
     said = cli(*FROM, str(gate.path), "--url", sqlite_url, "--json").json
     assert "1 of 1 checkpoints are what was sealed" in said["verified"]
+
+
+def test_of_two_checkpoints_in_one_millisecond_the_one_written_last_is_resumed(
+    gate: Gate, sqlite_url: str, cli: Cli
+) -> None:
+    gate.run("run_1")
+    gate.checkpoint("run_1", checkpoint_id="ckpt_2", step="first")
+    gate.checkpoint("run_1", checkpoint_id="ckpt_1", step="last")
+    cli(*FROM, str(gate.path), "--url", sqlite_url)
+    with Ledger.open(sqlite_url) as ledger:
+        context = ledger.resume_run("run_1").context
+        assert context is not None
+        assert context.state["currentStep"] == "last"
 
 
 def test_a_run_that_has_no_place_is_named_and_the_others_come(gate: Gate, sqlite_url: str, cli: Cli) -> None:

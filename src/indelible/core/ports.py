@@ -146,7 +146,7 @@ class Store(Protocol):
         """Gives the effect with this key; without its scope this reads every effect of the tenant."""
 
     def effects(self, tenant: str, selected: Filter) -> list[Effect]:
-        """Lists effects, newest first."""
+        """List effects by id, the largest first; ids do not keep the order of a run's calls."""
 
     def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
         """Lists effects without what they recorded, newest first: ids from `since` on, and below `before`."""

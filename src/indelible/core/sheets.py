@@ -84,7 +84,9 @@ NO_SHEETS: Sheets = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetFilter:
-    """Selects sheets of one kind; what is None does not matter. `after` and `before` are ids, and ids follow time.
+    """Selects sheets of one kind; what is None does not matter. `after` and `before` are ids.
+
+    Ids follow time to the millisecond; they do not keep the order of a run's events.
 
     `due_by` selects those that somebody should look at by then, the most urgent first; else the newest come first, or,
     with `after`, the oldest. `is_by_time` lists those that keep when they were made, the newest first; then the next

@@ -182,9 +182,13 @@ class Approving:
         return [*differences(before, args), *changed]
 
     def _asked_before(self, approval: Approval) -> Approval | None:
-        """Gives the question before this one about the same tool in the same run, however it ended."""
-        selected = SheetFilter(kind="approval", topic=approval.run_id, before=approval.id, limit=_PAGE)
-        return next((one for one in self._sheets(selected) if one.tool == approval.tool), None)
+        """Return the question before this one about the same tool in the same run, however it ended.
+
+        The run's sequence decides which came before. It looks at the newest questions of this tool only.
+        """
+        found = self.approvals(None, approval.tool, approval.run_id, None, _MOST_COMPARED)
+        before = [one for one in found if one.args_seq < approval.args_seq or one.id == approval.replaces]
+        return max(before, key=lambda one: one.args_seq, default=None)
 
     def _last_approved(self, approval: Approval) -> Approval | None:
         """Gives the newest approval of the same tool that led to an execution before this one was asked.

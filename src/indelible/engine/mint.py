@@ -47,7 +47,10 @@ class SystemMint:
         return Stamp(at=datetime.now(UTC), actor=actor, salts=salts)
 
     def effect_id(self) -> str:
-        """Gives an id whose order is that of time, so that new rows lie together."""
+        """Return an id that begins with the millisecond, so that new rows lie together.
+
+        Ids of one millisecond sort by chance. The order inside a run comes from its events: `core.runs.ordering`.
+        """
         return f"eff_{time.time_ns() // 1_000_000:012x}{self._random(8).hex()}"
 
     def token(self) -> str:

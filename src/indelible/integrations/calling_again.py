@@ -12,15 +12,20 @@ OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_ap
 
 
 def meant_call_id(open_calls: Iterable[Effect], args: Mapping[str, Any], call_id: str) -> str:
-    """Gives the id of the open call that is made again by one with these arguments; else the id that it has itself.
+    """Return the id of the open call that a call with these arguments makes again; otherwise its own `call_id`.
 
-    One that may run comes before one that waits, and an older one before a newer. Arguments that are recorded redacted
-    are not recognised: then it is a new call, and is asked about anew.
+    A call that may run comes before one that waits. Among those, the run's sequence decides: the call that had these
+    arguments first. Redacted arguments are not recognised: such a call is new, and the approver is asked again.
+
+    Args:
+        open_calls: Open calls of one run.
+        args: The arguments of the new call.
+        call_id: The id of the new call.
     """
     alike = [effect for effect in open_calls if effect.call_id and _has(effect, args)]
     if not alike or any(effect.call_id == call_id for effect in alike):
         return call_id
-    return str(min(alike, key=lambda effect: (effect.status != "ready", effect.created_at)).call_id)
+    return str(min(alike, key=lambda effect: (effect.status != "ready", effect.opened_seq)).call_id)
 
 
 def _has(effect: Effect, args: Mapping[str, Any]) -> bool:

@@ -42,14 +42,17 @@ FROM run_events WHERE ledger_id = ? ORDER BY seq
 """,
     "artifacts": """
 SELECT id, ledger_id, event_id, artifact_type, uri_or_path, content_hash, metadata_json, created_at
-FROM run_artifacts WHERE ledger_id = ? ORDER BY created_at, id
+FROM run_artifacts WHERE ledger_id = ? ORDER BY created_at, rowid
 """,
     "checkpoints": """
 SELECT id, ledger_id, event_id, checkpoint_reason, resume_packet_json, sealed_hash, is_resumable, created_at
-FROM run_checkpoints WHERE ledger_id = ? ORDER BY created_at, id
+FROM run_checkpoints WHERE ledger_id = ? ORDER BY created_at, rowid
 """,
 }
-"""Are what belongs to a run, and how it is read."""
+"""Are what belongs to a run, and how it is read.
+
+Its default checkpoint names the first event, so events do not order checkpoints. `rowid` is the order of writing.
+"""
 ENDED: Mapping[str, RunStatus] = {"completed": "completed", "failed": "failed", "canceled": "canceled"}
 """Are its statuses that stay what they are; every other run is blocked here, and can be resumed."""
 _BY = Actor("migrate from zehrava", "system")

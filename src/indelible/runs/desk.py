@@ -32,7 +32,7 @@ from indelible.core.runs.run import (
 from indelible.core.stamps import Stamp
 from indelible.core.values.canonical import encode
 from indelible.engine.heartbeats import Heartbeats
-from indelible.errors import BadCall, RunOver, RunRefused, UnknownRun
+from indelible.errors import BadCall, RunOver, RunRefused
 from indelible.journal.sealing import receipt_of
 from indelible.runs.active import ActiveRun
 from indelible.runs.asking import Asking
@@ -276,10 +276,8 @@ class RunsDesk:
     # Making good
 
     def compensations(self, run_id: str) -> list[Compensation]:
-        """Lists what would make a run's effects good, the newest first."""
-        if self.keeping.event_id(run_id, 0) is None:
-            raise UnknownRun(f"no run of tenant {self.tenant!r} is named {run_id!r}; see: indelible runs list")
-        return list(compensations_of(self._desk, self.keeping.effects_of(run_id)))
+        """List what would make a run's effects good, the one that started last first."""
+        return list(compensations_of(self._desk, reversed(self.keeping.effects_of(run_id, by="started"))))
 
     def compensating(self, one: Compensation) -> Walk:
         """Gives the walk that makes one effect good, and says what came of it."""
@@ -289,16 +287,14 @@ class RunsDesk:
 
     def diff(self, left: str, right: str) -> list[RunDifference]:
         """Compares the tool calls of two runs; those that a fork replays from another run are its own too."""
-        self.keeping.story(left)
-        self.keeping.story(right)
         return compare(self._calls_of(left), self._calls_of(right))
 
     def _calls_of(self, run_id: str, up_to: int | None = None) -> list[Effect]:
         run = self.keeping.get(run_id)
         fork = None if run is None else run.fork
         before = [] if fork is None else self._calls_of(fork.run_id, fork.at)
-        own = [one for one in self.keeping.effects_of(run_id) if up_to is None or one.opened_seq <= up_to]
-        return before + own[::-1]
+        own = self.keeping.effects_of(run_id, by="called")
+        return before + [one for one in own if up_to is None or one.opened_seq <= up_to]
 
     # Packets
 

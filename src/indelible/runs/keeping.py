@@ -30,6 +30,7 @@ from indelible.core.runs.commands import (
 )
 from indelible.core.runs.driving import why_unread
 from indelible.core.runs.following import Opened, RunEvent, RunStory, by_event
+from indelible.core.runs.ordering import Order, in_order
 from indelible.core.runs.resuming import Packet, ResumeContext, context_of, packet_of
 from indelible.core.runs.run import (
     Checkpoint,
@@ -297,8 +298,13 @@ class RunKeeping:
         return read_driver(found[0]) if found else None
 
     def checkpoints(self, run_id: str, before: str | None = None, limit: int | None = None) -> list[Checkpoint]:
-        """Lists a run's checkpoints, newest first."""
-        sheets = checkpoint_sheets(self._engine.store, self._tenant, run_id, before)
+        """List a run's checkpoints, the one sealed last first, from after the one named `before`."""
+        sheets = checkpoint_sheets(self._engine.store, self._tenant, run_id)
+        if before is not None:
+            ids = [sheet.id for sheet in sheets]
+            if before not in ids:
+                raise UnknownCheckpoint(f"before={before!r}: run {run_id} has no such checkpoint; omit `before`")
+            sheets = sheets[ids.index(before) + 1 :]
         kept = (sheet for sheet in sheets if sheet.body is not None)
         return [read_checkpoint(sheet) for sheet in islice(kept, limit)]
 
@@ -497,7 +503,7 @@ class RunKeeping:
             now=self._stamp(0).at,
         )
         event_id = None if checkpoint is None else self.event_id(run_id, checkpoint.at)
-        return packet_of(context, self._tenant, list(self.effects_of(run_id)), event_id)
+        return packet_of(context, self._tenant, self.effects_of(run_id, by="started"), event_id)
 
     def event_id(self, run_id: str, seq: int) -> str | None:
         """Gives the id of a run's event."""
@@ -508,8 +514,12 @@ class RunKeeping:
         """Gives some of a run's events as they are on the record, from the one with this number on."""
         return self._engine.store.events(self._tenant, run_id, first - 1, count)
 
-    def effects_of(self, run_id: str) -> Iterator[Effect]:
-        """Lists a run's effects, newest first."""
+    def effects_of(self, run_id: str, *, by: Order) -> list[Effect]:
+        """List a run's effects in the order of its events, oldest first; raise `UnknownRun` if it has none."""
+        found = list(self._effects(run_id))  # read before the events, so that these tell of each of them
+        return in_order(self.story(run_id), found, by)
+
+    def _effects(self, run_id: str) -> Iterator[Effect]:
         before: str | None = None
         while True:
             selected = Filter(run_id=run_id, before=before, limit=_PAGE)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -111,12 +111,11 @@ def _as_told(run_id: str, name: str, seq: int, body: Mapping[str, Any]) -> Check
     )
 
 
-def checkpoint_sheets(store: Store, tenant: str, run_id: str, before: str | None = None) -> Iterator[Sheet]:
-    """Lists the sheets of a run's checkpoints, newest first."""
-    while True:
-        selected = SheetFilter(kind="checkpoint", topic=run_id, before=before, limit=_PAGE)
-        page = store.sheets(tenant, selected)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        before = page[-1].id
+def checkpoint_sheets(store: Store, tenant: str, run_id: str) -> list[Sheet]:
+    """List the sheets of a run's checkpoints, the one sealed last first."""
+    found: list[Sheet] = []
+    selected = SheetFilter(kind="checkpoint", topic=run_id, limit=_PAGE)
+    while page := store.sheets(tenant, selected):
+        found += page
+        selected = replace(selected, before=page[-1].id)
+    return sorted(found, key=lambda sheet: -1 if sheet.seq is None else sheet.seq, reverse=True)

@@ -250,7 +250,7 @@ def question_survived(seen: Seen) -> Proof:
 def swapped_arguments_refused(seen: Seen) -> Proof:
     """A call with other arguments than were approved does not run: it is asked about anew, as another question."""
     report = _report(seen.asked, "changed", SWAPPED)
-    statuses = [one.status for one in reversed(_approvals(seen, SWAPPED))]
+    statuses = [one.status for one in sorted(_approvals(seen, SWAPPED), key=lambda one: one.args_seq)]
     amounts = [(one.path, one.before, one.after) for one in seen.swap]
     entered, booked = _entries(seen, REFUND, SWAPPED), _booked(seen.world, "refund", SWAPPED)
     final = _report(seen.again, "changed", SWAPPED).get("error", "not refused")

@@ -10,6 +10,7 @@ from typing import Any
 
 from indelible import Ledger
 from indelible.core.runs.following import RunEvent
+from indelible.core.runs.ordering import approvals_in_order
 from indelible.core.runs.resuming import artifact_content
 from indelible.core.runs.run import Run
 from indelible.runs.contents import checkpoint_content, event_content, run_content
@@ -28,6 +29,7 @@ def inspect_json(ledger: Ledger, run: Run) -> None:
     story = ledger.run_story(run.id, each=say)
     print("\n  ]", end="")
     checkpoints = ledger.checkpoints(run.id)
+    pending = approvals_in_order(story, ledger.approvals(status="pending", run_id=run.id, limit=1000))
     sound = [seal.checkpoint.id for seal in ledger.verify_run(run.id).seals if seal.is_valid]
     rest = {
         "run": run_content(run, ledger.journal_name, story),
@@ -38,7 +40,7 @@ def inspect_json(ledger: Ledger, run: Run) -> None:
         "artifacts": [artifact_content(artifact) for artifact in story.artifacts],
         "resumableCheckpoints": sound,
         "blockedSideEffectKeys": story.blocked_keys,
-        "unresolvedApprovals": [one.id for one in ledger.approvals(status="pending", run_id=run.id, limit=1000)],
+        "unresolvedApprovals": [one.id for one in pending],
     }
     for name, content in rest.items():
         print(f",\n  {json.dumps(name)}: {_indented(content)}", end="")

@@ -59,7 +59,11 @@ class Artifact:
 
 @dataclass(slots=True)
 class EffectLine:
-    """Is what a run's events tell of one effect."""
+    """Hold what a run's events tell of one effect.
+
+    `opened_seq` is its first event, and stays when an approver edits its arguments. `started_seq` is the event that
+    starts its newest attempt; before the first attempt, it is `opened_seq`.
+    """
 
     id: str
     tool: str
@@ -67,6 +71,7 @@ class EffectLine:
     status: str
     attempt: int
     opened_seq: int
+    started_seq: int
     seq: int
     key: str | None = None
     has_asked: bool = False
@@ -183,12 +188,15 @@ class RunStory:
                 status=body["status"],
                 attempt=body["attempt"],
                 opened_seq=event.seq,
+                started_seq=event.seq,
                 seq=event.seq,
             )
         if "key" in payloads:
             line.key = payloads["key"].value.hex()
         line.status, line.attempt, line.seq = body["status"], body["attempt"], event.seq
         line.has_asked = line.has_asked or event.type == "approval_requested"
+        if event.type == "tool_call_started":
+            line.started_seq = event.seq
 
 
 def _unread(event: Event) -> RunEvent:

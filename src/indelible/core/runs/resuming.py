@@ -18,6 +18,7 @@ from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Effect
 from indelible.core.events import instant
 from indelible.core.runs.following import Artifact, EffectLine, RunEvent, RunStory
+from indelible.core.runs.ordering import approvals_in_order
 from indelible.core.runs.run import SCHEMA_VERSION, Checkpoint, Run
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
@@ -80,7 +81,7 @@ def context_of(
         current_step=story.step,
         receipts=receipts,
         artifacts=story.artifacts,
-        unresolved_approvals=approvals,
+        unresolved_approvals=approvals_in_order(story, approvals),
         remaining_permissions=remaining_permissions(run),
         blocked_side_effect_keys=story.blocked_keys,
         in_doubt=story.in_doubt,
@@ -219,7 +220,10 @@ def packet_digest(content: Mapping[str, Any]) -> str:
 
 
 def packet_of(context: ResumeContext, tenant: str, effects: Sequence[Effect], checkpoint_event: str | None) -> Packet:
-    """Gives the packet of a run: documented names first, then the effects in the form they are recorded in."""
+    """Return the packet of a run: documented names first, then the effects as they are recorded.
+
+    The ledger that imports it records the effects in the order given here: pass them in the order they started in.
+    """
     run = context.run
     done = [effect for effect in effects if effect.status in _ADOPTED or effect.status == "processing"]
     content = {
