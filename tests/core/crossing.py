@@ -8,7 +8,7 @@ import random
 from datetime import timedelta
 from typing import Any, get_args
 
-from indelible.core.commands import Adopt, AllStopped, Answer, Command, LimitsUnseen, MayRun
+from indelible.core.commands import Adopt, AllStopped, Answer, Command, InDoubt, LimitsUnseen, MayRun, Reworded
 from indelible.core.effects.stops import Stop
 from indelible.core.ports import Store
 from indelible.core.remote.wire import from_wire, to_wire
@@ -111,7 +111,8 @@ def everything() -> tuple[list[Command], list[Answer]]:
     """Gives all of them."""
     told = [*(overheard(seed) for seed in SEEDS), of_runs()]
     stopped = AllStopped(Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts"), effect())
-    answers = [stopped, LimitsUnseen(effect()), MayRun(effect()), *(each for _, answers in told for each in answers)]
+    rare = [stopped, LimitsUnseen(effect()), MayRun(effect()), Reworded(effect()), InDoubt(effect("in_doubt"))]
+    answers = [*rare, *(each for _, answers in told for each in answers)]
     return [each for commands, _ in told for each in commands], answers
 
 

@@ -132,6 +132,7 @@ COMMANDS: dict[str, Command] = {
     "open, answer lost": open_command(verdict=allows(), token="bb" * 16),
     "open other content": open_command(**OTHER),
     "open other by key": open_command(**OTHER, has_key_fields=True),
+    "open other, replays": open_command(**OTHER, has_key_fields=True, on_reuse="replay"),
     "ask, same call id": open_command(verdict=allows(), dedupe="ask", call_id="c1"),
     "ask, new call id": open_command(verdict=allows(), dedupe="ask", call_id="c2"),
     "ask, no call id": open_command(verdict=allows(), dedupe="ask", call_id=None),
@@ -167,15 +168,16 @@ open, too dear:      dear!   dear!   busy    doubt!  dear!   doubt   dear!   val
 open, after waiting: claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
 open, answer lost:   claim!  claim!  claim   claim   claim   doubt   claim!  value   error
 open other content:  claim!  taken   taken   taken   taken   taken   taken   taken   taken
-open other by key:   claim!  taken   taken   taken   taken   taken   taken   value   error
+open other by key:   claim!  taken   taken   taken   taken   taken   taken   taken   taken
+open other, replays: claim!  taken   taken   taken   taken   taken   taken   value   error
 ask, same call id:   claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
 ask, new call id:    claim!  again   again   again   again   again   again   again   again
 ask, no call id:     claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
-finish well:         none    late!   moved!  moved!  moved!  late!   late!   late!   late!
-finish badly:        none    late!   moved!  moved!  moved!  late!   late!   late!   late!
+finish well:         none    late!   moved!  moved!  moved!  moved!  moved!  late!   late!
+finish badly:        none    late!   moved!  moved!  moved!  moved!  moved!  late!   late!
 finish by elder:     none    late!   late!   late!   late!   late!   late!   late!   late!
 finish by stranger:  none    late    late    late    late    late    late    late    late
-give back:           none    late    moved!  moved!  moved!  late    late    late    late
+give back:           none    late    moved!  moved!  moved!  moved!  moved!  late    late
 leave in doubt:      none    late    moved!  moved!  moved!  late    late    late    late
 give back by elder:  none    late    late    late    late    late    late    late    late
 expire:              none    moved   moved   moved!  moved!  moved   moved   moved   moved
@@ -200,15 +202,16 @@ open, too dear:      wait    wait    dear!   dear!   dear!   busy    dear!   dou
 open, after waiting: wait    wait    over!   over    claim!  busy    claim!  doubt   claim!  denied  gone    value
 open, answer lost:   wait    wait    wait!!  wait!   claim!  claim   claim   doubt   claim!  denied  gone    value
 open other content:  taken   taken   taken   taken   taken   taken   taken   taken   taken   taken   taken   taken
-open other by key:   wait!!  wait!!  wait!!  wait!   wait!!  taken   taken   taken   taken   denied  gone    value
+open other by key:   wait!!  wait!!  wait!!  wait!   wait!!  taken   taken   taken   taken   denied  gone    taken
+open other, replays: wait!!  wait!!  wait!!  wait!   wait!!  taken   taken   taken   taken   denied  gone    value
 ask, same call id:   wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   claim!  denied  gone    value
 ask, new call id:    again   again   again   again   again   again   again   again   again   again   again   again
 ask, no call id:     wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   claim!  denied  gone    value
-finish well:         late    late    late    late    late    moved!  moved!  late!   late!   late    late    late!
-finish badly:        late    late    late    late    late    moved!  moved!  late!   late!   late    late    late!
+finish well:         late    late    late    late    late    moved!  moved!  moved!  late!   late    late    late!
+finish badly:        late    late    late    late    late    moved!  moved!  moved!  late!   late    late    late!
 finish by elder:     late    late    late    late    late    late!   late!   late!   late!   late    late    late!
 finish by stranger:  late    late    late    late    late    late    late    late    late    late    late    late
-give back:           late    late    late    late    late    moved!  moved!  late    late    late    late    late
+give back:           late    late    late    late    late    moved!  moved!  moved!  late    late    late    late
 leave in doubt:      late    late    late    late    late    moved!  moved!  late    late    late    late    late
 give back by elder:  late    late    late    late    late    late    late    late    late    late    late    late
 expire:              moved   moved   moved   moved   moved   moved   moved!  moved   moved   moved   moved   moved
@@ -259,6 +262,7 @@ WRITTEN: dict[tuple[str, str], tuple[str, str | None, set[str]]] = {
     ("*", "dear!"): CHECKED,
     ("open, after waiting", "over!"): ("approval_expired", "requires_approval", {"reason"}),
     ("open other by key", "wait!"): ("approval_requested", "requires_approval", {"policy", "args"}),
+    ("open other, replays", "wait!"): ("approval_requested", "requires_approval", {"policy", "args"}),
     ("finish well", "moved!"): ("tool_call_finished", "succeeded", {"result"}),
     ("finish badly", "moved!"): ("tool_call_finished", "failed", {"error"}),
     ("finish badly", "late!"): ("tool_call_late", None, {"late_error"}),
@@ -323,6 +327,8 @@ def check(command: str, before: Effect | None, sheets: Sheets, word: str) -> Non
     change = step.changes[-1]
     name = word.rstrip("!") + "!"
     event_type, status, committed = WRITTEN.get((command, name)) or WRITTEN["*", name]
+    if command.startswith("finish") and name == "moved!" and before is not None and before.status == "in_doubt":
+        committed = committed | {"evidence"}  # that the report came late
     if before is None:
         committed = {"args", "policy"} if isinstance(change, Fact) else {"args", "key", "policy"}
     assert (change.event_type, set(change.committed)) == (event_type, committed)
@@ -526,7 +532,8 @@ def test_an_open_of_other_content_touches_nothing_that_nobody_is_asked_about() -
 
 def test_a_key_that_was_taken_over_replays_nothing_of_another_tool() -> None:
     """Keys of ours name their tool, and those of other ledgers need not."""
-    mine, others = (open_command(**OTHER, has_key_fields=True, tool=tool) for tool in ("pay", "ship"))
+    words: Any = {**OTHER, "has_key_fields": True, "on_reuse": "replay"}
+    mine, others = (open_command(**words, tool=tool) for tool in ("pay", "ship"))
     assert isinstance(next_step(mine, effect("succeeded"), NOON, SEQ).answer, Replayed)
     assert isinstance(next_step(others, effect("succeeded"), NOON, SEQ).answer, KeyTaken)
 

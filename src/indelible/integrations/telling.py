@@ -5,11 +5,12 @@ No text invites a repeat of what may have happened.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from indelible import Approval, Effect, NothingHappened, ToolCall
+from indelible import Approval, Effect, Failed, NothingHappened, Succeeded, ToolCall
 from indelible.errors import (
     ApprovalPending,
     BudgetExceeded,
@@ -55,7 +56,8 @@ TEXTS: Mapping[Outcome, str] = MappingProxyType(
         "denied": "{tool} was denied by a person and was not carried out: {why}. Do not try another way.",
         "refused": "{tool} was not carried out: a rule does not allow it ({why}).",
         "over_budget": "{tool} was not carried out: {why}",
-        "key_reused": "{why}",
+        "key_reused": "Already {stands} with {recorded} ({effect}); nothing was run now with {given}. The recorded "
+        "outcome is: {outcome}. Do not try another way; if a second call is meant, the user has to say so.",
         "repeat_refused": "{why}",
         "failed": "{why}",
         "nothing_happened": "{why}. Nothing was done, so you may call {tool} again.",
@@ -70,6 +72,7 @@ TEXTS: Mapping[Outcome, str] = MappingProxyType(
 )
 """The texts, by outcome. `{why}` is what the ledger or the tool says."""
 
+_LONGEST_SHOWN = 500
 _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     (EffectInDoubt, "in_doubt"),
     (ApprovalPending, "waits"),
@@ -127,9 +130,30 @@ def _facts(error: Exception, tool: str) -> dict[str, Any]:
         "tool": tool,
         "effect": "not recorded" if effect is None else effect.id,
         "why": _why(error),
+        "stands": getattr(effect, "status", "made").replace("succeeded", "done"),
+        **_reused(error),
         "until": "" if approval is None else f"{approval.expires_at:%Y-%m-%d %H:%M}",
         "approval": "" if approval is None else approval.id,
     }
+
+
+def _reused(error: Exception) -> dict[str, str]:
+    """Return what tells two calls apart that share a key, and what came of the first."""
+    if not isinstance(error, KeyReused):
+        return {}
+    pairs = error.differing.items()
+    return {
+        "recorded": ", ".join(f"{name}={_shown(pair[0])}" for name, pair in pairs) or "other arguments",
+        "given": ", ".join(f"{name}={_shown(pair[1])}" for name, pair in pairs) or "these",
+        "outcome": "not known yet" if error.outcome is None else _shown(error.outcome),
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Succeeded | Failed):
+        value = value.value if isinstance(value, Succeeded) else value.error
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _why(error: Exception) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from indelible.core.effects.calls import (
     HARMLESS,
+    Idempotent,
     Options,
     Resource,
     Retry,
@@ -144,6 +145,14 @@ def test_options_without_a_gap_stay_as_they_are() -> None:
         await_inclusion=False,
         redact=["card"],
         subject="args.customer",
+        failed_on=ValueError,
+        nothing_on=(OSError,),
+        refused=lambda error: False,
+        marks_sending=True,
+        downstream=Idempotent(),
+        exclusive=Resource(namespace="shop", type="order", id="1"),
+        on_repeat="ask",
+        volatile=["sent_at"],
     )
     assert full.over(Options(side_effect="payment")) is full
 

@@ -9,7 +9,7 @@ import pytest
 
 from indelible.core.commands import Claimed, Finish, Late, Open, Relinquish
 from indelible.core.effects import outcomes
-from indelible.core.effects.calls import Retry
+from indelible.core.effects.calls import Idempotent, Retry
 from indelible.core.effects.requests import Invoke, Pause, Raised, Returned, Submit
 from indelible.core.values.canonical import decode
 from indelible.errors import (
@@ -27,7 +27,7 @@ from tests.core.making import claim_of, effect
 
 def test_an_exception_is_recorded_and_raised_as_itself() -> None:
     error = ValueError("too little")
-    played = run(CLAIMED, Raised(error), MOVED)
+    played = run(CLAIMED, Raised(error), MOVED, side_effect="write")
     finish = played.commands[-1]
     assert isinstance(finish, Finish)
     assert finish.status == "failed"
@@ -59,8 +59,8 @@ def test_that_nothing_happened_is_said_of_one_effect_only() -> None:
     error = NothingHappened("card service is closed")
     error.effect_id = "eff_other"
     played = run(CLAIMED, Raised(error), MOVED)
-    (_, failing) = played.commands
-    assert (type(failing), failing.status) == (Finish, "failed")
+    (_, back) = played.commands
+    assert (type(back), back.status) == (Relinquish, "in_doubt")
     assert played.error is error
 
 
@@ -97,9 +97,42 @@ def test_what_leaves_open_whether_it_happened_is_in_doubt(report: Raised, option
     assert played.error is report.error
 
 
-def test_a_time_out_of_a_tool_that_may_be_repeated_is_a_failure() -> None:
-    played = run(CLAIMED, Raised(TimeoutError("read")), MOVED, on_crash="retry")
+def test_a_time_out_of_what_reaches_nothing_outside_is_a_failure() -> None:
+    played = run(CLAIMED, Raised(TimeoutError("read")), MOVED, side_effect="write")
     assert played.commands[-1].status == "failed"
+
+
+def test_a_handler_that_was_never_entered_gives_its_claim_back() -> None:
+    error = LeaseLost("too late", effect=DOUBTFUL)
+    played = run(CLAIMED, Raised(error, is_interruption=True, was_entered=False), MOVED)
+    assert (type(played.commands[-1]), played.commands[-1].status) == (Relinquish, "ready")
+    assert played.error is error
+
+
+def test_in_doubt_the_same_request_is_sent_again_where_the_provider_honours_the_key() -> None:
+    downstream = Idempotent(attempts=3, backoff=timedelta(seconds=2))
+    again = Claimed(claim_of(effect("processing", attempt=2, on_crash="resend")))
+    played = run(
+        CLAIMED, Raised(OSError("cut")), MOVED, None, again, Returned("ok"), MOVED, downstream=downstream
+    )  # fmt: skip
+    assert [type(request) for request in played.asked] == [Submit, Invoke, Submit, Pause, Submit, Invoke, Submit]
+    assert [one.status for one in played.commands if isinstance(one, Relinquish)] == ["in_doubt"]
+    assert {one.resend_within for one in played.commands if isinstance(one, Open)} == {downstream.window}
+    assert played.value == "ok"
+
+
+def test_a_call_sends_again_only_so_often() -> None:
+    last = OSError("cut again")
+    again = Claimed(claim_of(effect("processing", attempt=2, on_crash="resend")))
+    answers = (CLAIMED, Raised(OSError("cut")), MOVED, None, again, Raised(last), MOVED)
+    played = run(*answers, downstream=Idempotent(attempts=2))
+    assert played.error is last
+    assert played.commands[-1].status == "in_doubt"
+
+
+def test_what_was_interrupted_is_not_sent_again() -> None:
+    played = run(CLAIMED, Raised(OSError("cut"), is_interruption=True), MOVED, downstream=Idempotent())
+    assert played.commands[-1].status == "in_doubt"
 
 
 def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
@@ -125,7 +158,7 @@ def test_the_last_attempt_is_the_last() -> None:
     again = Claimed(claim_of(effect("processing", attempt=2)))
     retry = Retry(on=(OSError,), attempts=2)
     played = run(CLAIMED, Raised(OSError("first")), MOVED, None, again, Raised(error), MOVED, retry=retry)
-    assert played.commands[-1].status == "failed"
+    assert played.commands[-1].status == "in_doubt"
     assert played.error is error
 
 
@@ -138,7 +171,7 @@ def test_attempts_of_earlier_calls_do_not_use_up_those_of_this_one() -> None:
 
 def test_an_exception_that_was_not_declared_is_not_tried_again() -> None:
     played = run(CLAIMED, Raised(KeyError("k")), MOVED, retry=Retry(on=(OSError,)))
-    assert played.commands[-1].status == "failed"
+    assert played.commands[-1].status == "in_doubt"
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), "\ud800", {"a": [print]}])
@@ -160,7 +193,7 @@ def test_a_result_over_the_limit_leaves_doubt() -> None:
 @pytest.mark.parametrize("report", [Returned({"id": 7}), Raised(ValueError("no"))])
 def test_a_store_that_is_gone_when_the_handler_returns_is_told_with_what_it_did(report: Any) -> None:
     gone = StoreUnavailable("the disk is full")
-    error = run(CLAIMED, report, gone).error
+    error = run(CLAIMED, report, gone, side_effect="write").error
     assert isinstance(error, ResultNotRecorded)
     assert error.value == ({"id": 7} if isinstance(report, Returned) else "no")
     assert error.__cause__ is (gone if isinstance(report, Returned) else report.error)
@@ -169,7 +202,7 @@ def test_a_store_that_is_gone_when_the_handler_returns_is_told_with_what_it_did(
 
 @pytest.mark.parametrize("report", [Returned(1), Raised(ValueError("no"))])
 def test_a_lost_lease_is_told_with_the_state_now(report: Any) -> None:
-    error = run(CLAIMED, report, Late(DOUBTFUL)).error
+    error = run(CLAIMED, report, Late(DOUBTFUL), side_effect="write").error
     assert isinstance(error, LeaseLost)
     assert error.effect is DOUBTFUL
     assert error.__cause__ is (None if isinstance(report, Returned) else report.error)
@@ -203,7 +236,7 @@ def test_an_exception_that_cannot_even_be_shown_is_recorded(is_interruption: boo
 
 def test_even_a_stop_iteration_is_raised_as_itself() -> None:
     error = StopIteration(3)
-    played = run(CLAIMED, Raised(error), MOVED)
+    played = run(CLAIMED, Raised(error), MOVED, side_effect="write")
     assert played.commands[-1].status == "failed"
     assert played.error is error
 

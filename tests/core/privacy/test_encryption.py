@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,10 +216,12 @@ def test_an_effect_lives_in_cipher_and_is_seen_in_clear() -> None:
     late = encrypted_command(finish(begun.claim, detail=SAID), KEY)
     given_up = shelf.do(encrypted_command(relinquish(begun.claim, "in_doubt", SAID), KEY))
     assert opened_effect(given_up.effect, HAVE).detail == "CANARY"
-    shelf.do(late)
+    settled = opened_effect(shelf.do(late).effect, HAVE)
+    assert (settled.status, settled.args, settled.detail) == ("succeeded", {"note": "CANARY"}, "CANARY")
     settling = Settle(ref=REF, stamp=stamp(), status="succeeded", detail_json=SAID, evidence_json=SAID)
-    settled = opened_effect(shelf.do(encrypted_command(settling, KEY)).effect, HAVE)
-    assert (settled.args, settled.detail) == ({"note": "CANARY"}, "CANARY")
+    assert isinstance(shelf.do(encrypted_command(settling, KEY)), Illegal)
+    elder = replace(begun.claim, effect=replace(begun.claim.effect, attempt=0))
+    shelf.do(encrypted_command(finish(elder, detail=SAID), KEY))
     assert all(b"CANARY" not in payload.value for payload in shelf.payloads)
     (kept,) = (payload for payload in shelf.payloads if payload.field == "late_result")
     assert opened_value(kept.value, REF, kept.field, HAVE) == SAID

@@ -24,8 +24,6 @@ from indelible.errors import (
     StillRunning,
 )
 
-_LONGEST_SHOWN = 200
-
 
 def refused_by(command: Open, verdict: Verdict, effect: Effect | None) -> PolicyRefused:
     return PolicyRefused(
@@ -43,20 +41,13 @@ def key_reused(prepared: Prepared, effect: Effect) -> KeyReused:
         fields = differing(recorded, decode(without(prepared.identity.args_json, omitted)))
     except (AttributeError, TypeError, ValueError):  # the recorded arguments are encrypted, and the key is not here
         fields = {}
-    was = ", ".join(f"{name}={_shown(pair[0])}" for name, pair in fields.items()) or "other arguments"
-    asked = ", ".join(f"{name}={_shown(pair[1])}" for name, pair in fields.items())
-    stands = {"succeeded": "already done", "failed": "already tried, and failed,"}.get(effect.status, effect.status)
+    named = f" ({', '.join(fields)} differs)" if fields else ""
     return KeyReused(
-        f"{effect.tool}: {stands} with {was} ({effect.id}); nothing was run now{f' with {asked}' if asked else ''}. If "
-        "this is another call, let key, scope or call_id tell the two apart",
+        f"{effect.tool}: this key belongs to {effect.id}, which is {effect.status} with other arguments{named}; nothing "
+        "was run now. If this is another call, let key, scope or call_id tell the two apart",
         effect=effect,
         differing=fields,
     )
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _because(why: str) -> str:

@@ -1,0 +1,136 @@
+"""What an exception means: every line of the table, and that no exception type proves that nothing happened."""
+
+from __future__ import annotations
+
+import http.client
+import smtplib
+import socket
+import sys
+import urllib.error
+from typing import Any, get_args
+
+import pytest
+
+from indelible.core.effects.calls import Options, SideEffect, handling_of
+from indelible.core.effects.meaning import DOUBTFUL, KNOWN_REFUSALS, Meaning, meaning_of
+from indelible.errors import BadCall, EffectInDoubt, MayHaveHappened, NothingHappened, Refused
+
+EFFECT = "eff_1"
+
+
+def meant(error: BaseException, *, has_sent: bool = True, is_interruption: bool = False, **options: Any) -> Meaning:
+    handling = handling_of(Options(**{"side_effect": "payment", **options}))
+    return meaning_of(error, handling, EFFECT, has_sent=has_sent, is_interruption=is_interruption)
+
+
+def about(kind: Any, effect_id: str) -> Any:
+    error = kind("x")
+    error.effect_id = effect_id
+    return error
+
+
+LOST = [
+    *(ConnectionResetError("x"), BrokenPipeError("x"), ConnectionRefusedError("x"), TimeoutError("x"), EOFError("x")),
+    *(socket.gaierror("x"), http.client.RemoteDisconnected("x"), http.client.IncompleteRead(b"")),
+    *(urllib.error.URLError("x"), OSError("x"), KeyError("x"), ValueError("x"), RuntimeError("x")),
+    *(ExceptionGroup("x", [ValueError("y")]), EffectInDoubt("of another"), BadCall("x")),
+]
+
+
+@pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("side_effect", get_args(SideEffect))
+def test_an_undeclared_exception_leaves_doubt_where_something_outside_may_have_happened(
+    error: Exception, side_effect: SideEffect
+) -> None:
+    assert meant(error, side_effect=side_effect) == ("in_doubt" if side_effect in DOUBTFUL else "failed")
+
+
+def test_doubt_is_the_default_of_these_classes() -> None:
+    assert {"payment", "external_mutation", "notification", "delegation"} == DOUBTFUL
+    assert meaning_of(ValueError("x"), handling_of(Options()), EFFECT) == "in_doubt", "also where no class is named"
+
+
+@pytest.mark.parametrize(
+    ("error", "options", "meaning"),
+    [
+        (NothingHappened("x"), {}, "nothing"),
+        (about(NothingHappened, EFFECT), {}, "nothing"),
+        (about(NothingHappened, "eff_2"), {}, "in_doubt"),
+        (MayHaveHappened("x"), {}, "in_doubt"),
+        (MayHaveHappened("x"), {"side_effect": "read"}, "in_doubt"),
+        (MayHaveHappened("x"), {"failed_on": MayHaveHappened}, "in_doubt"),
+        (KeyboardInterrupt(), {}, "in_doubt"),
+        (SystemExit(), {"side_effect": "read"}, "in_doubt"),
+        (KeyboardInterrupt(), {"nothing_on": KeyboardInterrupt}, "in_doubt"),
+        (Refused("x"), {}, "failed"),
+        (about(Refused, EFFECT), {}, "failed"),
+        (about(Refused, "eff_2"), {}, "in_doubt"),
+        (OSError("x"), {"nothing_on": OSError}, "nothing"),
+        (ConnectionError("x"), {"nothing_on": (ValueError, OSError)}, "nothing"),
+        (ValueError("x"), {"nothing_on": (OSError,)}, "in_doubt"),
+        (ValueError("x"), {"failed_on": ValueError}, "failed"),
+        (UnicodeError("x"), {"failed_on": (ValueError,)}, "failed"),
+        (OSError("x"), {"failed_on": (ValueError,)}, "in_doubt"),
+        (OSError("x"), {"nothing_on": OSError, "failed_on": OSError}, "nothing"),
+        (ValueError("declined"), {"refused": lambda error: "declined" in str(error)}, "failed"),
+        (ValueError("reset"), {"refused": lambda error: "declined" in str(error)}, "in_doubt"),
+        (ValueError("x"), {"refused": lambda error: "yes"}, "in_doubt"),
+    ],
+)
+def test_a_word_of_the_tool_decides(error: BaseException, options: dict[str, Any], meaning: str) -> None:
+    assert meant(error, **options) == meaning
+
+
+@pytest.mark.parametrize("has_sent", [True, False])
+@pytest.mark.parametrize("marks_sending", [True, False])
+def test_nothing_happened_only_if_the_tool_marks_its_sending_and_nothing_was_sent(
+    marks_sending: bool, has_sent: bool
+) -> None:
+    found = meant(ConnectionRefusedError("x"), marks_sending=marks_sending, has_sent=has_sent)
+    assert found == ("nothing" if marks_sending and not has_sent else "in_doubt")
+
+
+def test_a_refusal_is_a_refusal_also_if_nothing_was_sent() -> None:
+    assert meant(Refused("x"), marks_sending=True, has_sent=False) == "failed"
+
+
+@pytest.mark.parametrize("side_effect", get_args(SideEffect))
+def test_an_interruption_leaves_doubt_whatever_was_declared(side_effect: SideEffect) -> None:
+    words: Any = {"side_effect": side_effect, "failed_on": Exception, "nothing_on": Exception, "marks_sending": True}
+    assert meant(TimeoutError("x"), is_interruption=True, has_sent=False, **words) == "in_doubt"
+
+
+def test_a_predicate_that_raises_proves_nothing_and_says_so() -> None:
+    error = ValueError("x")
+    assert meant(error, refused=lambda error: 1 / 0) == "in_doubt"
+    assert any("ZeroDivisionError" in note for note in error.__notes__)
+
+
+@pytest.mark.parametrize(("package", "name"), sorted(KNOWN_REFUSALS))
+def test_a_typed_refusal_of_a_known_sdk_is_known_by_its_name(package: str, name: str) -> None:
+    """Also below it, and in an inner module, as SDKs define them; nothing has to be installed."""
+    kind = type(name, (Exception,), {"__module__": f"{package}._error"})
+    assert meant(kind("x")) == meant(type("Own", (kind,), {})("x")) == "failed"
+    assert meant(type(name, (Exception,), {"__module__": f"my{package}"})("x")) == "in_doubt"
+    assert meant(type(f"{name}Not", (Exception,), {"__module__": package})("x")) == "in_doubt"
+
+
+def test_the_real_classes_of_the_standard_library_are_known() -> None:
+    assert meant(smtplib.SMTPRecipientsRefused({})) == "failed"
+    assert meant(smtplib.SMTPServerDisconnected("x")) == "in_doubt"
+    assert "stripe" not in sys.modules, "nothing is imported for it"
+
+
+@pytest.mark.parametrize("word", ["failed_on", "nothing_on"])
+@pytest.mark.parametrize("kinds", ["ValueError", (ValueError, "x"), int, [ValueError]])
+def test_what_is_no_exception_type_is_refused_when_it_is_said(word: str, kinds: Any) -> None:
+    with pytest.raises(BadCall, match=word):
+        Options(**{word: kinds})
+
+
+def test_the_table_in_the_docstring_has_a_line_for_every_rule() -> None:
+    from indelible.core.effects import meaning
+
+    assert meaning.__doc__ is not None
+    rows = [line for line in meaning.__doc__.splitlines() if line.startswith("| ") and line[2].isdigit()]
+    assert [row[2] for row in rows] == [str(number) for number in range(1, 8)]

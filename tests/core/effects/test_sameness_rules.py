@@ -1,0 +1,427 @@
+"""Which calls are the same: `varies`, `added`, defaults that change, turns; and what a reused key answers."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indelible.core.approvals.approval import consumed
+from indelible.core.commands import Claimed, InDoubt, KeyTaken, LooksRepeated, Open, Replayed, Reworded
+from indelible.core.effects.binding import bound
+from indelible.core.effects.calls import Idempotent, Options, Resource, ToolCall, handling_of
+from indelible.core.effects.effect import Effect
+from indelible.core.effects.identity import RESOURCE_TAG, differing, hashed, identify, resource_name, without
+from indelible.core.effects.refusing import key_reused
+from indelible.core.policy.budgets import read_charges
+from indelible.core.policy.said_verdicts import charging_themselves
+from indelible.core.policy.verdicts import ALLOWED, keeping
+from indelible.core.remote.admissible import check_digest
+from indelible.core.steps import next_step
+from indelible.core.values.canonical import encode
+from indelible.errors import BadCall, KeyReused, RepeatRefused, ResourceBusy
+from tests.core.effects.playing import CLAIMED, run
+from tests.core.making import (
+    ADA,
+    AGENT,
+    NOON,
+    Shelf,
+    asked,
+    asks,
+    cast,
+    effect,
+    finish,
+    on_shelf,
+    open_command,
+    prepared,
+    relinquish,
+    vote,
+)
+
+SEQ = 7
+HOUR = timedelta(hours=1)
+
+
+def said(call: ToolCall) -> tuple[str, str]:
+    found = identify(call, "t")
+    return found.ref.key, found.digest
+
+
+def called(**words: Any) -> ToolCall:
+    return ToolCall(**{"tool": "pay", "args": {"order": "1", "amount": 5, "memo": "a"}, **words})
+
+
+# Key and call digest
+
+VALUES = st.integers(0, 2) | st.sampled_from(["", "a", "b"])
+NAMES = ("a", "b", "c", "d")
+
+
+@given(
+    st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1),
+    st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1),
+    st.sets(st.sampled_from(NAMES)),
+    st.dictionaries(st.sampled_from(NAMES), VALUES),
+)
+def test_two_calls_are_the_same_exactly_if_they_differ_only_in_what_varies_or_was_added(
+    one: dict[str, Any], other: dict[str, Any], varies: set[str], added: dict[str, Any]
+) -> None:
+    def rest(args: dict[str, Any]) -> bytes:
+        kept = {name: value for name, value in args.items() if name not in varies}
+        return encode({name: value for name, value in kept.items() if encode(added.get(name)) != encode(value)})
+
+    keys = [said(ToolCall(tool="pay", args=args, varies=sorted(varies), added=added)) for args in (one, other)]
+    assert (keys[0] == keys[1]) == (rest(one) == rest(other))
+    assert (keys[0][0] == keys[1][0]) == (keys[0][1] == keys[1][1]), "key and digest agree"
+
+
+@given(
+    st.lists(st.sampled_from(NAMES), min_size=1, unique=True),
+    st.dictionaries(st.sampled_from(NAMES), VALUES),
+    st.dictionaries(st.sampled_from(["e", "f"]), VALUES, min_size=1),
+    st.dictionaries(st.sampled_from(["e", "f"]), VALUES),
+)
+def test_a_deploy_that_adds_parameters_runs_no_finished_call_again(
+    old: list[str], args: dict[str, Any], new: dict[str, Any], spoken: dict[str, Any]
+) -> None:
+    """Old and new workers side by side: the same call, exactly if what was added has its value as before."""
+
+    def signature(names: dict[str, Any]) -> inspect.Signature:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Signature([inspect.Parameter(name, kind, default=value) for name, value in names.items()])
+
+    before = dict.fromkeys(old, 0)
+    known = {name: value for name, value in args.items() if name in before}
+    now = {name: value for name, value in spoken.items() if name in new}
+    by_old = ToolCall(tool="pay", args=bound(signature(before), known, "pay"))
+    by_new = ToolCall(tool="pay", args=bound(signature({**before, **new}), {**known, **now}, "pay"), added=new)
+    is_as_before = all(encode(now[name]) == encode(new[name]) for name in now)
+    assert (said(by_old) == said(by_new)) == is_as_before
+
+
+def test_a_default_that_changes_its_value_makes_another_call() -> None:
+    assert said(called(args={"order": "1", "amount": 5})) != said(called(args={"order": "1", "amount": 7}))
+    by_key = [identify(called(args={"order": "1", "amount": amount}, key=["order"]), "t") for amount in (5, 7)]
+    assert by_key[0].ref == by_key[1].ref
+    assert by_key[0].digest != by_key[1].digest, "so that under one key it is seen"
+
+
+def test_schema_policy_and_run_are_in_neither() -> None:
+    """A deploy, a new policy or a longer conversation turns no replay into a conflict."""
+    assert said(called(schema="a")) == said(called(schema="b"))
+    assert said(called(scope="s", run_id="1")) == said(called(scope="s", run_id="2"))
+
+
+def test_what_varies_may_be_inside_and_what_is_not_there_does_not_matter() -> None:
+    inner = [{"to": {"name": "n", "note": note}, "x": 1} for note in "ab"]
+    words: Any = {"varies": ["to.note", "x.y", "not.there", "to.note.deeper"]}
+    assert said(called(args=inner[0], **words)) == said(called(args=inner[1], **words))
+    assert said(called(args=inner[0])) != said(called(args=inner[1]))
+
+
+def test_an_added_key_field_is_left_out_of_the_key_at_its_value_as_before() -> None:
+    old = called(args={"order": "1"}, key=["order"])
+    words: Any = {"key": ["order", "currency"], "added": {"currency": "usd"}}
+    assert said(called(args={"order": "1", "currency": "eur"}, **words)) != said(old)
+    assert said(called(args={"order": "1", "currency": "usd"}, **words))[1] == said(old)[1]
+    as_before = identify(called(args={"order": "1", "currency": "usd"}, **words), "t")
+    assert as_before.ref == identify(replace(old, key=["order"]), "t").ref
+    assert as_before.omitted == ("currency",)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"varies": "memo"},
+        {"varies": ["order"], "key": ["order"]},
+        {"varies": ["to.name"], "key": ["to.id"]},
+        {"added": {"x": object()}},
+        {"on_reuse": "maybe"},
+        {"dedupe": "turns"},
+        {"turn": ""},
+    ],
+    ids=lambda words: "-".join(words),
+)
+def test_words_that_make_no_sense_are_refused(words: dict[str, Any]) -> None:
+    with pytest.raises(BadCall):
+        called(**words)
+
+
+def test_a_call_id_counts_within_its_turn() -> None:
+    """A model may number the calls of every turn from zero."""
+    first, second, none = (called(dedupe="call", call_id="call_0", turn=turn) for turn in ("1", "2", None))
+    assert len({said(one)[0] for one in (first, second, none)}) == 3
+    assert said(called(dedupe="turn", turn="1")) == said(called(dedupe="turn", turn="2")) == said(called())
+
+
+def test_a_digest_from_afar_is_checked_without_what_varies() -> None:
+    found = identify(called(varies=["memo"]), "default")
+    command = open_command(
+        ref=found.ref, digest=found.digest, args_json=found.args_json, omitted=found.omitted, turn="m1"
+    )
+    check_digest(command)
+    for changed in ({"omitted": ()}, {"omitted": ("memo", "amount")}, {"args_json": encode({"order": "2"})}):
+        with pytest.raises(BadCall, match="digest"):
+            check_digest(replace(command, **changed))
+
+
+# A key that is taken
+
+
+def taken(status: str, given: dict[str, Any], **changes: Any) -> KeyReused:
+    recorded = effect(status, args_json=encode({"order": "1", "amount": 500}), **changes)
+    return key_reused(prepared(called(args=given, key=["order"])), recorded)
+
+
+def test_a_reused_key_carries_the_recorded_outcome_and_what_differs() -> None:
+    error = taken(
+        "succeeded", {"order": "1", "amount": 9900, "note": "x"}, detail_json=b'{"refunded":500}', detail_seq=3
+    )
+    assert error.differing == {"amount": (500, 9900), "note": (None, "x")}
+    assert getattr(error.outcome, "value", None) == {"refunded": 500}
+    assert error.effect is not None
+    assert "500" not in str(error), "what is logged names the fields, and holds no value"
+    assert taken("processing", {"order": "1"}).outcome is None
+    assert KeyReused("x").outcome is None
+
+
+@pytest.mark.parametrize("args_json", [None, b'{"$encrypted":["k","AA=="]}', b"7"])
+def test_where_the_record_cannot_tell_nothing_is_said_to_differ_wrongly(args_json: Any) -> None:
+    recorded = effect("succeeded", args_json=args_json)
+    assert set(key_reused(prepared(called(args={"order": "1"})), recorded).differing) <= {"order"}
+
+
+def test_differing_tells_types_apart() -> None:
+    assert differing({"a": 1, "b": None}, {"a": True}) == {"a": (1, True)}
+
+
+# Turns
+
+
+def turned(turn: str | None, **words: Any) -> Open:
+    return open_command(dedupe="turn", turn=turn, **words)
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed", "denied", "canceled"])
+def test_what_ended_in_an_earlier_turn_looks_repeated(status: str) -> None:
+    before = effect(status, turn="1")
+    assert isinstance(next_step(turned("2"), before, NOON, SEQ).answer, LooksRepeated)
+    for same in (turned("1"), turned(None), open_command(turn="2")):
+        assert not isinstance(next_step(same, before, NOON, SEQ).answer, LooksRepeated)
+    assert not isinstance(next_step(turned("2"), effect(status), NOON, SEQ).answer, LooksRepeated)
+
+
+@pytest.mark.parametrize("status", ["requires_approval", "ready", "processing", "in_doubt"])
+def test_what_is_open_goes_on_in_a_later_turn(status: str) -> None:
+    """What may have happened is not tried again, and what waits is not asked twice."""
+    before = effect(status, turn="1")
+    assert not isinstance(next_step(turned("2"), before, NOON, SEQ).answer, LooksRepeated)
+    if status == "in_doubt":
+        assert isinstance(next_step(turned("2"), before, NOON, SEQ).answer, InDoubt)
+
+
+def in_turn(turn: str, **options: Any) -> Any:
+    call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", dedupe="turn", turn=turn)
+    return {"call": call, "await_inclusion": False, **options}
+
+
+@pytest.mark.parametrize(
+    ("options", "is_asked"),
+    [
+        ({"side_effect": "payment"}, True),
+        ({}, True),
+        ({"side_effect": "delegation"}, True),
+        ({"side_effect": "notification"}, False),
+        ({"side_effect": "write"}, False),
+        ({"side_effect": "payment", "on_repeat": "run"}, False),
+        ({"side_effect": "notification", "on_repeat": "ask"}, True),
+    ],
+    ids=str,
+)
+def test_a_later_turn_asks_about_what_succeeded(options: dict[str, Any], is_asked: bool) -> None:
+    before = effect("succeeded", turn="1")
+    replayed = Replayed(before)
+    played = run(LooksRepeated(before), replayed, **in_turn("2", **options))
+    first, second = played.commands
+    assert second.ref != first.ref
+    assert (second.verdict.question is not None) == is_asked
+    others = run(LooksRepeated(before), replayed, **in_turn("3", **options)).commands[1]
+    assert others.ref not in (first.ref, second.ref), "every turn has a place of its own"
+
+
+def test_a_later_turn_runs_what_did_not_succeed() -> None:
+    before = effect("failed", turn="1")
+    second = run(LooksRepeated(before), Replayed(effect("succeeded")), **in_turn("2", side_effect="payment")).commands[
+        1
+    ]
+    assert second.verdict.question is None
+
+
+def test_a_tool_may_refuse_repeats() -> None:
+    before = effect("succeeded", turn="1", detail_json=b"7", detail_seq=2)
+    error = run(LooksRepeated(before), **in_turn("2", on_repeat="refuse")).error
+    assert isinstance(error, RepeatRefused)
+    assert error.effect is before
+    assert getattr(error.outcome, "value", None) == 7
+
+
+# Words that vary
+
+
+def reworded(memo: str, **words: Any) -> Open:
+    found = identify(ToolCall(tool="pay", args={"amount": 5, "memo": memo}, varies=["memo"]), "default")
+    mine = {"ref": found.ref, "digest": found.digest, "args_json": found.args_json, "omitted": found.omitted}
+    return open_command(**{**mine, **words})
+
+
+def test_an_open_call_with_other_words_is_the_recorded_one() -> None:
+    shelf = Shelf()
+    begun = shelf.do(reworded("a"))
+    shelf.do(relinquish(begun.claim, "ready"))
+    told = shelf.do(reworded("b"))
+    assert isinstance(told, Reworded)
+    assert told.effect.args == {"amount": 5, "memo": "a"}
+    again = shelf.do(reworded("a"))
+    assert isinstance(again, Claimed)
+    assert isinstance(shelf.do(finish(again.claim)).effect, Effect)
+    assert isinstance(shelf.do(reworded("c")), Replayed)
+    assert isinstance(shelf.do(reworded("c", digest="ee" * 32)), KeyTaken)
+
+
+def test_words_that_an_approver_changed_are_no_other_wording_of_the_callers() -> None:
+    shelf = Shelf()
+    first = shelf.do(reworded("a", verdict=asks()))
+    edited = replace(first.approval, edited_by="ada")
+    waiting = replace(first.effect, args_json=encode({"amount": 5, "memo": "edited"}))
+    assert not isinstance(next_step(reworded("a"), waiting, NOON, SEQ, on_shelf(edited)).answer, Reworded)
+    shelf.do(cast(first.approval, ADA))
+    assert isinstance(shelf.do(reworded("b", verdict=asks())), Reworded)
+
+
+def test_a_reworded_call_is_judged_and_claimed_with_the_recorded_words() -> None:
+    call = ToolCall(tool="pay", args={"amount": 5, "memo": "b"}, run_id="run-1", varies=["memo"])
+    recorded = effect("ready", args_json=encode({"amount": 5, "memo": "a"}))
+    played = run(Reworded(recorded), CLAIMED, lambda _: _returned(), _moved(), call=call)
+    first, second = played.commands[:2]
+    assert (first.args_json, second.args_json) == (encode(dict(call.args)), recorded.args_json)
+    assert [judge.prepared.identity.args_json for judge in played.judged] == [first.args_json, second.args_json]
+    assert first.digest == second.digest
+
+
+def _returned() -> Any:
+    from indelible.core.effects.requests import Returned
+
+    return Returned("ok")
+
+
+def _moved() -> Any:
+    from tests.core.effects.playing import MOVED
+
+    return MOVED
+
+
+def test_without_takes_out_only_what_is_named() -> None:
+    raw = encode({"a": 1, "b": {"c": 2, "d": 3}, "e": [1]})
+    assert without(raw, ()) is raw
+    assert without(raw, ("b.c", "e.x", "z")) == encode({"a": 1, "b": {"d": 3}, "e": [1]})
+
+
+# Sent again within the provider's window
+
+
+def sent_again(window: timedelta | None, age: timedelta, on_crash: str = "resend", **words: Any) -> Any:
+    doubtful = effect("in_doubt", on_crash=on_crash, created_at=NOON - age, **words)
+    return next_step(open_command(resend_within=window), doubtful, NOON, SEQ).answer
+
+
+def test_an_effect_in_doubt_is_sent_again_within_the_window_and_never_after() -> None:
+    assert isinstance(sent_again(HOUR, HOUR - timedelta(microseconds=1)), Claimed)
+    for answer in (sent_again(HOUR, HOUR), sent_again(None, timedelta(0)), sent_again(HOUR, timedelta(0), "hold")):
+        assert isinstance(answer, InDoubt)
+    assert isinstance(sent_again(None, HOUR * 99, "retry"), Claimed)
+
+
+def test_an_abandoned_attempt_is_sent_again_too() -> None:
+    left = effect("processing", lease_until=NOON, on_crash="resend", created_at=NOON - HOUR / 2)
+    assert isinstance(next_step(open_command(resend_within=HOUR), left, NOON, SEQ).answer, Claimed)
+    assert isinstance(next_step(open_command(resend_within=HOUR / 4), left, NOON, SEQ).answer, InDoubt)
+
+
+def test_a_call_that_waited_for_a_person_counts_its_window_from_their_vote() -> None:
+    _, pending = asked(effect("requires_approval", on_crash="resend", created_at=NOON - HOUR * 5))
+    voted = replace(pending, status="approved", votes=(replace(vote("bo"), at=NOON - HOUR / 2),))
+    used = consumed(voted, 1)
+    doubtful = replace(effect("in_doubt", on_crash="resend", created_at=NOON - HOUR * 5), approval_id=used.id)
+    command = open_command(resend_within=HOUR, verdict=asks())
+    assert not isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(used)).answer, InDoubt)
+    late = replace(used, votes=(replace(vote("bo"), at=NOON - HOUR),))
+    assert isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(late)).answer, InDoubt)
+
+
+@pytest.mark.parametrize("words", [{"window": timedelta(0)}, {"attempts": 0}], ids=str)
+def test_a_window_is_longer_than_nothing(words: Any) -> None:
+    with pytest.raises(BadCall):
+        Idempotent(**words)
+
+
+def test_downstream_decides_what_happens_after_a_crash() -> None:
+    assert handling_of(Options(downstream=Idempotent())).on_crash == "resend"
+    assert handling_of(Options(downstream=Idempotent(), side_effect="read")).on_crash == "retry"
+    assert handling_of(Options(downstream=Idempotent(), on_crash="hold")).on_crash == "hold"
+    for wrong in ({"on_crash": "resend"}, {"downstream": Idempotent(), "on_crash": "retry"}, {"volatile": "sent_at"}):
+        with pytest.raises(BadCall):
+            Options(**wrong)  # type: ignore[arg-type]
+
+
+# One open call per resource
+
+ORDER = Resource(namespace="shop", type="order", id="1")
+
+
+def on_order(key: str, **words: Any) -> Open:
+    return open_command(
+        ref=open_command().ref._replace(key=key * 32), effect_id=f"eff_{key}", token=key * 16,
+        verdict=replace(ALLOWED, charges=(keeping(resource_name(ORDER)),)), **words,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+def test_two_calls_on_one_resource_are_not_open_at_once(status: Any) -> None:
+    shelf = Shelf()
+    first = shelf.do(on_order("aa"))
+    assert type(shelf.do(on_order("bb"))).__name__ == "OverBudget"
+    shelf.do(relinquish(first.claim, "in_doubt"))
+    assert type(shelf.do(on_order("bb"))).__name__ == "OverBudget", "also while the first is in doubt"
+    shelf.do(finish(first.claim, status, b'"x"' if status == "succeeded" else b'{"message":"no","type":"E"}'))
+    second = shelf.do(on_order("bb"))
+    assert isinstance(second, Claimed), "at once, in the same instant"
+    assert read_charges(second.claim.effect.charges_json)[0].is_of_resource
+
+
+def test_a_busy_resource_is_told_as_such() -> None:
+    from indelible.core.commands import OverBudget
+    from indelible.core.policy.budgets import Exceeded
+
+    charge = keeping(resource_name(ORDER))
+    error = run(OverBudget(Exceeded(charge, charge.amount))).error
+    assert isinstance(error, ResourceBusy)
+    assert charge.resource in str(error)
+
+
+def test_resources_are_named_apart() -> None:
+    others = [Resource(namespace='shop","order', type="1", id=""), replace(ORDER, id="2"), replace(ORDER, id="1" * 500)]
+    assert len({resource_name(one) for one in (ORDER, *others)}) == 4
+    long = encode(["shop", "order", "1" * 500], root="resource")
+    assert resource_name(others[2]) == hashed(RESOURCE_TAG, long)
+
+
+def test_a_resource_is_kept_for_all_and_not_for_one_agent_alone() -> None:
+    verdict = replace(ALLOWED, charges=(keeping("x"), replace(keeping("x"), budget="own")))
+    kept, own = charging_themselves(verdict, AGENT).charges
+    assert kept == keeping("x")
+    assert own.budget == f"of {AGENT.id}: own"
