@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from indelible import Approval, Effect, Ledger, MayHaveHappened, NothingHappened, Retry, migrate
-from indelible.errors import BadCall, KeyReused, StoreError
+from indelible import Approval, Effect, Ledger, MayHaveHappened, NothingHappened, Refused, Retry, migrate
+from indelible.errors import BadCall, StoreError
 from indelible.integrations.function_calls import Answered, FunctionCalls
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "functions.md"
@@ -80,13 +80,15 @@ def answer(request: pytest.FixtureRequest) -> Callable[[FunctionCalls, list[Any]
 @pytest.mark.parametrize("form", [dict, as_object])
 def test_each_dialect_is_told_in_its_own_words_and_texts_are_passed_over(ledger: Ledger, form: Any) -> None:
     till = Till()
-    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1")
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", side_effect="notification")
     said = json.dumps({"charged": 5})
-    assert calls.answer([form(chat("c1"))]).messages == [{"role": "tool", "tool_call_id": "c1", "content": said}]
+    told = calls.answer([form(chat("c1"))], turn="m1").messages
+    assert told == [{"role": "tool", "tool_call_id": "c1", "content": said}]
     output = [form({"type": "reasoning", "id": "rs_1"}), form(responses("c2"))]
-    assert calls.answer(output).messages == [{"type": "function_call_output", "call_id": "c2", "output": said}]
+    told = calls.answer(output, turn="m2").messages
+    assert told == [{"type": "function_call_output", "call_id": "c2", "output": said}]
     content = [form({"type": "text", "text": "I charge"}), form(anthropic("c3")), form(anthropic("c4", 6))]
-    (message,) = calls.answer(content).messages
+    (message,) = calls.answer(content, turn="m3").messages
     assert message == {
         "role": "user",
         "content": [
@@ -125,7 +127,7 @@ def test_an_approval_comes_back_as_a_value_and_the_loop_returns_to_it(store_url:
         second = answer(calls, asked)
         assert second.waiting == ()
         assert [one["tool_call_id"] for one in second.messages] == ["c1", "c2", "c3"]
-        assert "was denied: too much" in second.messages[1]["content"]
+        assert "too much" in second.messages[1]["content"]
         assert till.charged == [5]
 
 
@@ -167,8 +169,8 @@ def test_a_call_that_cannot_be_made_is_answered_and_leaves_no_effect(ledger: Led
     assert till.charged == ledger.effects() == []
 
 
-def test_a_tool_that_raises_is_told_the_same_each_time(ledger: Ledger, answer: Any) -> None:
-    till = Till(raises=ValueError("no funds"))
+def test_a_tool_that_refuses_is_told_the_same_each_time(ledger: Ledger, answer: Any) -> None:
+    till = Till(raises=Refused("no funds"))
     for _ in range(2):
         calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1")
         assert answer(calls, [chat()]).messages == [{"role": "tool", "tool_call_id": "c1", "content": "no funds"}]
@@ -191,7 +193,8 @@ def test_a_tool_is_retried_as_its_terms_say(ledger: Ledger, answer: Any) -> None
     till, retry = Till(raises=ConnectionError("busy")), Retry(on=(ConnectionError,), attempts=3, backoff=timedelta(0))
     calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", terms={"charge": {"retry": retry}})
     for _ in range(2):
-        assert answer(calls, [chat()]).messages[0]["content"] == "busy"
+        (waiting,) = answer(calls, [chat()]).waiting
+        assert (waiting.effect is not None, waiting.approval) == (True, None), "after the last try it is in doubt"
     assert till.charged == [5, 5, 5]
 
 
@@ -201,22 +204,85 @@ def test_a_tool_that_may_be_repeated_is_repeated_by_the_loop_alone(ledger: Ledge
     assert "no answer" in answer(calls, [chat()]).messages[0]["content"]
     assert till.charged == [5]
     till.raises = NothingHappened("the line is busy")
-    assert "calling again is safe" in answer(calls, [chat()]).messages[0]["content"]
+    assert "the line is busy" in answer(calls, [chat()]).messages[0]["content"]
     till.raises = None
     assert answer(calls, [chat()]).messages[0]["content"] == '{"charged": 5}'
 
 
-def test_the_same_id_with_other_arguments_and_a_store_that_is_gone_stop_the_loop(sqlite_url: str, answer: Any) -> None:
+def test_a_store_that_is_gone_stops_the_loop(sqlite_url: str, answer: Any) -> None:
     till = Till()
     with Ledger.open(sqlite_url, seal=False) as ledger:
         calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", lease=timedelta(seconds=5))
-        answer(calls, [chat()])
-        with pytest.raises(KeyReused, match="other arguments"):
-            answer(calls, [chat(arguments='{"amount": 6}'), chat("c2")])
-        assert till.charged == [5, 5], "the other call was made all the same"
     with pytest.raises((StoreError, RuntimeError)):
         answer(calls, [chat("c3")])
-    assert till.charged == [5, 5]
+    assert till.charged == []
+
+
+def test_40_a_reused_key_is_told_with_what_was_done_and_runs_nothing(ledger: Ledger, answer: Any) -> None:
+    till = Till()
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", terms={"charge": {"key": ["note"]}})
+    answer(calls, [chat(arguments='{"amount": 500, "note": "o1"}')])
+    (told,) = answer(calls, [chat("c2", '{"amount": 9900, "note": "o1"}')]).messages
+    assert till.charged == [500]
+    assert all(fact in told["content"] for fact in ("amount=500", "amount=9900", '{"charged": 500}'))
+
+
+def test_53_the_same_payment_in_one_turn_is_made_once_and_says_so(store_url: str, answer: Any) -> None:
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        till = Till()
+        calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", side_effect="payment")
+        (first,) = answer(calls, [chat("c1")]).messages
+        (effect,) = ledger.effects()
+        for arguments in ('{"amount": 5}', '{"amount": 5, "note": ""}'):  # 38: a default is the same spelled out
+            (again,) = answer(calls, [chat("c2", arguments)]).messages
+            assert effect.id in again["content"]
+            assert first["content"] in again["content"]
+        assert answer(calls, [chat("c1")]).messages == [first], "handed in again, a call gets what it got"
+        assert till.charged == [5]
+
+
+def test_53_in_a_later_turn_a_payment_asks_and_a_read_reads(ledger: Ledger) -> None:
+    till = Till()
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", side_effect="payment")
+    calls.answer([chat("call_0")], turn="m1")
+    (waiting,) = calls.answer([chat("call_0")], turn="m2").waiting
+    assert waiting.approval is not None
+    assert till.charged == [5]
+    ledger.approve(waiting.approval, digest=waiting.approval.digest, by="ana")
+    (done,) = calls.answer([chat("call_0")], turn="m2").messages
+    assert (done["content"], till.charged) == ('{"charged": 5}', [5, 5])
+    reading = FunctionCalls(ledger, {"charge": till.charge}, run="order-2", side_effect="read")
+    for call_id, turn in (("call_0", "m1"), ("call_1", "m1"), ("call_0", "m2"), ("call_0", "m2")):
+        reading.answer([chat(call_id)], turn=turn)
+    assert till.charged == [5] * 5, "each call id of each turn reads anew, and the same one replays"
+
+
+def test_38_a_default_that_a_model_leaves_out_is_judged(ledger: Ledger) -> None:
+    refunded: list[int] = []
+
+    def refund(charge: str, amount: int = 5000) -> str:
+        refunded.append(amount)
+        return "refunded"
+
+    much = {"name": "much", "match": {"args": {"amount": {"gt": 1000}}}, "then": "refuse"}
+    ledger.apply_policy({"rules": [much]}, by="ana")
+    calls = FunctionCalls(ledger, {"refund": refund}, run="order-1")
+    (told,) = calls.answer([chat("c1", '{"charge": "ch_1"}', "refund")]).messages
+    assert refunded == []
+    assert "much" in told["content"]
+
+
+def test_37_a_lost_answer_waits_for_a_person_and_no_text_invites_a_repeat(ledger: Ledger, answer: Any) -> None:
+    till = Till(raises=ConnectionResetError("peer"))
+    calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1", side_effect="payment")
+    for call_id in ("c1", "c2", "c3"):
+        told = answer(calls, [chat(call_id)])
+        assert told.messages == []
+        assert told.waiting[0].effect is not None
+        assert "again" not in told.waiting[0].told.replace("Do not call it again", "")
+    assert till.charged == [5]
+    assert [effect.status for effect in ledger.effects()] == ["in_doubt"]
 
 
 def test_calls_without_an_id_are_known_by_their_arguments(ledger: Ledger) -> None:

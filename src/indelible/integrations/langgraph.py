@@ -47,6 +47,7 @@ from indelible.integrations.terms import (
     ordinal_of,
     question_of,
 )
+from indelible.tool import bound
 
 DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
 """Says who made an answer, by a proof that the answer itself carries; None when nobody can be told to have made it.
@@ -106,7 +107,9 @@ class ToolGate:
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Runs a tool call, replays it, pauses the graph, or tells the model why not."""
-        entry = _Entry(request, execute, self._named(request), self._terms)
+        entry = self._entry(request, execute)
+        if isinstance(entry, ToolMessage):
+            return entry
         ledger = self._ledger.blocking
         while True:
             try:
@@ -123,7 +126,9 @@ class ToolGate:
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Does the same in an event loop."""
-        entry = _Entry(request, execute, self._named(request), self._terms)
+        entry = self._entry(request, execute)
+        if isinstance(entry, ToolMessage):
+            return entry
         ledger = self._ledger.awaited
         while True:
             try:
@@ -137,6 +142,16 @@ class ToolGate:
                 with entry.noting_refusal():
                     await heard.verb_of(ledger)(heard.approval, **heard.words)
 
+    def _entry(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> _Entry | ToolMessage:
+        """Return a call on its way; or what the model is told of arguments that the tool does not take."""
+        call = request.tool_call
+        try:
+            args = _validated(request.tool, call["args"])
+        except ValueError as wrong:
+            told = f"{call['name']} was not called: {wrong}"
+            return ToolMessage(content=told, name=call["name"], tool_call_id=call["id"], status="error")
+        return _Entry(request, execute, self._named(request, args), self._terms)
+
     def run_of(self, config: RunnableConfig) -> str:
         """Names the run that calls belong to: the thread, unless the integrator said otherwise."""
         if self._run is not None:
@@ -149,14 +164,14 @@ class ToolGate:
             )
         return str(thread)
 
-    def _named(self, request: ToolCallRequest) -> Named:
+    def _named(self, request: ToolCallRequest, args: Mapping[str, Any]) -> Named:
         call, config = request.tool_call, request.runtime.config
         run_id = self.run_of(config)
         inside = subgraph_of(config)
         counts = self._terms.counts(call["name"])
         return Named(
             tool=call["name"],
-            args=_validated(request.tool, call["args"]),
+            args=args,
             turn=_turn(request.state, self._messages_key),
             run_id=run_id,
             scope=f"{run_id}|{inside}" if inside else None,
@@ -175,6 +190,8 @@ class ToolGate:
     def _heard(self, error: Exception, entry: _Entry) -> ToolMessage | Vote | None:
         """Gives what the model is told, or a vote to cast before the call is walked again; else raises or pauses."""
         match error:
+            case NothingHappened() if entry.raised is not None:
+                return entry.message(f"{entry.call.tool} failed: {said_by(entry.raised)}")
             case NothingHappened():
                 raise entry.bubbled(error) from None
             case ApprovalPending():
@@ -185,14 +202,19 @@ class ToolGate:
                 return None
             case _ if asked_again(error, entry.words):
                 return None
+            case EffectFailed() if isinstance(entry.raised, ToolError):
+                return entry.raised.said
             case _ if isinstance(error, (EffectFailed, *SAID_TO_THE_MODEL)):
                 heard = heard_of(error, entry.call.tool)
                 assert heard is not None, "each of these has a text"
                 return entry.message(heard.text)
             case IndelibleError():
                 raise error
+            case _ if isinstance(error, GraphBubbleUp) or (self._on_error == "raise" and type(error) is not ToolError):
+                raise error
             case _:
-                return entry.told_of(error, self._on_error)
+                entry.raised = error  # the record decides what the model is told: it may have happened
+                return None
 
     def _vote(self, answer: Any, asked: Approval, config: RunnableConfig) -> Vote | None:
         """Gives the vote that an answer is, if the integrator can tell who made it; else it is a word to look again.
@@ -265,17 +287,17 @@ def _spoken(state: Any, key: str) -> Iterator[Spoken]:
 
 
 def _validated(tool: BaseTool | None, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Gives arguments as the tool gets them, what it adds by itself included; those it does not take stay as they are.
+    """Return arguments as the tool gets them, its defaults included.
 
     Other frameworks show the ledger validated arguments, and calls are the same in both only if they look the same.
+
+    Raises:
+        ValueError: The tool does not take them.
     """
-    schema = None if tool is None else tool.tool_call_schema
-    if not isinstance(schema, type) or not issubclass(schema, BaseModel):
-        return args
-    try:
+    schema: Any = None if tool is None else tool.tool_call_schema
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
         return schema.model_validate(args).model_dump(mode="json", by_alias=True)
-    except ValueError:
-        return args
+    return bound(schema if isinstance(schema, Mapping) else None, args, "" if tool is None else tool.name)
 
 
 class _Entry:
@@ -287,6 +309,8 @@ class _Entry:
         self._live: list[Given] = []
         self._bubble: GraphBubbleUp | None = None
         self.not_counted: str | None = None
+        self.raised: Exception | None = None
+        """What the tool raised in this process; it is not entered again by itself."""
         self.config: RunnableConfig = request.runtime.config
         self.call = terms.call(named)
         self.words = terms.at_once(named.tool)
@@ -298,6 +322,7 @@ class _Entry:
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enters the tool with the recorded arguments."""
+        self._check_may_enter()
         try:
             return self._kept(self._execute(self._with_recorded_args(effect)))
         except GraphBubbleUp as bubble:
@@ -305,10 +330,15 @@ class _Entry:
 
     async def enter_async(self, effect: RunningEffect) -> Any:
         """Does the same in an event loop."""
+        self._check_may_enter()
         try:
             return self._kept(await self._execute(self._with_recorded_args(effect)))
         except GraphBubbleUp as bubble:
             return self._kept_or_nothing(bubble)
+
+    def _check_may_enter(self) -> None:
+        if self.raised is not None:  # it may be repeated, but the model or a resumed graph says when
+            raise NothingHappened(str(self.raised))
 
     def _with_recorded_args(self, effect: RunningEffect) -> ToolCallRequest:
         return self._request.override(tool_call={**self._request.tool_call, "args": effect.args})
@@ -343,14 +373,6 @@ class _Entry:
             raise ParentCommand(command)
         return replayed(recorded["gave"], recorded["call_id"], self.call.call_id, self._note)
 
-    def told_of(self, error: Exception, on_error: OnError) -> ToolMessage:
-        """Gives what the model is told of a tool that raised, or raises it."""
-        if isinstance(error, ToolError):
-            return error.said
-        if on_error == "raise" or isinstance(error, GraphBubbleUp):
-            raise error
-        return self.message(f"{self.call.tool} failed: {type(error).__qualname__}: {error}")
-
     @contextmanager
     def noting_refusal(self) -> Iterator[None]:
         """Keeps why a vote did not count, for the next time the graph asks; nothing is changed by such a vote."""
@@ -362,6 +384,11 @@ class _Entry:
     def message(self, content: str, status: Literal["success", "error"] = "error") -> ToolMessage:
         """Gives a message under this call's id."""
         return ToolMessage(content=content, name=self.call.tool, tool_call_id=self.call.call_id, status=status)
+
+
+def said_by(error: Exception) -> str:
+    """Return what a tool said when it raised."""
+    return error.said.text if isinstance(error, ToolError) else f"{type(error).__qualname__}: {error}"
 
 
 class ToolError(Exception):

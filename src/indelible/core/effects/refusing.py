@@ -43,8 +43,8 @@ def key_reused(prepared: Prepared, effect: Effect) -> KeyReused:
         fields = {}
     named = f" ({', '.join(fields)} differs)" if fields else ""
     return KeyReused(
-        f"{effect.tool}: this key belongs to {effect.id}, which is {effect.status} with other arguments{named}; nothing "
-        "was run now. If this is another call, let key, scope or call_id tell the two apart",
+        f"{effect.tool}: this key belongs to {effect.id}, which is {effect.status} with other arguments{named}; "
+        "nothing was run now. If this is another call, let key, scope or call_id tell the two apart",
         effect=effect,
         differing=fields,
     )
