@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from indelible.core.approvals.approval import consumed
 from indelible.core.commands import Claimed, InDoubt, KeyTaken, LooksRepeated, Open, Replayed, Reworded
+from indelible.core.effects import walk
 from indelible.core.effects.binding import bound
 from indelible.core.effects.calls import Idempotent, Options, Resource, ToolCall, handling_of
 from indelible.core.effects.effect import Effect
@@ -21,15 +22,18 @@ from indelible.core.effects.refusing import key_reused
 from indelible.core.policy.budgets import read_charges
 from indelible.core.policy.said_verdicts import charging_themselves
 from indelible.core.policy.verdicts import ALLOWED, keeping
+from indelible.core.privacy.encryption import DataKey
+from indelible.core.privacy.redaction import Redactor
 from indelible.core.remote.admissible import check_digest
 from indelible.core.steps import next_step
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, KeyReused, RepeatRefused, ResourceBusy
-from tests.core.effects.playing import CLAIMED, run
+from tests.core.effects.playing import CLAIMED, play, run
 from tests.core.making import (
     ADA,
     AGENT,
     NOON,
+    CountingMint,
     Shelf,
     asked,
     asks,
@@ -323,6 +327,33 @@ def _moved() -> Any:
     from tests.core.effects.playing import MOVED
 
     return MOVED
+
+
+def test_encrypted_bytes_tell_nothing_of_words() -> None:
+    """The same arguments have other bytes each time, so nothing can be told from them."""
+    secret = DataKey(b"\2" * 16, b"\1" * 32)
+    command = reworded("a")
+    hidden = effect("ready", digest=command.digest, args_json=secret.encrypt(command.args_json, command.ref, "args"))
+    assert isinstance(next_step(command, hidden, NOON, SEQ).answer, Claimed)
+
+
+@pytest.mark.parametrize("rule", ["args.card", "args.memo"])
+def test_recorded_words_that_are_redacted_are_not_run(rule: str) -> None:
+    """This caller has its own words alone, and what was shown and approved must run."""
+    redactor = Redactor((rule,), b"\2" * 32, "default")
+    screens = [redactor.screen(encode({"amount": 5, "card": "4242", "memo": memo})) for memo in ("a", "b")]
+    call = ToolCall(tool="pay", args={}, run_id="run-1", varies=["memo"])
+    found = [identify(call, "default", args_json=screen.recorded_args) for screen in screens]
+    assert found[0].digest == found[1].digest
+    mine = replace(prepared(call), identity=found[1], screen=screens[1], plain_args_json=screens[1].args_json)
+    recorded = effect("ready", args_json=screens[0].recorded_args)
+    played = play(walk.begin(mine, CountingMint()), Reworded(recorded), *([CLAIMED] if rule == "args.card" else []))
+    if rule == "args.memo":
+        assert isinstance(played.error, KeyReused)
+        return
+    assert played.commands[1].args_json == recorded.args_json
+    plain = played.judged[1].prepared.plain_args_json
+    assert plain == encode({"amount": 5, "card": "4242", "memo": "a"}), "rules see the recorded words and own secrets"
 
 
 def test_without_takes_out_only_what_is_named() -> None:

@@ -1,0 +1,297 @@
+"""Faults of our own, 37 to 56: what an exception means, what a call is, and what was consented to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from indelible import Failed, Idempotent, Ledger, Refused, Resource, Succeeded, ToolCall, migrate
+from indelible.errors import BudgetExceeded, EffectInDoubt, KeyReused, LeaseLost, ResourceBusy
+from tests.waiting import eventually
+
+LOST = (ConnectionResetError("peer"), BrokenPipeError("pipe"), TimeoutError("read"), KeyError("id"), ValueError("json"))
+
+
+@pytest.fixture
+def ledger(store_url: str) -> Iterator[Ledger]:
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as opened:
+        day = {"name": "day", "limit": 1000, "window": "1d", "sum": "cents", "match": {"tool": "charge"}}
+        opened.apply_policy({"defaults": "allow", "budgets": [day]}, by="ana")
+        yield opened
+
+
+class Provider:
+    """Charges, and then answers as it likes."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.charged: list[int] = []
+        self.answers = list(answers)
+
+    def charge(self, order: str, cents: int = 500) -> dict[str, int]:
+        self.charged.append(cents)
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, BaseException):
+            raise type(answer)(*answer.args)  # a new one each time, as a handler raises it
+        return {"charged": cents}
+
+
+@pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
+def test_37_a_lost_answer_leaves_doubt_and_keeps_its_budget(ledger: Ledger, error: Exception) -> None:
+    provider = Provider(error)
+    charge = ledger.tool("charge", side_effect="payment")(provider.charge)
+    with ledger.in_run("r"):
+        with pytest.raises(type(error)) as raised:
+            charge("1")
+        (effect,) = ledger.effects()
+        assert effect.status == "in_doubt"
+        assert any(effect.id in note for note in raised.value.__notes__), "it says what to do next"
+        with pytest.raises(EffectInDoubt):
+            charge("1")
+        with pytest.raises(BudgetExceeded):
+            charge("2", cents=501)
+        assert provider.charged == [500]
+        ledger.settle(effect, Failed("never arrived"), by="ana", evidence="statement")
+        assert charge("2", cents=501) == {"charged": 501}
+
+
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [
+        (Refused("declined"), {}),
+        (ValueError("declined"), {"failed_on": ValueError}),
+        (ValueError("declined"), {"refused": lambda error: "declined" in str(error)}),
+    ],
+    ids=["Refused", "failed_on", "refused"],
+)
+def test_37_a_declared_refusal_fails_and_gives_the_budget_back(ledger: Ledger, error: Any, options: Any) -> None:
+    provider = Provider(error)
+    charge = ledger.tool("charge", side_effect="payment", **options)(provider.charge)
+    with ledger.in_run("r"):
+        with pytest.raises(type(error)):
+            charge("1")
+        assert ledger.effects()[0].status == "failed"
+        assert charge("2", cents=1000) == {"charged": 1000}
+
+
+def test_37_before_sending_nothing_happened(ledger: Ledger) -> None:
+    sent: list[str] = []
+    raises: list[Exception] = [ValueError("before"), ValueError("inside")]
+
+    def pay(effect: Any) -> str:
+        if raises[0].args == ("before",):
+            raise raises.pop(0)
+        with effect.sending():
+            sent.append(effect.key)
+            raise raises.pop(0)
+
+    call = ToolCall(tool="pay", args={"cents": 1}, run_id="r")
+    statuses = []
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"before|inside"):
+            ledger.run(call, pay, side_effect="payment", marks_sending=True)
+        statuses.append(ledger.effects()[0].status)
+    assert statuses == ["ready", "in_doubt"]
+    assert len(sent) == 1
+
+
+def test_37_a_child_process_that_sends_proves_nothing_to_its_parent(ledger: Ledger) -> None:
+    """What a forked child sends is not seen by the effect, so it is refused before anything leaves."""
+
+    def pay(effect: Any) -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                effect.mark_sending()
+            except ValueError:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        raise RuntimeError("the child was refused")
+
+    with pytest.raises(RuntimeError):
+        ledger.run(ToolCall(tool="pay", args={"cents": 1}, run_id="r"), pay, marks_sending=True)
+    assert ledger.effects()[0].status == "ready"
+
+
+def test_38_a_call_by_hand_is_bound_as_the_tool_binds_it(ledger: Ledger) -> None:
+    provider = Provider()
+    charge = ledger.tool("charge", side_effect="payment", key=["order"])(provider.charge)
+    much = {"name": "much", "match": {"args": {"cents": {"gt": 400}}}, "then": "ask"}
+    with ledger.in_run("r"):
+        charge("1", 5)
+        ledger.run(ToolCall(tool="charge", args={"order": "1", "cents": 5}, run_id="r"), charge.handler)
+        assert provider.charged == [5], "the tool's key holds for a call by hand too"
+        ledger.apply_policy({"defaults": "allow", "rules": [much]}, by="ana")
+        with pytest.raises(Exception, match="apr_"):
+            ledger.run(ToolCall(tool="charge", args={"order": "2"}, run_id="r"), charge.handler, wait=False)
+        (approval,) = ledger.approvals(status="pending")
+        assert ledger.view_approval(approval).args == {"order": "2", "cents": 500}
+
+
+@pytest.mark.parametrize("ends", ["succeeded", "failed", "in_doubt"])
+def test_40_a_key_with_other_arguments_is_refused_whatever_came_of_the_first(ledger: Ledger, ends: str) -> None:
+    errors = {"failed": Refused("no"), "in_doubt": OSError("cut")}
+    provider = Provider(errors.get(ends))
+    charge = ledger.tool("charge", side_effect="payment", key=["order"])(provider.charge)
+    with ledger.in_run("r"):
+        if ends == "succeeded":
+            charge("1", 500)
+        else:
+            with pytest.raises(type(errors[ends])):
+                charge("1", 500)
+        with pytest.raises(KeyReused) as refused:
+            charge("1", 9900)
+    assert refused.value.differing == {"cents": (500, 9900)}
+    assert (refused.value.outcome is None) == (ends == "in_doubt")
+    if ends == "succeeded":
+        assert refused.value.outcome == Succeeded({"charged": 500})
+    assert provider.charged == [500]
+
+
+def test_40_a_tool_may_say_that_a_reused_key_replays(ledger: Ledger) -> None:
+    provider = Provider()
+    charge = ledger.tool("charge", key=["order"], on_reuse="replay")(provider.charge)
+    with ledger.in_run("r"):
+        assert charge("1", 5) == charge("1", 7) == {"charged": 5}
+
+
+def test_44_a_deploy_that_adds_a_parameter_runs_no_finished_call_again(store_url: str) -> None:
+    """The old and the new version of a program side by side, on one ledger."""
+    migrate(store_url)
+    charged: list[Any] = []
+    with Ledger.open(store_url, seal=False) as old, Ledger.open(store_url, seal=False) as new:
+
+        @old.tool("charge", side_effect="payment")
+        def before(order: str) -> str:
+            charged.append((order, None))
+            return f"charged {order}"
+
+        @new.tool("charge", side_effect="payment", added={"currency": "usd"})
+        def after(order: str, currency: str = "usd") -> str:
+            charged.append((order, currency))
+            return f"charged {order} in {currency}"
+
+        with old.in_run("r"):
+            assert before("1") == after("1") == after("1", "usd") == "charged 1"
+            assert after("1", "eur") == "charged 1 in eur"
+            assert after("2") == before("2") == "charged 2 in usd"
+    assert charged == [("1", None), ("1", "eur"), ("2", "usd")]
+
+
+def test_words_that_a_model_rewords_are_no_other_call(ledger: Ledger) -> None:
+    notes: list[str] = []
+
+    @ledger.tool(side_effect="payment", varies=["note"], approval="required")
+    def pay(cents: int, note: str) -> str:
+        notes.append(note)
+        return "paid"
+
+    with ledger.in_run("r"):
+        with pytest.raises(Exception, match="apr_"):
+            ledger.run(pay.bind(5, "rent"), pay.handler, wait=False)
+        (approval,) = ledger.approvals(status="pending")
+        ledger.approve(approval, digest=approval.digest, by="ana")
+        assert pay(5, "the rent for May") == pay(5, "May rent") == "paid"
+    assert notes == ["rent"], "what was shown and approved is what ran"
+    assert len(ledger.approvals()) == 1
+
+
+def test_56_a_claim_that_was_never_entered_is_free_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[int] = []
+    call = ToolCall(tool="pay", args={"cents": 5}, run_id="r")
+    monkeypatch.setattr(ledger._engine, "_is_still_ours", lambda *_: False)
+    with pytest.raises(LeaseLost):
+        ledger.run(call, lambda effect: entered.append(1))
+    assert ledger.effects()[0].status == "ready"
+    monkeypatch.undo()
+    ledger.run(call, lambda effect: entered.append(1))
+    assert entered == [1]
+
+
+@pytest.mark.parametrize("is_inside", [False, True], ids=["before its handler", "in its handler"])
+def test_56_an_interrupt_leaves_nothing_processing(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, is_inside: bool
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    if not is_inside:
+        monkeypatch.setattr(ledger._engine.heartbeats, "keep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.run(ToolCall(tool="pay", args={"cents": 5}, run_id="r"), interrupt)
+    monkeypatch.undo()
+    ledger._engine.writer.close()
+    assert ledger.effects()[0].status == ("in_doubt" if is_inside else "ready")
+
+
+def test_a_late_report_of_the_newest_attempt_settles_and_an_older_one_is_kept(ledger: Ledger) -> None:
+    go_on = threading.Event()
+    call = ToolCall(tool="pay", args={"cents": 5}, run_id="r")
+
+    def slow(effect: Any) -> str:
+        assert go_on.wait(60)
+        return "paid late"
+
+    with pytest.raises(TimeoutError):
+        ledger.run(call, slow, side_effect="payment", timeout=timedelta(milliseconds=50))
+    assert ledger.effects()[0].status == "in_doubt"
+    go_on.set()
+    eventually(lambda: ledger.effects()[0].status == "succeeded")
+    assert ledger.run(call, slow) == "paid late"
+    types = [event.type for event in ledger.events("r")]
+    assert types == ["tool_call_started", "tool_call_in_doubt", "tool_call_finished"]
+
+
+def test_doubt_resolves_itself_where_the_provider_honours_the_key(ledger: Ledger) -> None:
+    keys: list[str] = []
+
+    def pay(effect: Any) -> str:
+        keys.append(effect.key)
+        if len(keys) < 3:
+            raise ConnectionResetError("peer")
+        return "paid"
+
+    downstream = Idempotent(attempts=2, backoff=timedelta(0))
+    call = ToolCall(tool="pay", args={"cents": 5}, run_id="r")
+    with pytest.raises(ConnectionResetError):
+        ledger.run(call, pay, side_effect="payment", downstream=downstream)
+    assert ledger.run(call, pay, side_effect="payment", downstream=downstream) == "paid"
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+
+
+def test_two_calls_on_one_resource_are_not_open_at_once(ledger: Ledger) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def slow(effect: Any) -> str:
+        inside.set()
+        assert go_on.wait(60)
+        done.append("slow")
+        return "shipped"
+
+    def order_of(args: dict[str, Any]) -> Resource:
+        return Resource(namespace="shop", type="order", id=args["order"])
+
+    def ship() -> None:
+        ledger.run(ToolCall(tool="ship", args={"order": "1"}, run_id="r"), slow, exclusive=order_of)
+
+    thread = threading.Thread(target=ship)
+    thread.start()
+    assert inside.wait(60)
+    refund = ToolCall(tool="refund", args={"order": "1", "cents": 5}, run_id="other")
+    with pytest.raises(ResourceBusy):
+        ledger.run(refund, lambda effect: done.append("refund"), exclusive=order_of)
+    other = ToolCall(tool="refund", args={"order": "2", "cents": 5}, run_id="other")
+    ledger.run(other, lambda effect: done.append("refund 2"), exclusive=order_of)
+    go_on.set()
+    thread.join()
+    ledger.run(refund, lambda effect: done.append("refund 1"), exclusive=order_of)
+    assert done == ["refund 2", "slow", "refund 1"]
