@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,8 +165,9 @@ class Settling:
         except UnknownEffect:
             return one.planned.came_to("unknown_effect")
 
-    def _now(self) -> Any:
-        return self._engine.store.look([Ref(self._tenant, "", "")]).now
+    def _now(self) -> datetime:
+        """Read the store's clock, by which leases end."""
+        return self._engine.store.look([Ref(self._tenant, "clock", "0" * 64)]).now
 
     # Whose probes are asked
 
