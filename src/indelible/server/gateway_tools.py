@@ -25,7 +25,10 @@ from indelible.errors import BadCall, Misconfigured
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)
 _WORDS = frozenset(
-    {"url", "python", "headers", "side_effect", "approval", "on_crash", "key", "timeout_s", "description", "schema"}
+    {
+        *("url", "python", "headers", "side_effect", "approval", "on_crash", "key", "timeout_s", "description"),
+        *("schema", "reconcile"),
+    }
 )
 
 
@@ -107,7 +110,7 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
             url=_address(place, told["url"]) if "url" in told else None,
             headers=_headers(place, told.get("headers", {}), environment),
             function=_function(place, told["python"]) if "python" in told else None,
-            words=_words(told),
+            words=_words(place, told),
             key=tuple(told["key"]) if "key" in told else None,
             timeout=timedelta(seconds=float(told.get("timeout_s", DEFAULT_TIMEOUT.total_seconds()))),
             description=str(told.get("description", "")),
@@ -117,10 +120,12 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
         raise Misconfigured(f"{place}: {problem}") from problem
 
 
-def _words(told: Mapping[str, Any]) -> OptionWords:
+def _words(place: str, told: Mapping[str, Any]) -> OptionWords:
     words: dict[str, Any] = {word: told[word] for word in ("side_effect", "approval", "on_crash") if word in told}
     if words.get("side_effect", "none") not in SIDE_EFFECTS:
         raise BadCall(f"side_effect: choose one of {', '.join(SIDE_EFFECTS)}")
+    if "reconcile" in told:
+        words["reconcile"] = _function(place, told["reconcile"], "reconcile")
     Options(**words)
     return words  # type: ignore[return-value]  # its words were just tried
 
@@ -146,12 +151,12 @@ def _headers(place: str, told: Any, environment: Mapping[str, str]) -> dict[str,
     return found
 
 
-def _function(place: str, named: Any) -> Callable[..., Any]:
+def _function(place: str, named: Any, word: str = "python") -> Callable[..., Any]:
     module, _, name = str(named).partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise Misconfigured(f"{place}: python is a function such as package.module:name ({problem})") from problem
+        raise Misconfigured(f"{place}: {word} is a function such as package.module:name ({problem})") from problem
     if not callable(function):
         raise Misconfigured(f"{place}: {named} cannot be called")
     return function  # type: ignore[no-any-return]

@@ -36,7 +36,11 @@ class Ledgers:
         self.metrics = Metrics()
         self.replays = ReplayCounts()
         self.exports = ExportJobs()
-        self.on_open: list[Callable[[AsyncLedger], None]] = [self.metrics.hear_from, self.replays.hear_from]
+        self.on_open: list[Callable[[AsyncLedger], None]] = [
+            self.metrics.hear_from,
+            self.replays.hear_from,
+            self.gateway.hand_probes_to,
+        ]
         """Is called with each ledger when it is opened."""
         self.worker: Worker | None = None
         """Goes the rounds in this server, if anybody does."""

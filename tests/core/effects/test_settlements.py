@@ -112,6 +112,12 @@ def test_a_file_that_begins_with_a_brace_has_an_object_on_each_line() -> None:
     assert [fault.name for fault in read.faults] == ["", "eff_2"]
 
 
+def test_a_row_may_name_the_type_of_the_error() -> None:
+    (row,) = read_mappings([{**ID, "error": "no", "error_type": "CardError"}]).rows
+    assert row.outcome == Failed("no", "CardError")
+    assert lines(read_mappings([{**ID, "as": "succeeded", "error_type": "CardError"}])) == [(1, "bad_row")]
+
+
 @pytest.mark.parametrize("more", [{"amount": 5}, {"key": "k"}, {"attempt": True}, {"attempt": "1"}, {"evidence": None}])
 def test_a_row_with_what_is_not_known_or_not_right_is_a_fault(more: dict[str, Any]) -> None:
     assert lines(read_mappings([ID, {**ID, **more}])) == [(2, "bad_row")]

@@ -19,7 +19,7 @@ from indelible.core.privacy.redaction import Screen
 from indelible.core.values.canonical import encode, parse_strict
 from indelible.errors import BadCall
 
-COLUMNS = ("id", "key", "as", "value", "error", "evidence", "attempt")
+COLUMNS = ("id", "key", "as", "value", "error", "error_type", "evidence", "attempt")
 """Names what a row may hold."""
 SETTLED_AS_FAILED = "SettledAsFailed"
 """Is the error type of an effect that was settled as failed by hand."""
@@ -264,13 +264,14 @@ def outcome_of(status: object, content: Mapping[str, Any], evidence: str) -> Out
         BadCall: The status is another one, or does not go with what is given.
     """
     if status == "succeeded":
-        if "error" in content:
+        if "error" in content or "error_type" in content:
             raise BadCall("error does not go with as=succeeded; give a value, or as=failed")
         return Succeeded(content.get("value"))
     if status == "failed":
         if "value" in content:
             raise BadCall("value does not go with as=failed; give an error, or as=succeeded")
-        return Failed(_text(content, "error") if "error" in content else evidence, SETTLED_AS_FAILED)
+        kind = _text(content, "error_type") if "error_type" in content else SETTLED_AS_FAILED
+        return Failed(_text(content, "error") if "error" in content else evidence, kind)
     raise BadCall("as: say succeeded or failed")
 
 
