@@ -186,6 +186,8 @@ def stripe_outcome(
     if status == "succeeded":
         names = ("id", "status", "amount", "currency")
         return Succeeded({name: found.get(name) for name in names} if value is None else value(found))
+    if status == "failed" and found.get("payment_intent"):
+        return None  # its payment intent may be tried with another card
     if status in ("failed", "canceled"):
         reasons = (found.get(name) for name in ("failure_message", "failure_reason", "cancellation_reason"))
         why = next((reason for reason in reasons if reason), status)

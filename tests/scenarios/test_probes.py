@@ -275,3 +275,7 @@ def test_a_charge_that_failed_says_why() -> None:
     failed = stripe_outcome({"id": "ch_1", "object": "charge", "status": "failed", "failure_message": "declined"})
     assert isinstance(failed, Failed)
     assert "declined" in failed.error
+
+
+def test_a_charge_that_failed_within_a_payment_intent_may_still_be_paid() -> None:
+    assert stripe_outcome({"id": "ch_1", "object": "charge", "status": "failed", "payment_intent": "pi_1"}) is None

@@ -135,6 +135,7 @@ OPEN = {
     "POST /v1/sign-in/link",
     "POST /v1/sign-in/options",
     "POST /v1/sign-in/passkey",
+    "POST /v1/webhooks/{name}",
 }
 """Are asked by whoever runs the server, reads about it or wants to come in, who has no token yet."""
 

@@ -88,14 +88,31 @@ class GatewayTool:
 
 def load_tools(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, GatewayTool]:
     """Reads the file that names the server's tools; raises `Misconfigured` with the place of what is wrong."""
+    known = os.environ if environment is None else environment
+    tables = read_tables(path)["tools"]
+    return {name: _tool(f"{path}: {name}", name, told, known) for name, told in tables.items()}
+
+
+def read_tables(path: Path) -> dict[str, dict[str, Any]]:
+    """Read the tables of the file: those of tools, and those of webhooks.
+
+    Args:
+        path: A TOML file with tables such as `[tools."mail.send"]` and `[webhooks.stripe]`.
+
+    Returns:
+        Both kinds of tables, by name.
+
+    Raises:
+        Misconfigured: The file cannot be read, or holds something else.
+    """
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as problem:
         raise Misconfigured(f"{path}: cannot be read: {problem}") from problem
-    if set(content) - {"tools"} or not isinstance(content.get("tools"), dict):
-        raise Misconfigured(f'{path}: has tables such as [tools."mail.send"], and nothing else')
-    known = os.environ if environment is None else environment
-    return {name: _tool(f"{path}: {name}", name, told, known) for name, told in content["tools"].items()}
+    is_known = bool(content) and set(content) <= {"tools", "webhooks"}
+    if not is_known or not all(isinstance(tables, dict) for tables in content.values()):
+        raise Misconfigured(f'{path}: has tables such as [tools."mail.send"] or [webhooks.stripe], and nothing else')
+    return {"tools": content.get("tools", {}), "webhooks": content.get("webhooks", {})}
 
 
 def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> GatewayTool:
@@ -109,7 +126,7 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
             name=name,
             url=_address(place, told["url"]) if "url" in told else None,
             headers=_headers(place, told.get("headers", {}), environment),
-            function=_function(place, told["python"]) if "python" in told else None,
+            function=function_at(place, told["python"]) if "python" in told else None,
             words=_words(place, told),
             key=tuple(told["key"]) if "key" in told else None,
             timeout=timedelta(seconds=float(told.get("timeout_s", DEFAULT_TIMEOUT.total_seconds()))),
@@ -125,7 +142,7 @@ def _words(place: str, told: Mapping[str, Any]) -> OptionWords:
     if words.get("side_effect", "none") not in SIDE_EFFECTS:
         raise BadCall(f"side_effect: choose one of {', '.join(SIDE_EFFECTS)}")
     if "reconcile" in told:
-        words["reconcile"] = _function(place, told["reconcile"], "reconcile")
+        words["reconcile"] = function_at(place, told["reconcile"], "reconcile")
     Options(**words)
     return words  # type: ignore[return-value]  # its words were just tried
 
@@ -151,7 +168,8 @@ def _headers(place: str, told: Any, environment: Mapping[str, str]) -> dict[str,
     return found
 
 
-def _function(place: str, named: Any, word: str = "python") -> Callable[..., Any]:
+def function_at(place: str, named: Any, word: str = "python") -> Callable[..., Any]:
+    """Import a function that a file names as package.module:name; raise `Misconfigured` where there is none."""
     module, _, name = str(named).partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
