@@ -80,7 +80,7 @@ def _leaving_doubt(stage: Stage, ledger: Ledger) -> Callable[[str], str]:
     numbers = iter(range(1000, 2000))
 
     def anew(command: str) -> str:
-        if "--where" in command or "--file" in command or "reconcile" in command:
+        if any(word in command for word in ("--where", "--file", "reconcile", "effects list")):
             effect_id = in_doubt(ledger, next(numbers))
             row = f'{effect_id},succeeded,"{{""id"": ""ch_1""}}",,ch_1 in the report'
             (stage.folder / "settled.csv").write_text(f"id,as,value,error,evidence\n{row}\n", encoding="utf-8")
