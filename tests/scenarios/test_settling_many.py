@@ -140,6 +140,38 @@ def test_very_many_rows_are_settled_in_a_few_transactions_and_their_progress_is_
     assert done == [(256, 300), (300, 300)]
 
 
+def test_what_was_moved_after_it_was_checked_is_told_and_stays_as_it_is(ledger: Driver) -> None:
+    effects = doubts(ledger, 260)  # the last four are written in a transaction of their own
+
+    def meddle(done: int, count: int) -> None:
+        if done < count:
+            ledger.settle(effects[-1], Succeeded("other"), by="bob", evidence="seen")
+            ledger.settle(effects[-2], Failed("no", "SettledAsFailed"), by="bob", evidence="seen")
+            ledger.retry(effects[-3], by="bob")
+
+    settled = ledger.settle_all([row(effect) for effect in effects], by="ana", progress=meddle)
+    assert [one.code for one in settled.results[-4:]] == [
+        "settled",
+        "not_in_doubt",
+        "already_settled",
+        "settled_otherwise",
+    ]
+    assert states(ledger) == {"failed": 258, "ready": 1, "succeeded": 1}
+
+
+@pytest.mark.parametrize("words", [{"encrypt": True}, {"redact": ["to"]}])
+def test_what_is_encrypted_or_redacted_is_known_to_be_settled_so(place: dict[str, Any], words: dict[str, Any]) -> None:
+    with Ledger.open(**place, **words) as opened:
+        with pytest.raises(MayHaveHappened):
+            opened.run(charge(), Count(MayHaveHappened("cut")))
+        (effect,) = opened.effects()
+        rows = [{"id": effect.id, "as": "succeeded", "value": {"to": "ada@example.com"}, "evidence": "ada@example.com"}]
+        assert opened.settle_all(rows, by="ana").count("settled") == 1
+        assert opened.settle_all(rows, by="ana").count("already_settled") == 1
+        with pytest.raises(BadSettlements):
+            opened.settle_all([{**rows[0], "value": {"to": "bob@example.com"}}], by="ana")
+
+
 @pytest.mark.parametrize("chosen", [[], [1], b"", Path("not-there.csv")])
 def test_what_names_no_row_settles_nothing(ledger: Driver, chosen: Any) -> None:
     with pytest.raises(BadCall):

@@ -116,7 +116,7 @@ TABLE = '[webhooks.bank]\nsecret = { env = "BANK_SECRET" }\nsucceeded = ["a"]\n'
         "[webhooks]\nbank = 5",
         '[webhooks."no name"]\nsecret = { env = "BANK_SECRET" }\nsucceeded = ["a"]',
         '[webhooks.bank]\nsucceeded = ["a"]',
-        '[webhooks.bank]\nsecret = "whsec_in_the_file"\nsucceeded = ["a"]',
+        f'[webhooks.bank]\nsecret = "{SECRET}"\nsucceeded = ["a"]',
         '[webhooks.bank]\nsecret = { env = "NOT_SET" }\nsucceeded = ["a"]',
         '[webhooks.bank]\nsecret = { env = "BANK_SECRET" }',
         f"{TABLE}unknown = 1",
