@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ Progress = Callable[[int, int], None]
 """Is told how many are done, and of how many."""
 MOST_READ = 10_000
 """Is how many effects in doubt are looked at for those that a probe can be asked about."""
+_MANY = 50
 _MANY_KEYS = 4
 _PAGE = 1000
 _MOST_SHOWN = 20
@@ -108,20 +110,22 @@ class Settling:
         return ReadRows(tuple(rows), ()), {effect.id: effect for effect in found.things}, found.next is not None
 
     def _named(self, names: Sequence[str]) -> dict[str, Effect]:
-        """Find effects by whole ids and keys; a key takes a look at many effects, so several are looked for at once."""
+        """Find effects by whole ids and keys: many of them page by page, and those that are left one by one."""
         from indelible.engine.desk import is_key
 
-        found = {}
-        keys = []
-        for name in dict.fromkeys(names):
-            if is_key(name):
-                keys.append(name)
-            elif (effect := self._exactly(name)) is not None:
+        wanted = set(names)
+        keys = {name for name in wanted if is_key(name)}
+        # A key is not indexed without its scope, so several keys are worth a pass over all effects.
+        selections = [Filter(status="in_doubt", limit=_PAGE)] if len(wanted) > _MANY else []
+        found = self._in_pages(wanted, selections, most=len(wanted) // 100 + 1)
+        if len(keys - found.keys()) > _MANY_KEYS:
+            found |= self._in_pages(keys - found.keys(), [Filter(limit=_PAGE)])
+            wanted -= keys
+        for name in wanted - found.keys():
+            effect = self._engine.store.find_by_key(self._tenant, name, None) if name in keys else self._exactly(name)
+            if effect is not None:
                 found[name] = effect
-        if len(keys) <= _MANY_KEYS:
-            looked_up = ((key, self._engine.store.find_by_key(self._tenant, key, None)) for key in keys)
-            return found | {key: effect for key, effect in looked_up if effect is not None}
-        return found | self._by_keys(set(keys))
+        return found
 
     def _exactly(self, effect_id: str) -> Effect | None:
         try:
@@ -130,14 +134,14 @@ class Settling:
             return None
         return effect if effect is not None and effect.id == effect_id else None
 
-    def _by_keys(self, keys: set[str]) -> dict[str, Effect]:
-        """Find many effects by their keys in one pass; those in doubt first, for they are meant most often."""
+    def _in_pages(self, names: set[str], selections: Iterable[Filter], most: int | None = None) -> dict[str, Effect]:
+        """Look for effects by id or key in the pages of some lists, `most` pages of each."""
         found: dict[str, Effect] = {}
-        for selected in (Filter(status="in_doubt", limit=_PAGE), Filter(limit=_PAGE)):
-            while len(found) < len(keys):
+        for selected in selections:
+            for _ in count() if most is None else range(most):
                 page = self._engine.store.effects(self._tenant, selected)
-                found |= {effect.key: effect for effect in page if effect.key in keys}
-                if len(page) < _PAGE:
+                found |= {name: effect for effect in page for name in (effect.id, effect.key) if name in names}
+                if len(page) < _PAGE or len(found) == len(names):
                     break
                 selected = replace(selected, before=page[-1].id)
         return found

@@ -12,6 +12,7 @@ from indelible.cli.opening import Where, open_existing
 from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, effect_json, table, visible
 from indelible.core.effects.settlements import RowResult, SettledAll, said
+from indelible.errors import BadSettlements
 
 _MOST_SHOWN = 50
 
@@ -30,11 +31,15 @@ def settle_file(content: bytes, place: Where, *, by: str, dry_run: bool, skip_ba
         The exit code: 0 when all rows are settled, 1 when some are not, 2 when the file is refused.
     """
     with open_existing(place, wakeups=True) as ledger:
-        would = ledger.settle_all(content, by=by, dry_run=True)
-        is_refused = bool(would.problems) and not skip_bad
-        settled = would if dry_run or is_refused else _settle(ledger, content, by=by, skip_bad=skip_bad)
+        is_refused = False
+        try:
+            settled = _settle(ledger, content, by=by, skip_bad=skip_bad, dry_run=dry_run)
+        except BadSettlements:
+            is_refused, settled = True, ledger.settle_all(content, by=by, dry_run=True)
     _say(settled, place, is_dry=dry_run, is_refused=is_refused)
-    return (2 if is_refused else 1) if settled.problems else 0
+    if not settled.problems:
+        return 0
+    return 1 if skip_bad else 2
 
 
 def settle_where(
