@@ -60,7 +60,7 @@ PUBLIC = {
 # The verbs of both ledgers; each has them all.
 VERBS = {
     "open", "close", "blocking", "awaited", "address", "tenant", "journal_name", "in_run",
-    "tool", "run", "ask", "begin", "commit", "heartbeat", "settle", "retry",
+    "tool", "run", "ask", "begin", "commit", "heartbeat", "settle", "settle_all", "retry",
     "cancel", "approve", "deny", "revoke_approval", "edit_approval", "get_approval", "view_approval", "approvals",
     "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile",
     "stop", "go", "stopped",

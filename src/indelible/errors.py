@@ -12,7 +12,8 @@
     │   ├── UnknownRun           no run has this name
     │   ├── UnknownCheckpoint    the run has no such checkpoint or event
     │   ├── UnknownExport        the server has no such export
-    │   └── BadPolicy            a policy cannot be used; .problems lists what is wrong and where
+    │   ├── BadPolicy            a policy cannot be used; .problems lists what is wrong and where
+    │   └── BadSettlements       rows cannot be settled, and none was; .problems lists them with their lines
     ├── NotRun                   the ledger did not run the call; the handler was not entered by this call
     │   ├── KeyReused            the key belongs to a call with other arguments; .outcome is what came of that one
     │   ├── RepeatRefused        the same call succeeded in an earlier turn; .outcome is what came of that one
@@ -138,6 +139,14 @@ class UnknownExport(BadCall, LookupError):
 
 class BadPolicy(BadCall):
     """A policy cannot be used; `problems` lists what is wrong with it and where."""
+
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+class BadSettlements(BadCall):
+    """Some rows cannot be settled, so none was; `problems` lists them with their lines."""
 
     def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
         super().__init__(message)

@@ -14,6 +14,8 @@ from indelible.core.commands import Begun, MayRun
 from indelible.core.effects import walk
 from indelible.core.effects.calls import OptionWords, SideEffect, ToolCall
 from indelible.core.effects.effect import Actor, Claim, Effect, Outcome, Status
+from indelible.core.effects.reconciling import Reconciled, Selection
+from indelible.core.effects.settlements import SettledAll
 from indelible.core.effects.stops import Stop
 from indelible.core.events import Event
 from indelible.core.journal.notes import Note, TreeHead
@@ -28,7 +30,7 @@ from indelible.engine.entering import Handler, OnReplay
 from indelible.engine.opening import OpenedDesk
 from indelible.engine.running import Compensated
 from indelible.engine.stops import Stops
-from indelible.errors import BadCall, EffectInDoubt, LeaseLost
+from indelible.errors import LeaseLost
 
 if TYPE_CHECKING:
     from indelible.core.runs.diff import RunDifference
@@ -92,6 +94,53 @@ class Ledger(OpenedDesk):
         """Tells what became of an effect in doubt, on the word of a person who looked."""
         moved: Effect = self._engine.drive(self._settle(self._find(effect), outcome, by, evidence))
         return moved
+
+    def settle_all(
+        self,
+        chosen: str | Path | bytes | Iterable[Mapping[str, Any]],
+        outcome: Outcome | None = None,
+        *,
+        by: Actor | str,
+        evidence: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+        skip_bad: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> SettledAll:
+        """Settle many effects in doubt: by a filter, by a file, or by rows.
+
+        Each effect gets its own event with its own evidence. Rows are checked before anything is settled. An effect
+        that is settled already with an equal outcome counts as done, so an interrupted call can be repeated.
+
+        Args:
+            chosen: A filter as text, a CSV or NDJSON file as a `Path` or as bytes, or rows. A row is a mapping with
+                `id` or `key`, `as` (`succeeded` or `failed`), `value` or `error`, `evidence`, and optionally `attempt`.
+            outcome: With a filter: what became of all effects that fit.
+            by: Who looked.
+            evidence: With a filter: how you know.
+            limit: With a filter: how many effects at most, newest first. Default: 1000.
+            dry_run: Change nothing; report what would be settled. Default: False.
+            skip_bad: Settle the good rows even if others are bad. Default: False.
+            progress: Is called with how many are done, and of how many, after each batch. Default: None.
+
+        Returns:
+            What came of each row, in order.
+
+        Raises:
+            BadSettlements: Rows cannot be settled, and `skip_bad` is False. Nothing was settled.
+            BadFilter: The filter cannot be read.
+        """
+        check_limit(limit)
+        return self._settling.settle_all(
+            chosen,
+            outcome,
+            by=by,
+            evidence=evidence,
+            limit=limit,
+            dry_run=dry_run,
+            skip_bad=skip_bad,
+            progress=progress,
+        )
 
     def retry(self, effect: str | Effect, *, by: Actor | str, reason: str = "retry") -> Effect:
         """Allows another attempt of an effect that failed or is in doubt; the next call makes it."""
@@ -390,14 +439,43 @@ class Ledger(OpenedDesk):
         desk = self._run_desk()
         return [self._engine.drive(desk.compensating(one), one.handler) for one in desk.compensations(run_id)]
 
-    def reconcile(self, *, limit: int = 1000) -> list[Effect]:
-        """Sees to effects whose worker never reported: calls them in doubt and asks their tools' probes."""
-        seen = []
-        for effect in self._engine.store.abandoned(self.tenant, limit):
-            try:
-                seen.append(self._engine.drive(self._reconcile_one(effect)))
-            except (BadCall, EffectInDoubt):  # its probe raised or talked nonsense; the others still get theirs
-                seen.append(self._find(effect.id))
+    def reconcile(
+        self,
+        *,
+        tool: str | None = None,
+        run_id: str | None = None,
+        effects: Iterable[str | Effect] | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+        each: Callable[[Reconciled], None] | None = None,
+    ) -> list[Effect]:
+        """Ask the tools' probes about effects in doubt, and settle those that a probe knows about.
+
+        An abandoned effect, whose worker never reported, is called in doubt first. A tool has a probe if it was
+        declared with `reconcile=` in this program.
+
+        Args:
+            tool: Only effects of this tool. `*` stands for any characters. Default: any.
+            run_id: Only effects of this run. Default: any.
+            effects: Only these effects, by id, key or object. Default: all in doubt.
+            limit: How many effects at most, oldest first. Default: 1000.
+            dry_run: Ask nothing and change nothing. Default: False.
+            each: Is called with a `Reconciled` for each effect as soon as it is known. Default: None.
+
+        Returns:
+            The effects as they stand afterwards.
+
+        Raises:
+            UnknownEffect: `effects` names one that is not there.
+        """
+        check_limit(limit)
+        settling, seen = self._settling, []
+        selection = Selection(tool=tool, run_id=run_id, limit=limit)
+        for effect in settling.to_ask(selection, effects):
+            found = settling.would_ask(effect) if dry_run else self._engine.drive(self._reconcile_one(effect))
+            if each is not None:
+                each(found)
+            seen.append(found.effect)
         return seen
 
     def erase(

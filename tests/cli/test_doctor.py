@@ -67,7 +67,7 @@ def test_abandoned_effects_are_counted(cli: Cli, private: str) -> None:
         ledger.begin(call("steady"))
     said = cli("doctor").out
     assert "1 effect whose worker never reported" in said
-    assert re.search(r"→ indelible effects show eff_\w+; .*ledger.reconcile\(\) in your program asks its probe", said)
+    assert re.search(r"→ indelible effects show eff_\w+; .*indelible effects reconcile --app", said)
 
 
 def test_the_durability_of_a_file_is_measured(cli: Cli, sqlite_url: str) -> None:

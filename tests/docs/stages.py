@@ -53,16 +53,51 @@ def readme(stage: Stage) -> None:
 
 
 def doubtful(stage: Stage) -> None:
-    with stage.open() as ledger:
-        in_doubt(ledger)
+    """Has an effect in doubt, another one for each line that settles many, and a program with a probe."""
+    ledger = stage.closing.enter_context(stage.open())
+    in_doubt(ledger)
+    stage.anew = _leaving_doubt(stage, ledger)
+    stage.codes = {"indelible effects reconcile --app shop.tools:ledger --dry-run": 1}
+
+
+# A function: commands of a page run in one process, and each closes the ledger that it was given.
+_SHOP = """
+from indelible import Ledger, Succeeded
+
+
+def ledger():
+    opened = Ledger.open()
+    probe = lambda effect: Succeeded({"id": "ch_1"})
+    opened.tool("stripe.charge", side_effect="payment", reconcile=probe)(lambda amount: None)
+    return opened
+"""
+
+
+def _leaving_doubt(stage: Stage, ledger: Ledger) -> Callable[[str], str]:
+    """Gives what leaves an effect in doubt before each command about many, and writes the files that they name."""
+    (stage.folder / "shop").mkdir()
+    (stage.folder / "shop" / "tools.py").write_text(_SHOP, encoding="utf-8")
+    numbers = iter(range(1000, 2000))
+
+    def anew(command: str) -> str:
+        if any(word in command for word in ("--where", "--file", "reconcile", "effects list")):
+            effect_id = in_doubt(ledger, next(numbers))
+            row = f'{effect_id},succeeded,"{{""id"": ""ch_1""}}",,ch_1 in the report'
+            (stage.folder / "settled.csv").write_text(f"id,as,value,error,evidence\n{row}\n", encoding="utf-8")
+        return command
+
+    return anew
 
 
 def command_line(stage: Stage) -> None:
     """Has an effect in doubt, or a question, for each line that needs one."""
     ledger = stage.closing.enter_context(stage.open())
     asked = iter(range(100))
+    leaving_doubt = _leaving_doubt(stage, ledger)
 
     def anew(command: str) -> str:
+        if "--where" in command or "--file" in command or "reconcile" in command:
+            return leaving_doubt(command)
         if "eff_" in command:
             return command.replace("eff_01a1…", in_doubt(ledger, next(asked)))
         approval = question(ledger, next(asked))

@@ -57,13 +57,15 @@ async def calls(ledger: Any) -> None:
 
 
 async def doubts(ledger: Any) -> None:
-    for run_id in ("settled", "tried again", "found"):
+    for run_id in ("settled", "settled by rows", "tried again", "found"):
         try:
             await ledger.run(charge(run_id=run_id), Count(MayHaveHappened("cut")))
         except MayHaveHappened:
             continue
     effects = {effect.run_id: effect for effect in await ledger.effects(status="in_doubt")}
     assert (await ledger.settle(effects["settled"], Succeeded(1), by="ana", evidence="seen")).status == "succeeded"
+    rows = [{"id": effects["settled by rows"].id, "as": "failed", "evidence": "seen"}]
+    assert (await ledger.settle_all(rows, by="ana")).count("settled") == 1
     assert (await ledger.retry(effects["tried again"].id, by="ana")).status == "ready"
     assert (await ledger.cancel(effects["tried again"].id, by="ana")).status == "canceled"
     assert [effect.run_id for effect in await ledger.reconcile()] == ["found"]

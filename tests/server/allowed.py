@@ -29,6 +29,11 @@ ALLOWED: dict[str, tuple[str, Any]] = {
         "agent approver",
         {"outcome": {"status": "failed", "error": "no"}, "evidence": "looked"},
     ),
+    "POST /v1/effects/settle": (
+        "approver",
+        {"rows": [{"id": "eff_1", "outcome": {"status": "failed", "error": "no"}, "evidence": "looked"}]},
+    ),
+    "POST /v1/effects/reconcile": ("approver", {}),
     "POST /v1/effects/{effect_id}/cancel": ("agent approver", {"reason": "x"}),
     "POST /v1/effects/{effect_id}/retry": ("agent approver", {"reason": "x"}),
     "GET /v1/approvals": (READERS, None),
@@ -130,6 +135,7 @@ OPEN = {
     "POST /v1/sign-in/link",
     "POST /v1/sign-in/options",
     "POST /v1/sign-in/passkey",
+    "POST /v1/webhooks/{name}",
 }
 """Are asked by whoever runs the server, reads about it or wants to come in, who has no token yet."""
 

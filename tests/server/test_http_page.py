@@ -20,6 +20,7 @@ EXPECTED = [
     [r"^202$"],
     [r'"args":\{"amount":5,"charge":"ch_1"\}', r'"code":"digest".*\n409$', r'"status":"approved".*\n201$'],
     [r'"status":"succeeded","attempt":1\}\n200$'],
+    [r"^200$", r'"dry_run":true,"settled":0', r'"dry_run":false,"settled":1', r'"settled":0,"already_settled":1'],
     [r'"tool_call_started"(.*\n)+.*"tool_call_finished"(.*\n)+.*"approval_requested"', r"^id: 5$"],
     [r'^"verdict":"verified"$'],
     [r'"tool":"stripe.refund"\n"tool":"stripe.charge"', r'"group":"stripe.charge","count":1', r"(?i)verified"],

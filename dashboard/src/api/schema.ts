@@ -108,6 +108,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/effects/settle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell what became of many effects in doubt
+         * @description Tell what became of many effects in doubt. A bad row keeps all from being settled, unless `skip_bad` is true.
+         */
+        post: operations["effects_settle_many"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/effects/reconcile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask the probes of the server's own tools about effects in doubt, and settle those that a probe knows about
+         * @description Ask the probes of the server's own tools about effects in doubt, and settle those that a probe knows about.
+         */
+        post: operations["effects_reconcile"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/effects/{effect_id}/cancel": {
         parameters: {
             query?: never;
@@ -818,6 +858,26 @@ export interface paths {
          * @description Have a tool run here, once: 200 with what came of it now or before, 202 with the question that is open.
          */
         post: operations["tools_call_tool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take a provider's message, which its signature vouches for
+         * @description Take a provider's message, which its signature vouches for; 409 while the effect runs: send it again later.
+         */
+        post: operations["webhooks_receive_webhook"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3809,6 +3869,71 @@ export interface components {
             reason: string;
         };
         /**
+         * ReceivedShown
+         * @description Is what came of a message; nothing but `settled` changed anything.
+         */
+        ReceivedShown: {
+            /**
+             * Result
+             * @enum {string}
+             */
+            result: "settled" | "already_settled" | "conflict" | "ignored" | "no_effect" | "unknown_effect" | "replayed";
+            /** Message Id */
+            message_id: string;
+            /** Effect Id */
+            effect_id: string | null;
+        };
+        /**
+         * ReconciledPage
+         * @description Lists the effects whose probes were asked; `left_in_doubt` says how many of them are still in doubt.
+         */
+        ReconciledPage: {
+            /** Effects */
+            effects: components["schemas"]["ReconciledShown"][];
+            /** Left In Doubt */
+            left_in_doubt: number;
+        };
+        /**
+         * ReconciledShown
+         * @description Is what came of asking the probe of one effect.
+         */
+        ReconciledShown: {
+            /**
+             * Result
+             * @enum {string}
+             */
+            result: "settled" | "ready" | "in_doubt" | "probe_raised" | "no_probe" | "would_ask" | "moved";
+            /** Detail */
+            detail: string;
+            effect: components["schemas"]["EffectShown"];
+        };
+        /**
+         * Reconciliation
+         * @description Selects effects in doubt whose probes are asked.
+         */
+        Reconciliation: {
+            /**
+             * Tool
+             * @description Only effects of this tool; `*` stands for any characters.
+             */
+            tool?: string | null;
+            /** Run Id */
+            run_id?: string | null;
+            /** Ids */
+            ids?: string[] | null;
+            /**
+             * Limit
+             * @default 100
+             */
+            limit: number;
+            /**
+             * Dry Run
+             * @description Ask nothing; say what would be asked about.
+             * @default false
+             */
+            dry_run: boolean;
+        };
+        /**
          * RecordedEvent
          * @description Is an event that was recorded; a side effect that was told before is `skipped`.
          */
@@ -3921,6 +4046,24 @@ export interface components {
              * @default taken back
              */
             reason: string;
+        };
+        /**
+         * RowShown
+         * @description Is what came of one row, or would. `row` counts from 1; `detail` says why it was not settled.
+         */
+        RowShown: {
+            /** Row */
+            row: number;
+            /** Name */
+            name: string;
+            /**
+             * Result
+             * @enum {string}
+             */
+            result: "settled" | "would_settle" | "already_settled" | "bad_row" | "duplicate" | "unknown_effect" | "settled_otherwise" | "still_running" | "not_in_doubt" | "other_attempt";
+            /** Detail */
+            detail: string;
+            effect: components["schemas"]["EffectShown"] | null;
         };
         /**
          * RunEventPage
@@ -4125,6 +4268,22 @@ export interface components {
             sessions: components["schemas"]["SessionShown"][];
         };
         /**
+         * SettledShown
+         * @description Is what came of many settlements, in the order of their rows.
+         */
+        SettledShown: {
+            /** Dry Run */
+            dry_run: boolean;
+            /** Settled */
+            settled: number;
+            /** Already Settled */
+            already_settled: number;
+            /** Problems */
+            problems: number;
+            /** Results */
+            results: components["schemas"]["RowShown"][];
+        };
+        /**
          * Settlement
          * @description Tells what became of an effect in doubt, and how that is known.
          */
@@ -4133,6 +4292,45 @@ export interface components {
             outcome: components["schemas"]["SucceededTold"] | components["schemas"]["FailedTold"];
             /** Evidence */
             evidence: string;
+        };
+        /**
+         * SettlementRow
+         * @description Says of one effect, by its id or by its key, what became of it and how that is known.
+         */
+        SettlementRow: {
+            /** Id */
+            id?: string | null;
+            /** Key */
+            key?: string | null;
+            /** Outcome */
+            outcome: components["schemas"]["SucceededTold"] | components["schemas"]["FailedTold"];
+            /** Evidence */
+            evidence: string;
+            /**
+             * Attempt
+             * @description The attempt that was looked at; a later one is not settled. By default the newest.
+             */
+            attempt?: number | null;
+        };
+        /**
+         * Settlements
+         * @description Tells what became of many effects in doubt.
+         */
+        Settlements: {
+            /** Rows */
+            rows: components["schemas"]["SettlementRow"][];
+            /**
+             * Dry Run
+             * @description Change nothing; say what would be settled.
+             * @default false
+             */
+            dry_run: boolean;
+            /**
+             * Skip Bad
+             * @description Settle the good rows even if others are bad.
+             * @default false
+             */
+            skip_bad: boolean;
         };
         /**
          * SignedEvent
@@ -4843,7 +5041,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description A member of the request is wrong, or has no recorded form. Types: `bad-call`, `not-recordable`, `bad-policy`, `key-reused`. */
+        /** @description A member of the request is wrong, or has no recorded form. Types: `bad-call`, `not-recordable`, `bad-policy`, `bad-settlements`, `key-reused`. */
         Problem422: {
             headers: {
                 [name: string]: unknown;
@@ -5171,6 +5369,103 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EffectAnswer"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    effects_settle_many: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "rows": [
+                 *         {
+                 *           "id": "eff_01a1",
+                 *           "outcome": {
+                 *             "status": "failed",
+                 *             "error": "never arrived"
+                 *           },
+                 *           "evidence": "not in the provider's report of 31 January"
+                 *         }
+                 *       ],
+                 *       "dry_run": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["Settlements"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettledShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    effects_reconcile: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "tool": "stripe.*",
+                 *       "dry_run": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["Reconciliation"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReconciledPage"];
                 };
             };
             400: components["responses"]["Problem400"];
@@ -6614,6 +6909,40 @@ export interface operations {
             410: components["responses"]["Problem410"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    webhooks_receive_webhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The provider, as the server's file names it. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceivedShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             503: components["responses"]["Problem503"];

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from indelible.core.commands import Cancel, Command, Expire, Reopen, Stamp
@@ -21,7 +22,8 @@ from indelible.core.effects.calls import (
     check_run_id,
 )
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
-from indelible.core.effects.requests import Mint, Prepared, Request, Walk
+from indelible.core.effects.reconciling import Reconciled, reconciled
+from indelible.core.effects.requests import Mint, Prepared, Recall, Request, Walk
 from indelible.core.events import Event
 from indelible.core.journal.notes import Note, TreeHead, parse_head
 from indelible.core.journal.receipts import Receipt
@@ -30,12 +32,13 @@ from indelible.core.values.canonical import encode
 from indelible.engine.entering import Handler
 from indelible.engine.preparing import Preparing
 from indelible.engine.running import _current_run
-from indelible.errors import BadCall, UnknownEffect
+from indelible.errors import BadCall, EffectInDoubt, UnknownEffect
 from indelible.journal.sealing import receipt_of
 from indelible.tool import Tool, ToolDecorator
 
 if TYPE_CHECKING:
     from indelible.aio import AsyncLedger
+    from indelible.engine.settling import Settling
     from indelible.journal.exports.exporting import Exported, Form
     from indelible.ledger import Ledger
     from indelible.runs.desk import RunsDesk
@@ -49,6 +52,9 @@ R = TypeVar("R")
 
 class Desk(Preparing):
     """Turns what is asked of a ledger into walks, reads its record, and sees to its journal and its runs."""
+
+    _probes: Mapping[str, Callable[[Effect], Any]] = MappingProxyType({})
+    """Holds the probes of tools that are not declared here, by name: a server has them from its file of tools."""
 
     def _run_desk(self) -> RunsDesk:
         """Gives what sees to runs; only whoever starts or resumes one loads it."""
@@ -228,15 +234,33 @@ class Desk(Preparing):
         why = encode(reason if screen is None else screen.text(reason), root="reason")
         return walk.carry_out(make(self._mint.stamp(_person(by)), why), effect)
 
-    def _reconcile_one(self, effect: Effect) -> Generator[Request, Any, Effect]:
-        """Calls an abandoned effect in doubt, then asks its tool's probe, if this ledger knows one."""
+    def _probe_of(self, tool_name: str) -> Callable[[Effect], Any] | None:
+        """Return the probe that this program has for a tool: the tool's own, the server's, or the ledger's."""
+        tool = self._tools.get(tool_name)
+        if tool is None and tool_name in self._probes:
+            return self._probes[tool_name]
+        return (self._options if tool is None else tool.options.over(self._options)).reconcile
+
+    def _reconcile_one(self, effect: Effect) -> Generator[Request, Any, Reconciled]:
+        """Call an abandoned effect in doubt, then ask its tool's probe, if this ledger knows one."""
         if effect.status == "processing":
             effect = yield from walk.carry_out(Expire(ref=effect.ref, stamp=self._mint.stamp(SYSTEM)), effect)
-        tool = self._tools.get(effect.tool)
-        reconcile = (self._options if tool is None else tool.options.over(self._options)).reconcile
-        if effect.status != "in_doubt" or reconcile is None:
-            return effect
-        return (yield from walk.probe(effect, reconcile, self._mint, self._screen_of(effect)))
+        reconcile = self._probe_of(effect.tool)
+        if effect.status != "in_doubt":
+            return reconciled(effect)
+        if reconcile is None:
+            return Reconciled(effect=effect, code="no_probe")
+        try:
+            return reconciled((yield from walk.probe(effect, reconcile, self._mint, self._screen_of(effect))))
+        except (BadCall, EffectInDoubt) as problem:  # it raised or talked nonsense; the others still get theirs
+            now: Effect | None = yield Recall(effect.ref)
+            return Reconciled(effect=now or effect, code="probe_raised", detail=str(problem))
+
+    @property
+    def _settling(self) -> Settling:
+        from indelible.engine.settling import Settling  # only a program that settles many loads it
+
+        return Settling(self)
 
     # The journal
 

@@ -65,6 +65,11 @@ class Gateway:
         self._client: httpx2.AsyncClient | None = None
         self._running: set[asyncio.Task[Any]] = set()
 
+    def hand_probes_to(self, ledger: AsyncLedger) -> None:
+        """Let a ledger ask the probes of these tools about effects in doubt."""
+        probes = {name: tool.words.get("reconcile") for name, tool in self.tools.items()}
+        ledger._probes = {name: probe for name, probe in probes.items() if probe is not None}
+
     def find(self, name: str) -> GatewayTool:
         """Finds a tool; raises `BadCall` for one that does not run here."""
         tool = self.tools.get(name)

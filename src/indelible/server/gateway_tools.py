@@ -25,7 +25,10 @@ from indelible.errors import BadCall, Misconfigured
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)
 _WORDS = frozenset(
-    {"url", "python", "headers", "side_effect", "approval", "on_crash", "key", "timeout_s", "description", "schema"}
+    {
+        *("url", "python", "headers", "side_effect", "approval", "on_crash", "key", "timeout_s", "description"),
+        *("schema", "reconcile"),
+    }
 )
 
 
@@ -85,14 +88,31 @@ class GatewayTool:
 
 def load_tools(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, GatewayTool]:
     """Reads the file that names the server's tools; raises `Misconfigured` with the place of what is wrong."""
+    known = os.environ if environment is None else environment
+    tables = read_tables(path)["tools"]
+    return {name: _tool(f"{path}: {name}", name, told, known) for name, told in tables.items()}
+
+
+def read_tables(path: Path) -> dict[str, dict[str, Any]]:
+    """Read the tables of the file: those of tools, and those of webhooks.
+
+    Args:
+        path: A TOML file with tables such as `[tools."mail.send"]` and `[webhooks.stripe]`.
+
+    Returns:
+        Both kinds of tables, by name.
+
+    Raises:
+        Misconfigured: The file cannot be read, or holds something else.
+    """
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as problem:
         raise Misconfigured(f"{path}: cannot be read: {problem}") from problem
-    if set(content) - {"tools"} or not isinstance(content.get("tools"), dict):
-        raise Misconfigured(f'{path}: has tables such as [tools."mail.send"], and nothing else')
-    known = os.environ if environment is None else environment
-    return {name: _tool(f"{path}: {name}", name, told, known) for name, told in content["tools"].items()}
+    is_known = bool(content) and set(content) <= {"tools", "webhooks"}
+    if not is_known or not all(isinstance(tables, dict) for tables in content.values()):
+        raise Misconfigured(f'{path}: has tables such as [tools."mail.send"] or [webhooks.stripe], and nothing else')
+    return {"tools": content.get("tools", {}), "webhooks": content.get("webhooks", {})}
 
 
 def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> GatewayTool:
@@ -106,8 +126,8 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
             name=name,
             url=_address(place, told["url"]) if "url" in told else None,
             headers=_headers(place, told.get("headers", {}), environment),
-            function=_function(place, told["python"]) if "python" in told else None,
-            words=_words(told),
+            function=function_at(place, told["python"]) if "python" in told else None,
+            words=_words(place, told),
             key=tuple(told["key"]) if "key" in told else None,
             timeout=timedelta(seconds=float(told.get("timeout_s", DEFAULT_TIMEOUT.total_seconds()))),
             description=str(told.get("description", "")),
@@ -117,10 +137,12 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
         raise Misconfigured(f"{place}: {problem}") from problem
 
 
-def _words(told: Mapping[str, Any]) -> OptionWords:
+def _words(place: str, told: Mapping[str, Any]) -> OptionWords:
     words: dict[str, Any] = {word: told[word] for word in ("side_effect", "approval", "on_crash") if word in told}
     if words.get("side_effect", "none") not in SIDE_EFFECTS:
         raise BadCall(f"side_effect: choose one of {', '.join(SIDE_EFFECTS)}")
+    if "reconcile" in told:
+        words["reconcile"] = function_at(place, told["reconcile"], "reconcile")
     Options(**words)
     return words  # type: ignore[return-value]  # its words were just tried
 
@@ -146,12 +168,13 @@ def _headers(place: str, told: Any, environment: Mapping[str, str]) -> dict[str,
     return found
 
 
-def _function(place: str, named: Any) -> Callable[..., Any]:
+def function_at(place: str, named: Any, word: str = "python") -> Callable[..., Any]:
+    """Import a function that a file names as package.module:name; raise `Misconfigured` where there is none."""
     module, _, name = str(named).partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise Misconfigured(f"{place}: python is a function such as package.module:name ({problem})") from problem
+        raise Misconfigured(f"{place}: {word} is a function such as package.module:name ({problem})") from problem
     if not callable(function):
         raise Misconfigured(f"{place}: {named} cannot be called")
     return function  # type: ignore[no-any-return]

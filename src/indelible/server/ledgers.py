@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from indelible.aio import AsyncLedger
@@ -19,15 +19,25 @@ from indelible.server.requests.replay_counts import ReplayCounts
 from indelible.server.requests.stopping import Stopping
 
 if TYPE_CHECKING:
+    from indelible.server.webhook_file import TakenFrom
     from indelible.server.worker import Worker
 
 
 class Ledgers:
     """Opens a tenant's ledger when it is first needed, and closes them all together with their store."""
 
-    def __init__(self, store: Store, *, gateway: Gateway | None = None, **words: Any) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        gateway: Gateway | None = None,
+        webhooks: Mapping[str, TakenFrom] | None = None,
+        **words: Any,
+    ) -> None:
         """Opens each with the same words as `AsyncLedger.open`; the gateway runs the server's own tools."""
         self.store = store
+        self.webhooks = dict(webhooks or {})
+        """Are the providers whose signed messages are taken, by name."""
         self.gateway = gateway or Gateway()
         self.claims = RecentClaims()
         self.feeds = Feeds()
@@ -36,7 +46,11 @@ class Ledgers:
         self.metrics = Metrics()
         self.replays = ReplayCounts()
         self.exports = ExportJobs()
-        self.on_open: list[Callable[[AsyncLedger], None]] = [self.metrics.hear_from, self.replays.hear_from]
+        self.on_open: list[Callable[[AsyncLedger], None]] = [
+            self.metrics.hear_from,
+            self.replays.hear_from,
+            self.gateway.hand_probes_to,
+        ]
         """Is called with each ledger when it is opened."""
         self.worker: Worker | None = None
         """Goes the rounds in this server, if anybody does."""

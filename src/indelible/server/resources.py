@@ -20,6 +20,7 @@ from indelible.server.routes.sessions import signing_in
 from indelible.server.routes.stats import stats
 from indelible.server.routes.stop import stops
 from indelible.server.routes.tools import tools
+from indelible.server.routes.webhooks import webhooks
 from indelible.server.signin.page import signin, ways
 
 
@@ -36,6 +37,7 @@ def add_resources(app: FastAPI) -> None:
         search,
         journal,
         tools,
+        webhooks,
         stops,
         erasures,
         comparing,

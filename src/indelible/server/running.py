@@ -24,6 +24,7 @@ from indelible.server.requests.stopping import StoppingServer
 from indelible.server.routes.operation import Demo
 from indelible.server.signin.identity import Identity
 from indelible.server.signin.oidc import Provider
+from indelible.server.webhook_file import load_webhooks
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import is_postgres, open_store
 
@@ -62,6 +63,7 @@ def serve(
     if is_metrics_open and (is_behind_tls or not is_loopback(host)):
         raise Misconfigured("--metrics-open is for a server that only this machine reaches; use an auditor's token")
     gateway = None if tools is None else Gateway(load_tools(tools))
+    webhooks = None if tools is None else load_webhooks(tools)
     listening = listening or bound(host, port)
     # When a count began is in no plot, and takes a line for each.
     disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -69,6 +71,7 @@ def serve(
     ledgers = Ledgers(
         store,
         gateway=gateway,
+        webhooks=webhooks,
         keys=keys,
         encrypt=encrypt,
         environment=environment,

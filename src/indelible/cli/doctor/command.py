@@ -128,13 +128,14 @@ def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
     abandoned = [effect for effect in processing if effect.is_abandoned(now)]
     name = "effects in doubt"
     if in_doubt:
-        fix = place.command("effects list --status in_doubt") + ", then show and settle each"
+        look = place.command("effects list --status in_doubt")
+        fix = f"{look}, then settle them; or ask your probes: indelible effects reconcile --app MODULE:NAME"
         yield Check(name, "warn", f"{_at_least(in_doubt)} may have happened, and nobody has said", fix)
     else:
         yield Check(name, "ok", "none")
     if abandoned:
         look = place.command(f"effects show {abandoned[0].id}")
-        fix = f"{look}; indelible serve and worker call it in doubt, ledger.reconcile() in your program asks its probe"
+        fix = f"{look}; then ask its probe: indelible effects reconcile --app MODULE:NAME"
         yield Check("abandoned effects", "warn", f"{_at_least(len(abandoned))} whose worker never reported", fix)
     else:
         yield Check("abandoned effects", "ok", "none")

@@ -97,26 +97,90 @@ def show(effect_id: str) -> int:
 
 
 @effects.command()
-@click.argument("effect_id", metavar="ID")
-@click.option("--as", "status", type=click.Choice(["succeeded", "failed"]), required=True, help="What became of it.")
+@click.argument("effect_id", metavar="[ID]", required=False)
+@click.option("--where", "chosen", metavar="FILTER", help="Settle all effects in doubt that fit, after asking you.")
+@click.option(
+    "--file", type=click.File("rb"), metavar="FILE", help="Settle the rows of a CSV or NDJSON file; - reads stdin."
+)
+@click.option("--as", "status", type=click.Choice(["succeeded", "failed"]), help="What became of it.")
 @click.option("--value", metavar="JSON", help="With --as succeeded: the result that callers get.  [default: null]")
 @click.option(
     "--error", metavar="TEXT", help="With --as failed: the message that callers get.  [default: the evidence]"
 )
-@click.option("--evidence", required=True, help="How you know, for example the provider's id of the charge.")
+@click.option("--evidence", help="How you know, for example the provider's id of the charge.")
+@click.option("--dry-run", is_flag=True, help="With --where or --file: change nothing, print what would be settled.")
+@click.option("--skip-bad", is_flag=True, help="With --file: settle the good rows even if others are bad.")
+@click.option("--yes", is_flag=True, help="With --where: do not ask for confirmation.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="With --where: settle at most so many.  [default: 1000]"
+)
 @by_option
 @about_ledger
-def settle(effect_id: str, status: str, value: str | None, error: str | None, evidence: str, by: str) -> None:
-    """Tell what became of an effect in doubt, after you looked."""
+def settle(
+    effect_id: str | None,
+    chosen: str | None,
+    file: Any,
+    status: str | None,
+    value: str | None,
+    error: str | None,
+    evidence: str | None,
+    dry_run: bool,
+    skip_bad: bool,
+    yes: bool,
+    limit: int | None,
+    by: str,
+) -> int:
+    """Tell what became of effects in doubt, after you looked.
+
+    Name one effect, or many with --where or --file. A CSV file needs a header line. Columns: id or key, as, value or
+    error, evidence. All faults are printed with their lines, and a file with a fault settles nothing.
+
+    \b
+    indelible effects settle ID --as succeeded --value '{"id": "re_1"}' --evidence "re_1 in the dashboard"
+    indelible effects settle --where 'tool:stripe.* since:24h' --as failed --evidence "not in the report" --dry-run
+    indelible effects settle --file settled.csv --dry-run
+    """
+    from indelible.cli.effects.settling import settle_file, settle_where
+
+    one_of = [effect_id is not None, chosen is not None, file is not None]
+    if sum(one_of) != 1:
+        raise _wrong("name what to settle: an ID, --where FILTER, or --file FILE")
+    if file is not None:
+        _check_unused("--file: each row has its own", status=status, value=value, error=error, evidence=evidence)
+        _check_unused("it goes with --where", limit=limit, yes=yes or None)
+        return settle_file(file.read(), where(), by=by, dry_run=dry_run, skip_bad=skip_bad)
+    if status is None or not evidence:
+        raise _wrong("say what became of it and how you know: --as succeeded or --as failed, and --evidence")
+    outcome = _outcome(status, value, error, evidence)
+    _check_unused("it goes with --file", skip_bad=skip_bad or None)
+    if chosen is not None:
+        return settle_where(
+            chosen, outcome, where(), by=by, evidence=evidence, limit=limit or 1000, dry_run=dry_run, is_sure=yes
+        )
+    _check_unused("it goes with --where or --file", dry_run=dry_run or None, yes=yes or None, limit=limit)
+    assert effect_id is not None
+    _move(effect_id, lambda ledger, effect: ledger.settle(effect, outcome, by=by, evidence=evidence), by)
+    return 0
+
+
+def _outcome(status: str, value: str | None, error: str | None, evidence: str) -> Succeeded | Failed:
     if (value if status == "failed" else error) is not None:
         wrong, right = ("--value", "--error") if status == "failed" else ("--error", "--value")
-        raise click.UsageError(f"{wrong} does not go with --as {status}; use {right}", click.get_current_context())
-    outcome: Succeeded | Failed
+        raise _wrong(f"{wrong} does not go with --as {status}; use {right}")
     if status == "failed":
-        outcome = Failed(error if error is not None else evidence, "SettledAsFailed")
-    else:
-        outcome = Succeeded(None if value is None else _parsed(value))
-    _move(effect_id, lambda ledger, effect: ledger.settle(effect, outcome, by=by, evidence=evidence), by)
+        return Failed(error if error is not None else evidence, "SettledAsFailed")
+    return Succeeded(None if value is None else _parsed(value))
+
+
+def _check_unused(why: str, **options: Any) -> None:
+    """Refuse options that would mean nothing here."""
+    for name, given in options.items():
+        if given is not None:
+            raise _wrong(f"--{'as' if name == 'status' else name.replace('_', '-')} is not for this: {why}")
+
+
+def _wrong(message: str) -> click.UsageError:
+    return click.UsageError(message, click.get_current_context())
 
 
 def _parsed(value: str) -> Any:
@@ -126,6 +190,42 @@ def _parsed(value: str) -> Any:
         return parse_strict(value)
     except BadCall as error:
         raise BadCall(f"--value: {error}. A text needs its own quotes: --value '\"done\"'") from error
+
+
+@effects.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option(
+    "--app", "--ledger", "named", metavar="MODULE:NAME", help="Your program's ledger, or a function that returns it."
+)
+@click.option("--tool", help="Only effects of this tool; * stands for any characters.")
+@click.option("--run", "run_id", help="Only effects of this run.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Ask about at most so many.",
+)
+@click.option("--dry-run", is_flag=True, help="Ask nothing; print what would be asked about.")
+@about_ledger
+def reconcile(ids: tuple[str, ...], named: str | None, **words: Any) -> int:
+    """Ask your tools' probes about effects in doubt.
+
+    A probe is the function that a tool was declared with as reconcile=. Probes are functions of yours, so name your
+    program's ledger with --app. It says where the ledger is. Exits with 0 when no effect is left in doubt, else with 1.
+
+    \b
+    indelible effects reconcile --app shop.tools:ledger --dry-run
+    indelible effects reconcile --app shop.tools:ledger --tool 'stripe.*'
+    """
+    from indelible.cli.effects.reconciling import reconcile_by
+
+    if named is None:
+        raise _wrong("name your program's ledger, which knows the probes: --app MODULE:NAME, as in shop.tools:ledger")
+    if where().url is not None:
+        raise _wrong("--url does not go with --app: your program says where its ledger is")
+    return reconcile_by(named, where(), ids, **words)
 
 
 @effects.command()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import sys
-from pathlib import Path
 from typing import Any
 
-from indelible import AsyncLedger, Ledger
+from indelible import Ledger
 from indelible.cli.opening import Where
+from indelible.cli.programs import ledger_of
 from indelible.cli.show import count, table, visible
 from indelible.engine.running import Compensated
-from indelible.errors import BadCall
 
 _WORDS = {
     "done": "done",
@@ -26,7 +23,7 @@ _WORDS = {
 
 def compensate_by(named: str, run_id: str) -> list[Compensated]:
     """Makes good what a run did, by the ledger that `MODULE:NAME` names."""
-    ledger = _ledger(named)
+    ledger = ledger_of(named)
     if isinstance(ledger, Ledger):
         with ledger:
             return ledger.compensate(run_id)
@@ -36,21 +33,6 @@ def compensate_by(named: str, run_id: str) -> list[Compensated]:
             return await ledger.compensate(run_id)
 
     return asyncio.run(awaited())
-
-
-def _ledger(named: str) -> Ledger | AsyncLedger:
-    """Imports a ledger with its tools, from the current folder too."""
-    module, _, name = named.partition(":")
-    if not module or not name:
-        raise BadCall(f"{named!r}: name a module and the ledger in it, as in shop.tools:ledger")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = getattr(importlib.import_module(module), name, None)
-    except ImportError as problem:
-        raise BadCall(f"{module} cannot be imported here: {problem}") from problem
-    if not isinstance(found, Ledger | AsyncLedger):
-        raise BadCall(f"{named} is no ledger but {type(found).__name__}; name the one whose tools the run has used")
-    return found
 
 
 def say_compensated(run_id: str, found: list[Compensated], place: Where) -> None:

@@ -59,6 +59,12 @@ _WRONG: Mapping[str, ProblemType] = {
         "The rules that were sent do not fit together; the policy in force is what it was.",
         "Correct what `problems` lists; `POST /v1/policy/evaluate` tries a policy out.",
     ),
+    "bad-settlements": ProblemType(
+        422,
+        "Some rows cannot be settled",
+        "A row is wrong, or its effect is unknown, running, or settled otherwise. Nothing was settled.",
+        "Correct the rows that `problems` lists by their numbers, or send `skip_bad: true` to settle the others.",
+    ),
     "unknown-effect": ProblemType(
         404,
         "No effect has this id or key",

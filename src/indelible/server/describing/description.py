@@ -38,6 +38,7 @@ TAGS = {
     "journal": "Signed heads, tiles and proofs: what an auditor needs to believe nobody.",
     "policy": "The rules that calls are judged by.",
     "tools": "Tools that the server itself runs, so that agents never hold their secrets.",
+    "webhooks": "Signed messages of providers, which settle effects in doubt.",
     "stop": "The switch that lets no effect of the tenant begin, until somebody ends it.",
     "erasures": "Forgetting: values go, the record stays and verifies.",
     "stats": "Figures over time: what became of calls, how long they took, who decided.",

@@ -18,6 +18,17 @@ EXAMPLES: dict[str, Any] = {
         "outcome": {"status": "succeeded", "value": {"charge": "ch_1"}},
         "evidence": "ch_1 is in the provider's list",
     },
+    "POST /v1/effects/settle": {
+        "rows": [
+            {
+                "id": "eff_01a1",
+                "outcome": {"status": "failed", "error": "never arrived"},
+                "evidence": "not in the provider's report of 31 January",
+            }
+        ],
+        "dry_run": True,
+    },
+    "POST /v1/effects/reconcile": {"tool": "stripe.*", "dry_run": True},
     "POST /v1/effects/{effect_id}/cancel": {"reason": "the order was withdrawn"},
     "POST /v1/effects/{effect_id}/retry": {"reason": "looked: the provider has no such charge"},
     "POST /v1/approvals/{approval_id}/decisions": {"decision": "approve", "digest": _DIGEST, "reason": "agreed"},

@@ -94,7 +94,11 @@ class Repeating:
 def _key_of(scope: Scope) -> str | None:
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
-    if scope["path"].removeprefix(scope.get("root_path", "")).startswith(("/v1/store/", "/v1/sign-in/")):
+    if (
+        scope["path"]
+        .removeprefix(scope.get("root_path", ""))
+        .startswith(("/v1/store/", "/v1/sign-in/", "/v1/webhooks/"))
+    ):
         return None
     found = [value for name, value in scope["headers"] if name == HEADER]
     return found[0].decode("latin-1") if found else None

@@ -15,6 +15,7 @@ from indelible.core.effects import refusing
 from indelible.core.effects.answered import answered_ref, read_answered
 from indelible.core.effects.calls import OptionWords, SideEffect, check_name
 from indelible.core.effects.effect import ENDED, Claim, Effect, Failed, Outcome, Status, Succeeded
+from indelible.core.effects.reconciling import Reconciled
 from indelible.core.events import instant
 from indelible.core.ports import Filter
 from indelible.core.sheets import SheetFilter
@@ -39,10 +40,16 @@ from indelible.server.shapes.effects import (
     Kept,
     OutcomeTold,
     Reason,
+    ReconciledPage,
+    Reconciliation,
     Release,
+    SettledShown,
     Settlement,
+    Settlements,
     SucceededTold,
     effect_shown,
+    reconciled_shown,
+    settled_shown,
 )
 
 LONGEST_WAIT = 60
@@ -170,6 +177,31 @@ async def settle(effect_id: Id, body: Settlement, asked: Asking = asking("agent"
     effect = await _find_to_tell(asked, effect_id)
     moved = await asked.ledger.settle(effect, _outcome(body.outcome), by=asked.actor, evidence=body.evidence)
     return _moved_shown(moved)
+
+
+@effects.post("/v1/effects/settle", response_model=SettledShown)
+async def settle_many(body: Settlements, asked: Asking = asking("approver")) -> Response:
+    """Tell what became of many effects in doubt. A bad row keeps all from being settled, unless `skip_bad` is true."""
+    rows = [row.plain() for row in body.rows]
+    settled = await asked.ledger.settle_all(rows, by=asked.actor, dry_run=body.dry_run, skip_bad=body.skip_bad)
+    return answer(settled_shown(settled, is_dry=body.dry_run))
+
+
+@effects.post("/v1/effects/reconcile", response_model=ReconciledPage)
+async def reconcile(body: Reconciliation, asked: Asking = asking("approver")) -> Response:
+    """Ask the probes of the server's own tools about effects in doubt, and settle those that a probe knows about."""
+    check_names(run_id=body.run_id)
+    chosen = None if body.ids is None else [await _find(asked, name) for name in body.ids]
+    found: list[Reconciled] = []
+    await asked.ledger.reconcile(
+        tool=body.tool,
+        run_id=body.run_id,
+        effects=chosen,
+        limit=body.limit,
+        dry_run=body.dry_run,
+        each=found.append,
+    )
+    return answer(reconciled_shown(found))
 
 
 @effects.post("/v1/effects/{effect_id}/cancel", response_model=EffectAnswer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -11,6 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from indelible.core.effects.calls import Dedupe, OnCrash, SideEffect
 from indelible.core.effects.effect import Actor, Effect, Status
+from indelible.core.effects.reconciling import ReconcileCode, Reconciled
+from indelible.core.effects.settlements import RowResult, SettleCode, SettledAll
 from indelible.core.events import Event, instant
 from indelible.core.journal.journal import Entry
 from indelible.core.values.canonical import decode
@@ -141,6 +143,50 @@ class Settlement(Sent):
     evidence: Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
+class SettlementRow(Sent):
+    """Says of one effect, by its id or by its key, what became of it and how that is known."""
+
+    id: Name | None = None
+    key: Name | None = None
+    outcome: OutcomeTold
+    evidence: Annotated[str, Field(min_length=1, max_length=10_000)]
+    attempt: Attempt | None = None
+    """The attempt that was looked at; a later one is not settled. By default the newest."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return the row as `Ledger.settle_all` takes it."""
+        told = self.outcome
+        named = {name: value for name, value in (("id", self.id), ("key", self.key)) if value is not None}
+        detail = {"value": told.value} if isinstance(told, SucceededTold) else _error_of(told)
+        return {**named, "as": told.status, **detail, "evidence": self.evidence, "attempt": self.attempt}
+
+
+def _error_of(told: FailedTold) -> dict[str, Any]:
+    return {"error": told.error, "error_type": told.error_type}
+
+
+class Settlements(Sent):
+    """Tells what became of many effects in doubt."""
+
+    rows: Annotated[list[SettlementRow], Field(min_length=1, max_length=1000)]
+    dry_run: bool = False
+    """Change nothing; say what would be settled."""
+    skip_bad: bool = False
+    """Settle the good rows even if others are bad."""
+
+
+class Reconciliation(Sent):
+    """Selects effects in doubt whose probes are asked."""
+
+    tool: Name | None = None
+    """Only effects of this tool; `*` stands for any characters."""
+    run_id: Name | None = None
+    ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    dry_run: bool = False
+    """Ask nothing; say what would be asked about."""
+
+
 class Reason(Sent):
     """Says why."""
 
@@ -197,6 +243,41 @@ class EffectAnswer(BaseModel):
     """Holds one effect."""
 
     effect: EffectShown
+
+
+class RowShown(BaseModel):
+    """Is what came of one row, or would. `row` counts from 1; `detail` says why it was not settled."""
+
+    row: int
+    name: str
+    result: SettleCode
+    detail: str
+    effect: EffectShown | None
+
+
+class SettledShown(BaseModel):
+    """Is what came of many settlements, in the order of their rows."""
+
+    dry_run: bool
+    settled: int
+    already_settled: int
+    problems: int
+    results: list[RowShown]
+
+
+class ReconciledShown(BaseModel):
+    """Is what came of asking the probe of one effect."""
+
+    result: ReconcileCode
+    detail: str
+    effect: EffectShown
+
+
+class ReconciledPage(BaseModel):
+    """Lists the effects whose probes were asked; `left_in_doubt` says how many of them are still in doubt."""
+
+    effects: list[ReconciledShown]
+    left_in_doubt: int
 
 
 class AnsweredShown(BaseModel):
@@ -305,6 +386,34 @@ def effect_shown(effect: Effect) -> dict[str, Any]:
         "updated_at": instant(effect.updated_at),
         "erased": erased,
     }
+
+
+def settled_shown(settled: SettledAll, *, is_dry: bool) -> dict[str, Any]:
+    """Return what came of many settlements."""
+    return {
+        "dry_run": is_dry,
+        "settled": settled.count("settled"),
+        "already_settled": settled.count("already_settled"),
+        "problems": len(settled.problems),
+        "results": [_row_shown(result) for result in settled.results],
+    }
+
+
+def _row_shown(result: RowResult) -> dict[str, Any]:
+    effect = None if result.effect is None else effect_shown(result.effect)
+    return {
+        "row": result.line,
+        "name": result.name,
+        "result": result.code,
+        "detail": result.detail,
+        "effect": effect,
+    }
+
+
+def reconciled_shown(found: Sequence[Reconciled]) -> dict[str, Any]:
+    """Return what came of asking probes."""
+    effects = [{"result": one.code, "detail": one.detail, "effect": effect_shown(one.effect)} for one in found]
+    return {"effects": effects, "left_in_doubt": sum(one.is_open for one in found)}
 
 
 def _outcome_shown(effect: Effect, detail: Any) -> dict[str, Any] | None:
