@@ -191,6 +191,10 @@ PROPS = {
     "docs/encryption.md": Props(around(url="sqlite:///agent.db", Ledger=Ledger, call=CALL, handler=charge)),
     "docs/export.md": Props(export, {'key="ledger-…+…"': "key=public_key"}),
     "docs/forgetting.md": Props(forgetting, {"seq=4": "seq=5"}),
+    "docs/exceptions.md": Props(
+        ledger_at(":memory:", stripe=Stripe(), CardDeclined=ValueError, current_effect=indelible.current_effect)
+    ),
+    "docs/same-call.md": Props(ledger_at(":memory:", stripe=Stripe())),
     "docs/in-doubt.md": Props(ledger_at(":memory:", stripe=Stripe())),
     "docs/integrations/mcp.md": Props(bank, {'"https://tools.example/mcp"': "bank"}),
     "docs/keys.md": Props(around(client=Kms(), url="sqlite:///agent.db"), {'"/var/lib/indelible"': '"heads"'}),
