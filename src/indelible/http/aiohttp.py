@@ -35,10 +35,10 @@ async def idempotency(request: aiohttp.ClientRequest, handler: ClientHandlerType
     Example:
         session = aiohttp.ClientSession(middlewares=(idempotency,))
     """
-    body = (
-        await _body_of(request) if current_effect() is not None and needs_key(request.method, request.headers) else None
-    )
-    leaves = leaving(request.method, str(request.url), request.headers, lambda: body)
+    effect, url = current_effect(), str(request.url)
+    is_compared = effect is not None and needs_key(effect, request.method, url, request.headers)
+    body = await _body_of(request) if is_compared else None
+    leaves = leaving(request.method, url, request.headers, lambda: body)
     request.headers.update(leaves.headers)
     _mark_first_byte(request, leaves)
     response = await handler(request)
@@ -57,7 +57,7 @@ def _mark_first_byte(request: aiohttp.ClientRequest, leaves: Leaving) -> None:
         leaves.mark()
         return await send(connection)
 
-    request.send = marking  # type: ignore[method-assign]
+    vars(request)["send"] = marking
 
 
 async def _body_of(request: aiohttp.ClientRequest) -> bytes | None:

@@ -36,10 +36,11 @@ def copy_of(request: Any, leaves: Leaving, trace: Callable[..., Any] | None) -> 
     copy = type(request)(
         request.method,
         request.url,
-        headers=[*request.headers.raw, *((name.encode(), value.encode()) for name, value in leaves.headers.items())],
+        headers=request.headers,
         stream=request.stream,
         extensions=request.extensions if trace is None else {**request.extensions, "trace": trace},
     )
+    copy.headers.update(leaves.headers)
     if hasattr(request, "_content"):  # a transport below may look at the content without reading it
         copy.read()
     return copy

@@ -135,13 +135,13 @@ def _refuse(what: str) -> NoReturn:
 
 def _form_parts(body: bytes, volatile: Sequence[str]) -> list[bytes]:
     try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True)
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
     except ValueError:
         return [body]
     pairs.sort(key=lambda pair: pair[0])  # stable: values of one name keep their order
     return [
         b"form",
-        *(part.encode("utf-8", "surrogatepass") for pair in pairs if pair[0] not in volatile for part in pair),
+        *(part.encode() for pair in pairs if pair[0] not in volatile for part in pair),
     ]
 
 
