@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import urllib.request
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -28,6 +29,7 @@ Post = Callable[[str, Any], Any]
 
 patience: ContextVar[float] = ContextVar("patience", default=PATIENCE)
 """How many seconds clients wait for an answer; set it low where none will come."""
+_TLS = ssl.create_default_context()  # made once: it takes longer than a request
 _RETRY = urllib3.Retry(total=2, backoff_factor=0, allowed_methods=None, status_forcelist=[500, 503])
 
 
@@ -36,25 +38,23 @@ def _read(response: Any) -> Any:
     return response.json()
 
 
-def _httpx(transport: Callable[[], Any] = httpx.HTTPTransport) -> Post:
+def _plain(transport: Any) -> Any:
+    return transport
+
+
+def _httpx(library: Any, around: Callable[[Any], Any] = _plain) -> Post:
     def post(url: str, body: Any) -> Any:
-        with httpx.Client(transport=transport(), timeout=patience.get()) as client:
+        transport = around(library.HTTPTransport(verify=_TLS))
+        with library.Client(transport=transport, timeout=patience.get()) as client:
             return _read(client.post(url, json=body))
 
     return post
 
 
-def _httpx2(transport: Callable[[], Any] = httpx2.HTTPTransport) -> Post:
-    def post(url: str, body: Any) -> Any:
-        with httpx2.Client(transport=transport(), timeout=patience.get()) as client:
-            return _read(client.post(url, json=body))
-
-    return post
-
-
-def _async(library: Any, transport: Callable[[], Any]) -> Post:
+def _async(library: Any, around: Callable[[Any], Any]) -> Post:
     async def send(url: str, body: Any) -> Any:
-        async with library.AsyncClient(transport=transport(), timeout=patience.get()) as client:
+        transport = around(library.AsyncHTTPTransport(verify=_TLS))
+        async with library.AsyncClient(transport=transport, timeout=patience.get()) as client:
             return _read(await client.post(url, json=body))
 
     return lambda url, body: asyncio.run(send(url, body))
@@ -97,9 +97,9 @@ def _aiohttp(**words: Any) -> Post:
     return lambda url, body: asyncio.run(send(url, body))
 
 
-def _openai(transport: Callable[[], Any] = httpx.HTTPTransport) -> Post:
+def _openai(around: Callable[[Any], Any] = _plain) -> Post:
     def post(url: str, body: Any) -> Any:
-        http_client = httpx.Client(transport=transport(), timeout=patience.get())
+        http_client = httpx.Client(transport=around(httpx.HTTPTransport(verify=_TLS)), timeout=patience.get())
         with openai.OpenAI(
             api_key="k", base_url=url, max_retries=2, http_client=http_client, timeout=patience.get()
         ) as client:
@@ -110,8 +110,8 @@ def _openai(transport: Callable[[], Any] = httpx.HTTPTransport) -> Post:
 
 
 PLAIN: dict[str, Post] = {
-    "httpx": _httpx(),
-    "httpx2": _httpx2(),
+    "httpx": _httpx(httpx),
+    "httpx2": _httpx(httpx2),
     "requests": _requests(),
     "requests with retries": _requests(lambda: requests.adapters.HTTPAdapter(max_retries=_RETRY)),
     "urllib": _urllib,
@@ -120,9 +120,9 @@ PLAIN: dict[str, Post] = {
     "openai": _openai(),
 }
 OURS: dict[str, Post] = {
-    "httpx": _httpx(HttpxTransport),
+    "httpx": _httpx(httpx, HttpxTransport),
     "httpx, asynchronous": _async(httpx, AsyncHttpxTransport),
-    "httpx2": _httpx2(IdempotencyTransport),
+    "httpx2": _httpx(httpx2, IdempotencyTransport),
     "httpx2, asynchronous": _async(httpx2, AsyncIdempotencyTransport),
     "requests": _requests(IdempotencyAdapter),
     "requests with retries": _requests(lambda: IdempotencyAdapter(max_retries=_RETRY)),

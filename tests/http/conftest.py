@@ -35,3 +35,10 @@ def ledger(store_url: str) -> Iterator[Ledger]:
     migrate(store_url)
     with Ledger.open(store_url, seal=False, policy=BUDGET) as found:
         yield found
+
+
+@pytest.fixture
+def quick(sqlite_url: str) -> Iterator[Ledger]:
+    """The same on SQLite alone, for what happens in the process and never reaches the store."""
+    with Ledger.open(sqlite_url, seal=False, policy=BUDGET) as found:
+        yield found
