@@ -353,7 +353,8 @@ def test_an_answer_that_comes_after_the_time_limit_is_still_heard(quick: Ledger,
     eventually(lambda: status(quick) == "succeeded")
 
 
-def test_a_forked_child_of_a_handler_sends_nothing(quick: Ledger, provider: Provider, tmp_path: Any) -> None:
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_of_a_handler_sends_nothing(quick: Ledger, provider: Provider) -> None:
     def handler(effect: RunningEffect) -> int:
         child = os.fork()
         if child == 0:

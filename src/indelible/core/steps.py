@@ -260,7 +260,8 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
         return effect.on_crash == "retry"
     approval = approval_of(effect, sheets)
     voted = [vote.at for vote in approval.votes] if approval is not None else []
-    return now < max([effect.created_at, *voted]) + command.resend_within
+    # The record has callers' times, `now` is the store's: a caller whose clock is fast must not stretch the window.
+    return max(now, command.stamp.at) < max([effect.created_at, *voted]) + command.resend_within
 
 
 def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:

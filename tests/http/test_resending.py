@@ -1,0 +1,100 @@
+"""A provider that honours our key is asked again with the same key, within its window and never after."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from indelible import Idempotent, Ledger, ToolCall, migrate
+from indelible.errors import EffectInDoubt
+from indelible.testing.clock import FakeClock
+from tests.chaos.procs import Child, ChildDied
+from tests.http.clients import OURS, RETRYING
+from tests.http.conftest import BUDGET
+from tests.http.killed import pay_in_child
+from tests.http.provider import Provider
+from tests.http.test_lost_answers import DOORS
+
+HOUR = timedelta(hours=1)
+AT_ONCE = timedelta(milliseconds=1)
+CALL = ToolCall(run_id="order-1", tool="pay", args={"amount": 5})
+
+
+def test_an_answer_that_is_lost_resolves_by_itself_in_the_same_call(ledger: Ledger, provider: Provider) -> None:
+    for door, (name, post) in ((door, client) for door in DOORS for client in OURS.items()):
+        case = f"{name}: {door}"
+
+        def handler(amount: int, post: Any = post) -> Any:
+            return post(f"{provider.url}/v1/charges", {"amount": amount})
+
+        call = DOORS[door](ledger, handler, downstream=Idempotent(window=HOUR, backoff=AT_ONCE))
+        provider.script = ["swallow"] * (3 if name in RETRYING else 1)  # more than the client tries by itself
+        provider.charges.clear()
+        provider.requests.clear()
+        assert call(case, 5)["id"] == "ch_1", case
+        assert (len(provider.charges), len(set(provider.keys))) == (1, 1), (case, provider.keys)
+        effect = ledger.effects(run_id=case)[0]
+        assert (effect.status, effect.attempt) == ("succeeded", 2), case
+
+
+def test_a_provider_that_never_answers_is_asked_so_often_and_then_it_is_in_doubt(
+    ledger: Ledger, provider: Provider
+) -> None:
+    provider.always = "swallow"
+    downstream = Idempotent(window=HOUR, attempts=3, backoff=AT_ONCE)
+    with pytest.raises(httpx.RemoteProtocolError):
+        ledger.run(CALL, post_to(provider), side_effect="payment", downstream=downstream)
+    assert (len(provider.requests), len(provider.charges)) == (3, 1)
+    assert ledger.effects()[0].status == "in_doubt"
+
+
+@pytest.mark.parametrize("is_within", [True, False])
+def test_it_is_sent_again_within_the_window_and_never_after(
+    is_within: bool, store_url: str, provider: Provider
+) -> None:
+    migrate(store_url)
+    clock, words = (
+        FakeClock(datetime.now(UTC)),
+        {"side_effect": "payment", "downstream": Idempotent(window=HOUR, attempts=1)},
+    )
+    provider.script = ["swallow"]
+    with Ledger.open(store_url, seal=False, policy=BUDGET, clock=clock) as ledger:
+        with pytest.raises(httpx.RemoteProtocolError):
+            ledger.run(CALL, post_to(provider), **words)
+        clock.advance(HOUR - timedelta(minutes=1) if is_within else HOUR)
+        if is_within:
+            assert ledger.run(CALL, post_to(provider), **words)["id"] == "ch_1"
+            assert (len(provider.requests), len(provider.charges)) == (2, 1)
+        else:
+            provider.forget()
+            with pytest.raises(EffectInDoubt):
+                ledger.run(CALL, post_to(provider), **words)
+            assert (len(provider.requests), len(provider.charges)) == (1, 1)
+
+
+def test_a_window_that_ends_between_two_attempts_of_one_call_ends_them(ledger: Ledger, provider: Provider) -> None:
+    provider.script = ["swallow"]
+    downstream = Idempotent(window=timedelta(microseconds=1), backoff=AT_ONCE)
+    with pytest.raises(EffectInDoubt):
+        ledger.run(CALL, post_to(provider), side_effect="payment", downstream=downstream)
+    assert (len(provider.requests), len(provider.charges)) == (1, 1)
+
+
+def post_to(provider: Provider) -> Any:
+    return lambda effect: OURS["httpx"](f"{provider.url}/v1/charges", {"amount": effect.args["amount"]})
+
+
+def test_a_process_that_is_killed_in_its_handler_is_followed_by_one_that_finds_the_same_charge(
+    store_url: str, provider: Provider
+) -> None:
+    migrate(store_url)
+    with pytest.raises(ChildDied):
+        Child(pay_in_child, store_url, provider.url, True).result()
+    assert len(provider.charges) == 1
+    assert Child(pay_in_child, store_url, provider.url, False).result() == "ch_1"
+    assert (len(provider.requests), len(provider.charges), len(set(provider.keys))) == (2, 1, 1)
+    with Ledger.open(store_url, seal=False) as ledger:
+        assert ledger.effects()[0].status == "succeeded"
