@@ -19,6 +19,7 @@ from tests.http.provider import Provider
 from tests.http.test_lost_answers import DOORS
 
 HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
 AT_ONCE = timedelta(milliseconds=1)
 CALL = ToolCall(run_id="order-1", tool="pay", args={"amount": 5})
 
@@ -64,7 +65,7 @@ def test_it_is_sent_again_within_the_window_and_never_after(
     with Ledger.open(store_url, seal=False, policy=BUDGET, clock=clock) as ledger:
         with pytest.raises(httpx.RemoteProtocolError):
             ledger.run(CALL, post_to(provider), **words)
-        clock.advance(HOUR - timedelta(minutes=1) if is_within else HOUR)
+        clock.advance(HOUR + (-MINUTE if is_within else MINUTE))
         if is_within:
             assert ledger.run(CALL, post_to(provider), **words)["id"] == "ch_1"
             assert (len(provider.requests), len(provider.charges)) == (2, 1)
