@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,8 @@ import httpx
 import pytest
 
 from indelible import Idempotent, Ledger, ToolCall, migrate
-from indelible.errors import EffectInDoubt
+from indelible.engine.mint import SystemMint
+from indelible.errors import BudgetExceeded, EffectInDoubt
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child, ChildDied
 from tests.http.clients import OURS, RETRYING
@@ -17,6 +19,7 @@ from tests.http.conftest import BUDGET
 from tests.http.killed import pay_in_child
 from tests.http.provider import Provider
 from tests.http.test_lost_answers import DOORS
+from tests.waiting import refusing
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -39,6 +42,29 @@ def test_an_answer_that_is_lost_resolves_by_itself_in_the_same_call(ledger: Ledg
         assert (len(provider.charges), len(set(provider.keys))) == (1, 1), (case, provider.keys)
         effect = ledger.effects(run_id=case)[0]
         assert (effect.status, effect.attempt) == ("succeeded", 2), case
+
+
+@pytest.mark.parametrize("proof", [{"marks_sending": True}, {"nothing_on": httpx.ConnectError}])
+def test_a_second_attempt_that_sends_nothing_says_nothing_of_the_first(
+    proof: dict[str, Any], ledger: Ledger, provider: Provider
+) -> None:
+    """The first one may have happened, so the budget stays taken; the next call sends again with the same key."""
+    provider.script = ["swallow"]
+    with refusing() as port:
+        where = [provider.url, f"http://127.0.0.1:{port}", provider.url]
+
+        def handler(amount: int) -> Any:
+            return OURS["httpx"](f"{where.pop(0)}/v1/charges", {"amount": amount})
+
+        downstream = Idempotent(window=HOUR, attempts=2, backoff=AT_ONCE)
+        call = DOORS["tool"](ledger, handler, downstream=downstream, **proof)
+        with pytest.raises(httpx.ConnectError):
+            call("order-1", 5)
+    assert ledger.effects()[0].status == "in_doubt"
+    with pytest.raises(BudgetExceeded):
+        call("order-1", 1)
+    assert call("order-1", 5)["id"] == "ch_1"
+    assert len(provider.charges) == 1
 
 
 def test_a_provider_that_never_answers_is_asked_so_often_and_then_it_is_in_doubt(
@@ -99,3 +125,26 @@ def test_a_process_that_is_killed_in_its_handler_is_followed_by_one_that_finds_t
     assert (len(provider.requests), len(provider.charges), len(set(provider.keys))) == (2, 1, 1)
     with Ledger.open(store_url, seal=False) as ledger:
         assert ledger.effects()[0].status == "succeeded"
+
+
+def test_a_caller_whose_clock_is_fast_does_not_stretch_the_window(
+    sqlite_url: str, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its effect was recorded two hours ahead of the store's clock; 90 minutes later the window of one hour is over."""
+    clock, real, ahead = FakeClock(datetime.now(UTC)), SystemMint.stamp, [2 * HOUR]
+
+    def stamp(self: SystemMint, *args: Any) -> Any:
+        made = real(self, *args)
+        return replace(made, at=made.at + ahead[0])
+
+    monkeypatch.setattr(SystemMint, "stamp", stamp)
+    words: Any = {"side_effect": "payment", "downstream": Idempotent(window=HOUR, attempts=1)}
+    provider.script = ["swallow"]
+    with Ledger.open(sqlite_url, seal=False, policy=BUDGET, clock=clock) as ledger:
+        with pytest.raises(httpx.RemoteProtocolError):
+            ledger.run(CALL, post_to(provider), **words)
+        clock.advance(1.5 * HOUR)
+        ahead[0] += 1.5 * HOUR
+        with pytest.raises(EffectInDoubt):
+            ledger.run(CALL, post_to(provider), **words)
+    assert len(provider.requests) == 1
