@@ -11,7 +11,7 @@ import pytest
 
 from indelible import Idempotent, Ledger, ToolCall, migrate
 from indelible.engine.mint import SystemMint
-from indelible.errors import BudgetExceeded, EffectInDoubt
+from indelible.errors import ApprovalPending, BudgetExceeded, EffectInDoubt
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child, ChildDied
 from tests.http.clients import OURS, RETRYING
@@ -148,3 +148,24 @@ def test_a_caller_whose_clock_is_fast_does_not_stretch_the_window(
         with pytest.raises(EffectInDoubt):
             ledger.run(CALL, post_to(provider), **words)
     assert len(provider.requests) == 1
+
+
+def test_what_is_in_doubt_is_not_asked_about_anew_for_the_answer_may_come_after_the_window(
+    sqlite_url: str, provider: Provider
+) -> None:
+    def asking(why: str) -> dict[str, Any]:
+        return {"rules": [{"name": "pay", "match": {"tool": "pay"}, "then": "ask", "why": why}]}
+
+    provider.script = ["swallow"]
+    words: Any = {"side_effect": "payment", "downstream": Idempotent(window=HOUR, attempts=1), "wait": False}
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        ledger.apply_policy(asking("large"), by="ana")
+        with pytest.raises(ApprovalPending) as pending:
+            ledger.run(CALL, post_to(provider), **words)
+        ledger.approve(pending.value.approval, digest=pending.value.approval.digest, by="ana")
+        with pytest.raises(httpx.RemoteProtocolError):
+            ledger.run(CALL, post_to(provider), **words)
+        ledger.apply_policy(asking("larger"), by="ana")
+        with pytest.raises(EffectInDoubt):
+            ledger.run(CALL, post_to(provider), **words)
+        assert ledger.approvals(status="pending") == []

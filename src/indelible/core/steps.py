@@ -18,6 +18,7 @@ from indelible.core.commands import (
     AllStopped,
     Amend,
     Attend,
+    AwaitingApproval,
     Cancel,
     Canceled,
     CastVote,
@@ -231,13 +232,13 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "requires_approval" | "ready":
             return _enter(command, effect, now, seq, sheets)
         case "in_doubt":
-            may_enter = _may_enter_again(command, effect, now, sheets)
-            return _enter(command, effect, now, seq, sheets) if may_enter else Step(InDoubt(effect))
+            return _enter_again(command, effect, now, seq, sheets) or Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
-        case "processing" if _may_enter_again(command, effect, now, sheets):
-            return _enter(command, effect, now, seq, sheets)
         case "processing":
+            again = _enter_again(command, effect, now, seq, sheets)
+            if again is not None:
+                return again
             doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=_LEASE_RAN_OUT)
             return Step(InDoubt(doubt.effect), (doubt,))
         case _:
@@ -248,6 +249,18 @@ def _is_of_earlier_turn(command: Open, effect: Effect) -> bool:
     """Say whether the same call ended in another turn. One that is still open goes on, whichever turn asks."""
     are_known = command.turn is not None and effect.turn is not None
     return are_known and command.turn != effect.turn and effect.status in ENDED
+
+
+def _enter_again(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step | None:
+    """Enter an effect that may have happened, if its tool allows that; None if it has to stay in doubt.
+
+    Where the provider's key makes it safe, no person is asked anew: the answer could come after the key is forgotten.
+    """
+    if not _may_enter_again(command, effect, now, sheets):
+        return None
+    step = _enter(command, effect, now, seq, sheets)
+    is_asked = effect.on_crash == "resend" and isinstance(step.answer, AwaitingApproval)
+    return None if is_asked else step
 
 
 def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheets) -> bool:
