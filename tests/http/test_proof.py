@@ -231,7 +231,7 @@ def test_aiohttp_marks_when_it_has_a_connection(quick: Ledger, provider: Provide
 
 
 class Raises(httpx2.BaseTransport):
-    """A transport of another kind: nobody can tell what it did before it raised."""
+    """A transport of another kind: what it did before it raised cannot be told."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("nothing listens")
@@ -276,7 +276,7 @@ def test_a_mock_in_the_place_of_a_client_proves_nothing(
 # ── who sends ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_thread_without_the_handlers_context_may_be_anybodys_so_all_are_marked(
+def test_a_thread_without_the_handlers_context_may_belong_to_any_so_all_are_marked(
     quick: Ledger, provider: Provider
 ) -> None:
     def handler(effect: RunningEffect) -> None:
