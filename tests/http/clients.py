@@ -89,7 +89,7 @@ def _urllib3(url: str, body: Any) -> Any:
 
 def _aiohttp(**words: Any) -> Post:
     async def send(url: str, body: Any) -> Any:
-        limit = aiohttp.ClientTimeout(total=patience.get())
+        limit = aiohttp.ClientTimeout(total=None, sock_read=patience.get())
         async with aiohttp.ClientSession(timeout=limit, **words) as session, session.post(url, json=body) as response:
             response.raise_for_status()
             return await response.json()

@@ -23,7 +23,7 @@ class Provider:
     """What came in, what was charged, and how to misbehave.
 
     `script` says how the next charges are answered, one word each; then `always` does. Words are those of
-    `AFTER_THE_DEED`, "declined" (nothing is charged), "busy" (answered 503, nothing is charged) and "ok".
+    `AFTER_THE_DEED`, "declined" (nothing is charged), "slow" (answered when `may_answer` is set) and "ok".
     """
 
     url: str = ""
@@ -34,6 +34,7 @@ class Provider:
     requests: list[tuple[str, str, str | None, bytes]] = field(default_factory=list)
     """Method, path, key and body of everything that came in."""
     charges: list[bytes] = field(default_factory=list)
+    may_answer: threading.Event = field(default_factory=threading.Event)
     _known: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_over: threading.Event = field(default_factory=threading.Event)
@@ -55,7 +56,7 @@ class Provider:
                 return "ok"
             word = self.script.pop(0) if self.script else self.always
             is_new = not (self.dedupes and key is not None and key in self._known)
-            if is_new and word not in ("declined", "busy"):
+            if is_new and word != "declined":
                 self.charges.append(body)
                 self._known |= {key} if key is not None else set()
             return word
@@ -94,12 +95,13 @@ class _Handler(BaseHTTPRequestHandler):
             "reset": lambda: self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)),
             "stall": provider.stall,
             "error": lambda: self._say(500, {"error": "something went wrong"}),
-            "busy": lambda: self._say(503, {"error": "come back later"}),
             "gateway": lambda: self._say(404, "<html>no such route</html>", "text/html"),
             "garbage": lambda: self._say(200, '{"id": "ch_1', "application/json"),
             "declined": lambda: self._say(402, {"error": {"code": "card_declined"}}),
         }
-        answers[word]()
+        if word == "slow":
+            provider.may_answer.wait(PATIENCE)
+        answers["ok" if word == "slow" else word]()
         self.close_connection = self.close_connection or word in ("swallow", "reset", "stall")
 
     do_GET = do_PUT = do_DELETE = do_POST

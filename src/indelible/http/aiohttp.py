@@ -42,7 +42,7 @@ async def idempotency(request: aiohttp.ClientRequest, handler: ClientHandlerType
     request.headers.update(leaves.headers)
     _mark_first_byte(request, leaves)
     response = await handler(request)
-    leaves.mark()  # an answer proves that something was sent
+    leaves.note_answer()
     return response
 
 

@@ -50,7 +50,7 @@ class IdempotencyTransport(httpx2.BaseTransport):
             leaves.mark()
         trace = trace_of(request, leaves) if is_exact else None
         response = self._inner.handle_request(copy_of(request, leaves, trace))
-        leaves.mark()  # an answer proves that something was sent, whatever the trace told
+        leaves.note_answer()
         return response
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class AsyncIdempotencyTransport(httpx2.AsyncBaseTransport):
             leaves.mark()
         trace = async_trace_of(request, leaves) if is_exact else None
         response = await self._inner.handle_async_request(copy_of(request, leaves, trace))
-        leaves.mark()  # an answer proves that something was sent, whatever the trace told
+        leaves.note_answer()
         return response
 
     async def aclose(self) -> None:

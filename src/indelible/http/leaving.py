@@ -38,6 +38,11 @@ class Leaving:
             (mark_all_running if self._effect is None else self._effect.mark_sending)()
             self._is_marked = True
 
+    def note_answer(self) -> None:
+        """Note that an answer came: it proves that something was sent, also if a mock below told nothing of it."""
+        if self._effect is None or not self._effect.has_sent:
+            self.mark()
+
 
 def leaving(method: str, url: str, headers: Mapping[str, Any], read: Callable[[], bytes | None]) -> Leaving:
     """Return what a transport adds to a request, and does before it leaves.

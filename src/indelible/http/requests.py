@@ -64,7 +64,7 @@ class IdempotencyAdapter(requests.adapters.HTTPAdapter):
         if requests.adapters.HTTPAdapter.send is not _OWN:
             leaves.mark()
         response = super().send(copy, *args, **words)
-        leaves.mark()  # an answer proves that something was sent
+        leaves.note_answer()
         response.request = request
         return response
 
