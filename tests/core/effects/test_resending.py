@@ -11,6 +11,7 @@ import pytest
 from indelible.core.commands import Claimed, InDoubt
 from indelible.core.effects.calls import Handling, Options, handling_of
 from indelible.core.effects.meaning import may_follow_doubt, meaning_of
+from indelible.core.effects.request_keys import request_key_of
 from indelible.errors import NothingHappened
 from tests.core.effects.claiming import approved, claim_on, opening
 from tests.core.making import HOUR, LEASE, REF, Shelf, allows, asks, relinquish
@@ -64,6 +65,9 @@ def test_a_killed_attempt_is_followed_by_the_next() -> None:
     shelf.now += LEASE
     claim = claim_on(shelf, opening(2, **RESENT))
     assert (claim.attempt, may_follow_doubt(claim.effect)) == (2, True)
+    assert claim.effect.request_key("POST", "https://a.example/") == request_key_of(
+        REF.key, "POST", "https://a.example/"
+    )
     assert not may_follow_doubt(replace(claim.effect, attempt=1))
     assert not may_follow_doubt(replace(claim.effect, on_crash="hold"))
 
