@@ -21,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mcp.server import Server
@@ -28,6 +29,7 @@ from mcp.server import Server
 import indelible
 from indelible import Effect, Ledger, ToolCall
 from tests.docs.pages import ROOT, Block, blocks, named, pages
+from tests.http.provider import providing
 from tests.server.serving import serve_believing
 
 # Where a page's own test follows it more closely than can be done here.
@@ -170,6 +172,11 @@ def bank(closing: ExitStack) -> Names:
     return {"ledger": closing.enter_context(Ledger.open(":memory:")), "bank": Server("bank")}
 
 
+def paying(closing: ExitStack) -> Names:
+    provider = closing.enter_context(providing())
+    return {"provider": provider.url, "look_up": lambda key: None}
+
+
 @dataclass(frozen=True, slots=True)
 class Props:
     """What a page takes for granted, and what stands for its made-up addresses and keys."""
@@ -202,6 +209,7 @@ PROPS = {
     "docs/policy.md": Props(around(load_new_customers=lambda: {"c7"})),
     "docs/redaction.md": Props(around(url="sqlite:///agent.db", Ledger=Ledger)),
     "docs/reference/canonical.md": Props(around(Decimal=Decimal)),
+    "docs/requests.md": Props(paying, {'"https://api.example': 'provider + "'}),
     "docs/server.md": Props(
         served,
         {
@@ -236,6 +244,8 @@ def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
             run(text, names, f"{named(page)}:{block.line}")
             if isinstance(ledger := names.get("ledger"), Ledger):
                 closing.callback(ledger.close)
+            if isinstance(client := names.get("client"), httpx.Client):
+                closing.callback(client.close)
 
 
 def test_pages_with_a_test_of_their_own_are_named_in_it() -> None:

@@ -18,6 +18,7 @@ from indelible.core.commands import (
     AllStopped,
     Amend,
     Attend,
+    AwaitingApproval,
     Cancel,
     Canceled,
     CastVote,
@@ -231,13 +232,13 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "requires_approval" | "ready":
             return _enter(command, effect, now, seq, sheets)
         case "in_doubt":
-            may_enter = _may_enter_again(command, effect, now, sheets)
-            return _enter(command, effect, now, seq, sheets) if may_enter else Step(InDoubt(effect))
+            return _enter_again(command, effect, now, seq, sheets) or Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
-        case "processing" if _may_enter_again(command, effect, now, sheets):
-            return _enter(command, effect, now, seq, sheets)
         case "processing":
+            again = _enter_again(command, effect, now, seq, sheets)
+            if again is not None:
+                return again
             doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=_LEASE_RAN_OUT)
             return Step(InDoubt(doubt.effect), (doubt,))
         case _:
@@ -250,6 +251,18 @@ def _is_of_earlier_turn(command: Open, effect: Effect) -> bool:
     return are_known and command.turn != effect.turn and effect.status in ENDED
 
 
+def _enter_again(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step | None:
+    """Enter an effect that may have happened, if its tool allows that; None if it has to stay in doubt.
+
+    Where the provider's key makes it safe, no person is asked anew: the answer could come after the key is forgotten.
+    """
+    if not _may_enter_again(command, effect, now, sheets):
+        return None
+    step = _enter(command, effect, now, seq, sheets)
+    is_asked = effect.on_crash == "resend" and isinstance(step.answer, AwaitingApproval)
+    return None if is_asked else step
+
+
 def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheets) -> bool:
     """Say whether an effect that may have happened may be entered again.
 
@@ -260,7 +273,8 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
         return effect.on_crash == "retry"
     approval = approval_of(effect, sheets)
     voted = [vote.at for vote in approval.votes] if approval is not None else []
-    return now < max([effect.created_at, *voted]) + command.resend_within
+    # The record has callers' times, `now` is the store's: a caller whose clock is fast must not stretch the window.
+    return max(now, command.stamp.at) < max([effect.created_at, *voted]) + command.resend_within
 
 
 def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:

@@ -21,7 +21,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.calls import DEFAULT_TENANT, Handling
 from indelible.core.effects.effect import SYSTEM, Claim, Effect
-from indelible.core.effects.meaning import meaning_of
+from indelible.core.effects.meaning import may_follow_doubt, meaning_of
 from indelible.core.effects.outcomes import error_json, result_json
 from indelible.core.effects.requests import (
     AwaitChange,
@@ -382,7 +382,9 @@ class Engine:
                 self.writer.do(Finish(claim=claim, stamp=stamp, status="succeeded", detail_json=detail))
                 return
             detail = error_json(report.error, screen)
-            meaning = meaning_of(report.error, handling, claim.effect.id, has_sent=running.has_sent)
+            follows_doubt = may_follow_doubt(claim.effect)
+            words = {"has_sent": running.has_sent, "follows_doubt": follows_doubt}
+            meaning = meaning_of(report.error, handling, claim.effect.id, **words)
             if meaning == "failed":
                 self.writer.do(Finish(claim=claim, stamp=stamp, status="failed", detail_json=detail))
             elif meaning == "nothing":

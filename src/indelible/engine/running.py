@@ -8,34 +8,46 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
-from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from indelible.core.approvals.edits import carried_over
 from indelible.core.commands import Answer, Command
+from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.request_keys import digest_of_body, is_same_request, shown_address
 from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store, Transaction
 from indelible.core.privacy.redaction import Screen
 from indelible.core.values.canonical import decode
-from indelible.errors import BadCall, LeaseLost
+from indelible.errors import AmbiguousRequest, BadCall, LeaseLost
 
 if TYPE_CHECKING:
     import asyncio
 
 Result = TypeVar("Result")
 
-_SUFFIX_DIGITS = 16
 _REQUESTS = threading.Lock()
 
 _current: ContextVar[RunningEffect | None] = ContextVar("indelible_effect", default=None)
+_request_name: ContextVar[tuple[RunningEffect, str] | None] = ContextVar("indelible_request", default=None)
 _current_run: ContextVar[str | None] = ContextVar("indelible_run", default=None)
 
 
 def current_effect() -> RunningEffect | None:
     """Gives the effect whose handler is running here, or None outside a handler."""
     return _current.get()
+
+
+def mark_all_running() -> None:
+    """Note for every handler of this process that something leaves, because its own one is not known.
+
+    A thread that a handler started without its context cannot be told from one that belongs to no handler.
+    """
+    with _REQUESTS:
+        for effect in _all_running:
+            effect._has_sent = True
 
 
 def current_run() -> str | None:
@@ -69,11 +81,13 @@ class RunningEffect:
     """Is the effect as its handler sees it: the recorded arguments, the key to pass on, the fence."""
 
     __slots__ = (
+        "__weakref__",
         "_args",
         "_effect",
         "_has_sent",
         "_is_async",
         "_is_over",
+        "_outer",
         "_pid",
         "_requests",
         "_store",
@@ -103,7 +117,10 @@ class RunningEffect:
         self._args = _own_arguments(claim, screen)
         self.screen = screen
         self._transaction: HandlersTransaction | None = None
-        self._requests: dict[bytes | str, str] = {}
+        self._requests: dict[str, str | None] = {}
+        self._outer = _current.get()
+        with _REQUESTS:
+            _all_running.add(self)
 
     @property
     def effect(self) -> Effect:
@@ -171,10 +188,24 @@ class RunningEffect:
         yield
 
     def mark_sending(self) -> None:
-        """Note that something is about to leave; our transports call it before the first byte of a request."""
-        if os.getpid() != self._pid:
+        """Note that something is about to leave; our transports call it before the first byte of a request.
+
+        Raises:
+            BadCall: This attempt is over, or this process is a forked child of the handler. Send nothing.
+        """
+        if not self.is_of_this_process:
             raise BadCall(f"{self.tool} forked, and this is the child: what it sends is not seen by {self.id}")
-        self._has_sent = True
+        with _REQUESTS:
+            if self._is_over:
+                raise BadCall(f"{self.tool}: attempt {self.attempt} of {self.id} is over; nothing was sent for it now")
+            self._has_sent = True
+        if self._outer is not None:  # what is sent for a call inside a handler is sent by that handler too
+            self._outer.mark_sending()
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Say whether this process entered the handler, and not one that it was forked from."""
+        return os.getpid() == self._pid
 
     @property
     def has_sent(self) -> bool:
@@ -222,26 +253,83 @@ class RunningEffect:
 
     def give_up(self) -> None:
         """Ends the attempt: what the handler wrote in its transaction is undone, and it gets no other."""
-        self._is_over = True
+        with _REQUESTS:  # after this nothing more is marked, so that what was read of it stays true
+            self._is_over = True
         if self._transaction is not None:
             self._transaction.give_up()
 
-    def request_key(self, request: bytes | None) -> str:
-        """Gives the idempotency key of a request this handler sends: the effect's own for the first one.
+    @contextmanager
+    def request(self, name: str) -> Iterator[None]:
+        """Name the requests that are sent inside this block.
 
-        Any other one has the hash of its content behind it. So the same request sent once more, because its answer got
-        lost, has the same key, two different ones never share one, and a second attempt repeats the keys of the first.
-        One whose content is not known, None, is told apart by its number.
+        Two requests to the same address with different names have different keys. Inside nested blocks the inner name
+        counts. Choose a name that is the same in the next attempt, such as the id of an item.
+
+        Args:
+            name: The name, 1 to 500 characters.
+
+        Raises:
+            BadCall: The name is empty or too long.
+
+        Example:
+            for item in order.items:
+                with effect.request(item.id):
+                    client.post("https://api.example/charges", json={"item": item.id})
         """
-        with _REQUESTS:
-            known = self._requests.get(request) if request is not None else None
-            if known is None:
-                known = self.key if not self._requests else f"{self.key}-{self._suffix(request)}"
-                self._requests[request if request is not None else known] = known
-            return known
+        check_name("request name", name)
+        token = _request_name.set((self, name))
+        try:
+            yield
+        finally:
+            _request_name.reset(token)
 
-    def _suffix(self, request: bytes | None) -> str:
-        return str(len(self._requests) + 1) if request is None else sha256(request).hexdigest()[:_SUFFIX_DIGITS]
+    def request_key(self, method: str, url: str, name: str | None = None) -> str:
+        """Return the idempotency key that our transports give this request.
+
+        Args:
+            method: The HTTP method.
+            url: The whole address. Its fragment and its credentials do not count.
+            name: The request's name. Default: the name of the surrounding `effect.request()` block, if there is one.
+
+        Returns:
+            64 hexadecimal digits, the same in every attempt.
+
+        Raises:
+            BadCall: The address has no scheme or host, or cannot be read.
+        """
+        return self._effect.request_key(method, url, self._named() if name is None else name)
+
+    def key_for_sending(self, method: str, url: str, body: bytes | None, content_type: str = "") -> str:
+        """Return the idempotency key of a request that is about to leave; our transports call it.
+
+        Args:
+            method: The HTTP method.
+            url: The whole address.
+            body: The bytes of the body; None if it is a stream, which cannot be read twice.
+            content_type: The request's `Content-Type`.
+
+        Raises:
+            AmbiguousRequest: Another body went to the same method, address and name in this attempt.
+        """
+        name = self._named()
+        key = self._effect.request_key(method, url, name)
+        digest = None if body is None else digest_of_body(body, content_type, self.volatile)
+        with _REQUESTS:
+            if key not in self._requests:
+                self._requests[key] = digest
+            elif not is_same_request(self._requests[key], digest, is_named=name is not None):
+                raise AmbiguousRequest(
+                    f"{self.tool}: {method.upper()} {shown_address(url)} was requested before in this attempt with "
+                    "another body, and both would have the same idempotency key. This one was not sent. Name each "
+                    'request: with effect.request("item-7"): … If only fields such as a time stamp differ, list them: '
+                    'volatile=["sent_at"]'
+                )
+        return key
+
+    def _named(self) -> str | None:
+        """Return the name that a block around us gives; one around the call of another tool names nothing here."""
+        found = _request_name.get()
+        return found[1] if found is not None and found[0] is self else None
 
 
 def _own_arguments(claim: Claim, screen: Screen | None) -> dict[str, Any] | None:
@@ -257,6 +345,20 @@ def _own_arguments(claim: Claim, screen: Screen | None) -> dict[str, Any] | None
         value = carried_over(claim.effect.args, decode(screen.recorded_args), value)
     assert isinstance(value, dict)
     return value
+
+
+_all_running: WeakSet[RunningEffect] = WeakSet()
+
+
+def _begin_in_child() -> None:
+    """Let a forked child begin with a lock that no thread holds, and with no handler running."""
+    global _REQUESTS
+    _REQUESTS = threading.Lock()
+    _all_running.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
 
 
 class HandlersTransaction:

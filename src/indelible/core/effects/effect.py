@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from indelible.core.effects.calls import OnCrash, SideEffect, check_name
 from indelible.core.effects.identity import Ref
+from indelible.core.effects.request_keys import request_key_of
 from indelible.core.privacy.redaction import Screen
 from indelible.core.values.canonical import decode
 from indelible.core.values.tags import Encrypted
@@ -149,6 +150,24 @@ class Effect:
     def fence(self) -> int:
         """Numbers this attempt; hand it to a downstream that can refuse an older one."""
         return self.attempt
+
+    def request_key(self, method: str, url: str, name: str | None = None) -> str:
+        """Return the idempotency key that our transports give a request of this effect's handler.
+
+        A probe uses it to ask the provider what became of the request.
+
+        Args:
+            method: The HTTP method.
+            url: The whole address. Its fragment and its credentials do not count.
+            name: The name from `effect.request(name)`. Default: none.
+
+        Returns:
+            64 hexadecimal digits, the same in every attempt.
+
+        Raises:
+            BadCall: The address has no scheme or host, or cannot be read.
+        """
+        return request_key_of(self.key, method, url, name)
 
     @property
     def args(self) -> dict[str, Any]:

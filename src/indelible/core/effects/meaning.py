@@ -12,6 +12,8 @@ nothing happened. The table below is the whole rule; the first line that fits de
 | 5 | the tool says `marks_sending=True`, and nothing was sent in this attempt | nothing happened |
 | 6 | payment, external_mutation, notification, delegation | in doubt |
 | 7 | none, read, write | failed |
+
+Lines 3 and 5 speak of one attempt. Where an earlier attempt may have happened, they leave doubt.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 from typing import Literal
 
 from indelible.core.effects.calls import Handling, SideEffect
+from indelible.core.effects.effect import Effect
 from indelible.errors import MayHaveHappened, NothingHappened, Refused
 
 Meaning = Literal["nothing", "failed", "in_doubt"]
@@ -39,7 +42,13 @@ KNOWN_REFUSALS: frozenset[tuple[str, str]] = frozenset(
 
 
 def meaning_of(
-    error: BaseException, handling: Handling, effect_id: str, *, has_sent: bool = True, is_interruption: bool = False
+    error: BaseException,
+    handling: Handling,
+    effect_id: str,
+    *,
+    has_sent: bool = True,
+    is_interruption: bool = False,
+    follows_doubt: bool = False,
 ) -> Meaning:
     """Return what an exception of a handler means for its effect.
 
@@ -49,18 +58,24 @@ def meaning_of(
         effect_id: The effect whose handler raised it.
         has_sent: False only if this attempt entered no `effect.sending()` and our transports wrote no byte.
         is_interruption: True if the handler was cancelled or ran out of time.
+        follows_doubt: True if an earlier attempt may have happened.
     """
     if isinstance(error, NothingHappened) and is_about(error, effect_id):
         return "nothing"
     if is_interruption or isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
         return "in_doubt"
     if isinstance(error, handling.nothing_on):
-        return "nothing"
+        return "in_doubt" if follows_doubt else "nothing"
     if _is_refusal(error, handling, effect_id):
         return "failed"
     if handling.marks_sending and not has_sent:
-        return "nothing"
+        return "in_doubt" if follows_doubt else "nothing"
     return "in_doubt" if handling.side_effect in DOUBTFUL else "failed"
+
+
+def may_follow_doubt(effect: Effect) -> bool:
+    """Say whether an earlier attempt may have happened: this tool is entered again while that is not known."""
+    return effect.on_crash == "resend" and effect.attempt > 1
 
 
 def is_about(error: NothingHappened | Refused, effect_id: str) -> bool:

@@ -53,7 +53,7 @@ from indelible.core.commands import (
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.identity import repeat_of, resource_json
-from indelible.core.effects.meaning import is_about, meaning_of
+from indelible.core.effects.meaning import is_about, may_follow_doubt, meaning_of
 from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
 from indelible.core.effects.requests import (
@@ -358,7 +358,14 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
         yield from _give_up(claim, "ready", error, mint, screen)
         yield Pause(handling.retry.pause_after(entries))
         return _AGAIN
-    meaning = meaning_of(error, handling, claim.effect.id, has_sent=report.has_sent, is_interruption=is_interruption)
+    meaning = meaning_of(
+        error,
+        handling,
+        claim.effect.id,
+        has_sent=report.has_sent,
+        is_interruption=is_interruption,
+        follows_doubt=may_follow_doubt(claim.effect),
+    )
     if meaning == "failed":
         yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
         return report

@@ -1,0 +1,71 @@
+"""What httpx and httpx2 have in common: their requests, and the trace of httpcore below them. Imports neither."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from indelible.http.leaving import LARGEST_BODY, Leaving, leaving
+
+# httpcore tells this of HTTP/1.1 and HTTP/2 alike: there is a connection, and nothing of the request is written yet.
+_FIRST_BYTE = "send_request_headers.started"
+
+
+def leaving_request(request: Any) -> Leaving:
+    """Return what to add to a request of httpx or httpx2, and to do before it leaves."""
+    return leaving(request.method, str(request.url), request.headers, lambda: _body_of(request))
+
+
+def _body_of(request: Any) -> bytes | None:
+    try:
+        content: bytes = request.content
+    except RuntimeError:  # RequestNotRead: an upload, or a stream
+        length = request.headers.get("Content-Length", "")
+        is_small = length.isdecimal() and int(length) <= LARGEST_BODY
+        is_upload = request.headers.get("Content-Type", "").startswith("multipart/")
+        # A stream of the user's own is only ever read by the client.
+        return request.read() if is_upload and is_small and isinstance(request.stream, Iterable) else None
+    return content
+
+
+def copy_of(request: Any, leaves: Leaving, trace: Callable[..., Any] | None) -> Any:
+    """Return the request as it is sent.
+
+    The caller's own stays as it is. It may be sent again by another handler, or be redirected to another address.
+    """
+    copy = type(request)(
+        request.method,
+        request.url,
+        headers=request.headers,
+        stream=request.stream,
+        extensions=request.extensions if trace is None else {**request.extensions, "trace": trace},
+    )
+    copy.headers.update(leaves.headers)
+    if hasattr(request, "_content"):  # a transport below may look at the content without reading it
+        copy.read()
+    return copy
+
+
+def trace_of(request: Any, leaves: Leaving) -> Callable[[str, Any], Any]:
+    """Return a trace that marks the first byte, and then tells the caller's own trace."""
+    then: Callable[[str, Any], Any] | None = request.extensions.get("trace")
+
+    def trace(event: str, info: Any) -> Any:
+        if event.endswith(_FIRST_BYTE):
+            leaves.mark()
+        return None if then is None else then(event, info)
+
+    return trace
+
+
+def async_trace_of(request: Any, leaves: Leaving) -> Callable[[str, Any], Awaitable[None]]:
+    """Return the same trace for an asynchronous client."""
+    then: Callable[[str, Any], Awaitable[None]] | None = request.extensions.get("trace")
+
+    async def trace(event: str, info: Any) -> None:
+        if event.endswith(_FIRST_BYTE):
+            leaves.mark()
+        if then is not None:
+            await then(event, info)
+
+    return trace

@@ -1,0 +1,109 @@
+"""The adapter for requests."""
+
+from __future__ import annotations
+
+import http.client
+from typing import Any
+
+from indelible.engine.running import current_effect
+from indelible.http.leaving import Leaving, leaving
+
+try:
+    import requests
+    import requests.adapters
+except ImportError as missing:
+    raise ImportError("indelible.http.requests needs requests: pip install requests") from missing
+
+__all__ = ["IdempotencyAdapter"]
+
+# Only this one goes through the connections below. What takes its place, as a mock does, proves nothing.
+_OWN = requests.adapters.HTTPAdapter.send
+
+
+class IdempotencyAdapter(requests.adapters.HTTPAdapter):
+    """Give each request of a handler its idempotency key, and note when its first byte is written.
+
+    A request with a safe method gets no key. Outside a handler nothing is added. The adapter takes the arguments of
+    `requests.adapters.HTTPAdapter`; requests that `max_retries` repeats keep their key.
+
+    Example:
+        session = requests.Session()
+        session.mount("https://", IdempotencyAdapter())
+    """
+
+    def init_poolmanager(self, *args: Any, **words: Any) -> None:
+        """Make the pools of connections, such that each connection notes its first byte."""
+        super().init_poolmanager(*args, **words)
+        _mark_in(self.poolmanager)
+
+    def proxy_manager_for(self, proxy: str, **words: Any) -> Any:
+        """Return the pools for a proxy, such that each connection notes its first byte."""
+        is_new = proxy not in self.proxy_manager
+        manager = super().proxy_manager_for(proxy, **words)
+        if is_new:
+            _mark_in(manager)
+        return manager
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **words: Any) -> requests.Response:
+        """Send a copy of the request with its key.
+
+        Args:
+            request: The request.
+            *args: As for `HTTPAdapter.send`.
+            **words: As for `HTTPAdapter.send`.
+
+        Returns:
+            The response.
+
+        Raises:
+            AmbiguousRequest: Another body went to the same method, address and name in this attempt.
+        """
+        copy = request.copy()  # the caller's own may be sent by another handler, or be redirected
+        leaves = leaving(copy.method or "", copy.url or "", copy.headers, lambda: _body_of(copy))
+        copy.headers.update(leaves.headers)
+        if requests.adapters.HTTPAdapter.send is not _OWN:
+            leaves.mark()
+        response = super().send(copy, *args, **words)
+        leaves.note_answer()
+        response.request = request
+        return response
+
+
+def _body_of(request: requests.PreparedRequest) -> bytes | None:
+    body: object = request.body
+    if isinstance(body, str):
+        return body.encode()
+    return b"" if body is None else body if isinstance(body, bytes) else None
+
+
+def _mark_in(manager: Any) -> None:
+    """Let the connections of these pools note the first byte of each request."""
+    manager.pool_classes_by_scheme = {
+        scheme: type(pool.__name__, (pool,), {"ConnectionCls": _marking(pool.ConnectionCls)})
+        for scheme, pool in manager.pool_classes_by_scheme.items()
+    }
+
+
+def _marking(kind: Any) -> type[Any]:
+    class Marking(kind):  # type: ignore[misc]
+        """Notes the first byte of each request, also of one that urllib3 repeats by itself."""
+
+        _leaves: Leaving | None = None
+
+        def request(self, *args: Any, **words: Any) -> None:
+            self._leaves = Leaving(current_effect(), {})
+            try:
+                if kind.endheaders is not http.client.HTTPConnection.endheaders:  # HTTP/2 writes in another way
+                    self._leaves.mark()
+                super().request(*args, **words)
+            finally:
+                self._leaves = None
+
+        def send(self, data: Any) -> None:
+            if self._leaves is not None:  # else it is a CONNECT, which reaches the proxy only
+                if self.sock is None and self.auto_open:
+                    self.connect()
+                self._leaves.mark()
+            super().send(data)
+
+    return Marking

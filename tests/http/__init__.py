@@ -1,0 +1,1 @@
+"""Requests of handlers, tried with real clients against a real provider that misbehaves."""
