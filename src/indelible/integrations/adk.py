@@ -211,7 +211,7 @@ class _Entry(Entry):
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
         with self.running(effect):
-            result = await self._run(args=_without_defaults(self._tool, effect.args), tool_context=self._context)
+            result = await self._run(args=_entered_with(self._tool, effect.args), tool_context=self._context)
             self._live.append(result)
             if self._asks():
                 raise NothingHappened("the tool asks for a confirmation or credentials, and is entered again then")
@@ -282,31 +282,41 @@ class _Entry(Entry):
         return {"error": text}
 
 
+def _signature(tool: BaseTool) -> inspect.Signature | None:
+    """Return what a function takes from the model; None if the tool is no plain function."""
+    if not isinstance(tool, FunctionTool) or type(tool).run_async is not FunctionTool.run_async:
+        return None
+    try:
+        signature = inspect.signature(tool.func)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
+    taken = [one for one in signature.parameters.values() if one.name not in tool._ignore_params]
+    is_open = any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in taken)
+    return None if is_open else signature.replace(parameters=taken)
+
+
 def _bound(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments with every default: of the function's signature, or of what the tool declares."""
-    if not isinstance(tool, FunctionTool) or not tool._spec.has_signature:
+    signature = _signature(tool)
+    if signature is None:
         declared = tool._get_declaration()
         schema = declared and (declared.parameters_json_schema or declared.parameters)
-        return bound(
-            schema.model_dump(exclude_none=True) if isinstance(schema, types.Schema) else schema, args, tool.name
-        )
-    signature = tool._spec.signature
-    taken = {name: one for name, one in signature.parameters.items() if name not in tool._ignore_params}
-    named = [one for one in taken.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    as_said = [one if one.default is one.empty else one.replace(default=as_json(one.default)) for one in named]
-    known = {one.name for one in named}  # ADK leaves out what the function does not take
-    args = {name: value for name, value in args.items() if name in known}
-    return bound(signature.replace(parameters=as_said), args, tool.name)
+        schema = schema.model_dump(exclude_none=True) if isinstance(schema, types.Schema) else schema
+        return bound(schema, args, tool.name)
+    defaults = {
+        name: as_json(one.default) for name, one in signature.parameters.items() if one.default is not one.empty
+    }
+    # ADK leaves out what the function does not take.
+    taken = {name: value for name, value in args.items() if name in signature.parameters}
+    return bound(signature, defaults | taken, tool.name)
 
 
-def _without_defaults(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out defaults that JSON cannot say, such as a date: the function has them itself."""
-    if not isinstance(tool, FunctionTool) or not tool._spec.has_signature:
-        return dict(args)
-    known = {name: one.default for name, one in tool._spec.signature.parameters.items()}
-    said = {name: as_json(default) for name, default in known.items() if name in args}
-    odd = {name for name, value in said.items() if value is not known[name] and args[name] == value}
-    return {name: value for name, value in args.items() if name not in odd}
+def _entered_with(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded arguments. Defaults that JSON cannot say, such as a date, are left to the function."""
+    parameters = getattr(_signature(tool), "parameters", {})
+    defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+    said = {name: as_json(default) for name, default in defaults.items()}
+    return {name: value for name, value in args.items() if said.get(name) is defaults.get(name) or said[name] != value}
 
 
 def _questions(session: Session) -> dict[str, tuple[str, str, Mapping[str, Any]]]:

@@ -278,12 +278,10 @@ def _validated(tool: Any, args: Any) -> Any:
 
 
 def _turn(agent: Any) -> str | None:
-    """Return the place of the user's last message among all messages, those that were cut off included."""
-    cut_off = getattr(getattr(agent, "conversation_manager", None), "removed_message_count", 0)
-    for place in range(len(agent.messages) - 1, -1, -1):
-        message = agent.messages[place]
+    """Return the id of the user's last message, which the session keeps; None before the first."""
+    for place, message in reversed(list(enumerate(agent.messages))):
         if message["role"] == "user" and any("toolResult" not in part for part in message["content"]):
-            return f"message {cut_off + place}"
+            return str(message.get("tracking_id") or f"message {place}")
     return None
 
 
