@@ -145,7 +145,7 @@ def test_a_lost_answer_leaves_doubt_and_stops_the_crew(ledger: Ledger, as_text: 
         failure = stopped.value.record.failure
         assert (failure.code, failure.retryable) == ("EffectInDoubt", False)
         assert failure.message == TEXTS["in_doubt"].format(tool="fail", effect=effect.id)
-        assert failure.details == {"type": "indelible.in_doubt", "effect": effect.id}
+        assert (failure.details["type"], failure.details["effect"]) == ("indelible.in_doubt", effect.id)
     assert DONE == ["o1"]
 
 

@@ -34,7 +34,7 @@ from google.genai import types
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
-from indelible.integrations.entries import Entry, refusal_of
+from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain
@@ -44,7 +44,6 @@ from indelible.integrations.terms import (
     Named,
     Spoken,
     Terms,
-    asked_again,
     hash_of,
     question_of,
 )
@@ -109,20 +108,7 @@ class LedgerPlugin(BasePlugin):
         except BadCall as wrong:
             return {"error": str(wrong)}
         entry = _Entry(self._call(tool, args, context), tool, context, run)
-        words = self._terms.at_once(entry.call.tool)
-        while True:
-            try:
-                value = await self._ledger.run(entry.call, entry.enter, on_replay=entry.note_replay, **words)
-                return entry.given(value)
-            except Exception as error:
-                refusal, effect_id = error, entry.raised_in(error)
-                if effect_id is not None:
-                    refusal = refusal_of(await self._ledger.get_effect(effect_id), error)
-                told = entry.told_of(refusal, error)
-                if told is None and not asked_again(refusal, words):
-                    raise
-                if told is not None:
-                    return told
+        return await entry.walk_async(self._ledger, self._terms.at_once(tool.name))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Notes what a model is about to be asked, and when."""
@@ -243,32 +229,23 @@ class _Entry(Entry):
         return {**(gave if isinstance(gave, dict) else {"result": gave}), NAME: self.note}
 
     def told_of(self, refusal: Exception, error: Exception) -> Any:
-        """Return what the model hears of a call without a value; None if that is not for the model.
-
-        Args:
-            refusal: What the ledger says of the call.
-            error: What was raised, by the ledger or by the tool.
-        """
-        heard = heard_of(refusal, self.call.tool)
+        """Return what the model hears of a call without a value, or ask for a confirmation."""
+        text = getattr(heard_of(refusal, self.call.tool), "text", str(refusal))
         match refusal:
             case NothingHappened() if self._live:
                 return self._live[0]  # the tool itself asks, and nothing has happened
-            case EffectFailed() if refusal is not error:
-                raise error  # the tool raised it now: ADK's own error callbacks hear of it
-            case EffectFailed():
-                raise ToolFailed(heard and heard.text) from refusal
+            case EffectFailed() if refusal is error:
+                raise ToolFailed(text) from refusal
             case ApprovalPending():
-                return self._pause(refusal, question_of(refusal.approval))
+                return self._pause(refusal, text, question_of(refusal.approval))
             case EffectInDoubt():
-                effect_id = None if refusal.effect is None else refusal.effect.id
-                payload = {"type": f"{NAME}.in_doubt", "effect": effect_id, "why": str(refusal)}
-                return self._pause(refusal, payload)
-            case _ if heard is not None and isinstance(refusal, (NothingHappened, *SAID_TO_THE_MODEL)):
-                return {"error": heard.text}
+                return self._pause(refusal, text, doubt_of(refusal))
+            case _ if isinstance(refusal, (NothingHappened, *SAID_TO_THE_MODEL)):
+                return {"error": text}
             case _:
-                return None
+                raise error  # of a tool that failed now, ADK's own error callbacks hear
 
-    def _pause(self, refusal: Exception, payload: Mapping[str, Any]) -> dict[str, str]:
+    def _pause(self, refusal: Exception, text: str, payload: dict[str, Any]) -> dict[str, str]:
         """Ask for a confirmation by ADK's own means, by which the app stops.
 
         ADK asks once about a call: a second question would be lost, and the call with it. So an app that is resumed too
@@ -276,8 +253,7 @@ class _Entry(Entry):
         """
         if self._context.tool_confirmation is not None:
             raise refusal
-        text = getattr(heard_of(refusal, self.call.tool), "text", str(refusal))
-        self._context.request_confirmation(hint=text, payload=dict(payload))
+        self._context.request_confirmation(hint=text, payload=payload)
         self._context.actions.skip_summarization = True  # the model has nothing to say to this
         return {"error": text}
 

@@ -32,7 +32,7 @@ from pydantic import PrivateAttr, TypeAdapter
 from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.crewai_turns import recording
-from indelible.integrations.entries import Entry, refusal_of
+from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json
@@ -42,7 +42,6 @@ from indelible.integrations.terms import (
     Named,
     OnError,
     Terms,
-    asked_again,
     checked_on_error,
     hash_of,
     question_of,
@@ -100,26 +99,10 @@ class LedgerTools:
     def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
         """Let a call in. Problems are returned, not raised: the crew repeats what raises, and goes on."""
         try:
-            entry = _Entry(tool, self._call(tool, words), self._told)
-        except Exception as problem:  # arguments that are no JSON, or a run, turn or id that cannot be named
+            entry = _Entry(tool, self._call(tool, words), self._told, self._on_error)
+            return entry.walk(self._ledger, self._terms.at_once(tool.name))
+        except Exception as problem:  # arguments that are no JSON, a run or turn without a name, a store that is down
             return _stop(problem, tool.name)
-        return self._walked(entry)
-
-    def _walked(self, entry: _Entry) -> Any:
-        """Run a tool call, replay it, stop the crew, or tell the model why not."""
-        words = self._terms.at_once(entry.call.tool)
-        while True:
-            try:
-                return entry.given(self._ledger.run(entry.call, entry.enter, on_replay=entry.note_replay, **words))
-            except Exception as error:
-                refusal, effect_id = error, entry.raised_in(error)
-            try:
-                if effect_id is not None:
-                    refusal = refusal_of(self._ledger.get_effect(effect_id), refusal)
-            except Exception as problem:
-                refusal = problem
-            if not asked_again(refusal, words):
-                return self._heard(refusal, entry.call.tool)
 
     def _call(self, tool: BaseTool, words: Mapping[str, Any]) -> ToolCall:
         args = _bound(tool, words)
@@ -132,15 +115,6 @@ class LedgerTools:
             turn=self._turn() if callable(self._turn) else self._turn,
         )
         return self._terms.call(named)
-
-    def _heard(self, refusal: Exception, tool: str) -> Any:
-        """Return what comes of a call without a value: a text for the model, or a stop."""
-        heard = heard_of(refusal, tool)
-        if heard is not None and isinstance(refusal, SAID_TO_THE_MODEL):
-            return heard.text
-        if heard is not None and isinstance(refusal, (EffectFailed, NothingHappened)) and self._on_error == "tell":
-            return heard.text
-        return _stop(refusal, tool)
 
 
 class LedgerTool(BaseTool):
@@ -184,8 +158,9 @@ class LedgerTool(BaseTool):
 class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: BaseTool, call: ToolCall, told: set[str]) -> None:
+    def __init__(self, tool: BaseTool, call: ToolCall, told: set[str], on_error: OnError) -> None:
         super().__init__(call)
+        self._on_error = on_error
         self._tool = tool
         self._told = told
         self._live: list[Any] = []
@@ -219,6 +194,12 @@ class _Entry(Entry):
             value = recorded if schema is None else schema.model_validate(recorded)
         return value if self.note is None else with_note(str(self._tool.format_output_for_agent(value)), self.note)
 
+    def told_of(self, refusal: Exception, error: Exception) -> Any:
+        """Return what comes of a call without a value: a text for the model, or a stop."""
+        heard = heard_of(refusal, self.call.tool)
+        told = SAID_TO_THE_MODEL if self._on_error == "raise" else (EffectFailed, NothingHappened, *SAID_TO_THE_MODEL)
+        return heard.text if heard is not None and isinstance(refusal, told) else _stop(refusal, self.call.tool)
+
 
 def _bound(tool: BaseTool, words: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments with every default of the tool's schema; the crew has validated them already."""
@@ -235,13 +216,11 @@ def never(_args: Any = None, _result: Any = None) -> bool:
 
 def _stop(refusal: Exception, tool: str) -> ToolFailure:
     """Return what makes the crew stop, by the tool's policy, with what the ledger says."""
-    match refusal:
-        case ApprovalPending():
-            details = question_of(refusal.approval)
-        case EffectInDoubt():
-            details = {"type": "indelible.in_doubt", "effect": None if refusal.effect is None else refusal.effect.id}
-        case _:
-            details = {}
+    details: dict[str, Any] = {}
+    if isinstance(refusal, ApprovalPending):
+        details = question_of(refusal.approval)
+    elif isinstance(refusal, EffectInDoubt):
+        details = doubt_of(refusal)
     text = getattr(heard_of(refusal, tool), "text", str(refusal))
     return ToolFailure(message=text, code=type(refusal).__name__, details=details)
 

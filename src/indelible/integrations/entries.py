@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from indelible import Effect, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import EffectFailed, EffectInDoubt
 from indelible.integrations.telling import replayed
+from indelible.integrations.terms import asked_again
 
 
 class Entry:
@@ -17,6 +19,45 @@ class Entry:
         self.call = call
         self.note: str | None = None
         self._raised: tuple[Exception, str] | None = None
+
+    def enter(self, effect: RunningEffect) -> Any:
+        """Enter the tool with the recorded arguments."""
+        raise NotImplementedError
+
+    def given(self, recorded: Any) -> Any:
+        """Return what the tool returned, now or when it ran."""
+        raise NotImplementedError
+
+    def told_of(self, refusal: Exception, error: Exception) -> Any:
+        """Return what becomes of a call without a value, or raise.
+
+        Args:
+            refusal: What the ledger says of the call.
+            error: What was raised, by the ledger or by the tool.
+        """
+        raise NotImplementedError
+
+    def walk(self, ledger: Ledger, words: dict[str, Any]) -> Any:
+        """Run the call, replay it, or return what its framework is told."""
+        while True:
+            try:
+                return self.given(ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
+            except Exception as error:
+                effect_id = self._raised_in(error)
+                refusal = error if effect_id is None else _refusal_of(ledger.get_effect(effect_id), error)
+                if not asked_again(refusal, words):
+                    return self.told_of(refusal, error)
+
+    async def walk_async(self, ledger: AsyncLedger, words: dict[str, Any]) -> Any:
+        """Do as `walk` does, without blocking the loop."""
+        while True:
+            try:
+                return self.given(await ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
+            except Exception as error:
+                effect_id = self._raised_in(error)
+                refusal = error if effect_id is None else _refusal_of(await ledger.get_effect(effect_id), error)
+                if not asked_again(refusal, words):
+                    return self.told_of(refusal, error)
 
     def note_replay(self, effect: Effect) -> None:
         """Note what the model hears with a recorded result."""
@@ -31,12 +72,18 @@ class Entry:
             self._raised = (error, effect.id)
             raise
 
-    def raised_in(self, error: Exception) -> str | None:
+    def _raised_in(self, error: Exception) -> str | None:
         """Return the id of the effect whose tool raised this error; None if the ledger raised it."""
         return self._raised[1] if self._raised is not None and self._raised[0] is error else None
 
 
-def refusal_of(effect: Effect | None, raised: Exception) -> Exception:
+def doubt_of(refusal: EffectInDoubt) -> dict[str, Any]:
+    """Return what a framework's own pause shows of a call that may have happened."""
+    effect_id = None if refusal.effect is None else refusal.effect.id
+    return {"type": "indelible.in_doubt", "effect": effect_id, "why": str(refusal)}
+
+
+def _refusal_of(effect: Effect | None, raised: Exception) -> Exception:
     """Return what the ledger says of a call whose tool raised.
 
     Args:

@@ -32,7 +32,7 @@ from strands.types.session import decode_bytes_values, encode_bytes_values
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError
-from indelible.integrations.entries import Entry, refusal_of
+from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json, text_in
@@ -42,7 +42,6 @@ from indelible.integrations.terms import (
     Named,
     Spoken,
     Terms,
-    asked_again,
     hash_of,
     question_of,
 )
@@ -123,7 +122,7 @@ class LedgerPlugin(Plugin):
         except IndelibleError as refusal:
             context.invocation_state.setdefault(_REFUSALS, []).append(refusal)
             raise
-        walk = asyncio.ensure_future(self._walked(entry))
+        walk = asyncio.ensure_future(entry.walk_async(self._ledger, self._terms.at_once(entry.call.tool)))
         walk.add_done_callback(lambda _: entry.told.put_nowait(None))
         try:
             while (told := await entry.told.get()) is not None:  # what a tool streams is passed on as it comes
@@ -135,22 +134,6 @@ class LedgerPlugin(Plugin):
         finally:
             walk.cancel()
             await asyncio.gather(walk, return_exceptions=True)  # what became of it is on the record before we leave
-
-    async def _walked(self, entry: _Entry) -> TypedEvent:
-        words = self._terms.at_once(entry.call.tool)
-        while True:
-            try:
-                run = self._ledger.run
-                return entry.given(await run(entry.call, entry.enter, on_replay=entry.note_replay, **words))
-            except Exception as error:
-                refusal, effect_id = error, entry.raised_in(error)
-                if effect_id is not None:
-                    refusal = refusal_of(await self._ledger.get_effect(effect_id), error)
-                told = entry.told_of(refusal, error)
-                if told is None and not asked_again(refusal, words):
-                    raise
-                if told is not None:
-                    return told
 
     def _call(self, context: ExecuteToolContext) -> ToolCall:
         use, tool = context.tool_use, context.tool
@@ -226,40 +209,29 @@ class _Entry(Entry):
         note = [] if self.note is None else [{"text": self.note}]
         return _result(self.context, "success", [*content, *note])
 
-    def told_of(self, refusal: Exception, error: Exception) -> TypedEvent | None:
-        """Return what the model hears of a call without a value, or interrupt the agent; None if neither fits.
-
-        Args:
-            refusal: What the ledger says of the call.
-            error: What was raised, by the ledger or by the tool.
-        """
+    def told_of(self, refusal: Exception, error: Exception) -> TypedEvent:
+        """Return what the model hears of a call without a value, or interrupt the agent."""
         match refusal:
             case NothingHappened() if isinstance(self._halt, InterruptException):
                 raise self._halt
             case NothingHappened() if self._halt is not None:
                 return self._halt
             case ApprovalPending():
-                self._pause({**question_of(refusal.approval), "tool": self.call.tool})
+                return self._pause(question_of(refusal.approval))
             case EffectInDoubt():
-                effect_id = None if refusal.effect is None else refusal.effect.id
-                why = {"type": _ASKED[1], "tool": self.call.tool, "effect": effect_id, "why": str(refusal)}
-                self._pause(why)
-            case _ if isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
-                return self._refused(refusal, error)
+                return self._pause(doubt_of(refusal))
             case _:
-                pass
-        return None
+                heard = heard_of(refusal, self.call.tool)
+                if heard is None or not isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
+                    raise error
+                return _result(self.context, "error", [{"text": heard.text}], error)
 
-    def _pause(self, question: Mapping[str, Any]) -> None:
+    def _pause(self, question: Mapping[str, Any]) -> TypedEvent:
         """Interrupt the agent: anew after every answer, for the SDK hands out old answers again."""
         about = question.get("approval", question["type"])
         for time in itertools.count(1):
-            self.context.interrupt(f"{about} {time}", reason=dict(question))
-
-    def _refused(self, refusal: Exception, error: Exception) -> ToolResultEvent:
-        heard = heard_of(refusal, self.call.tool)
-        assert heard is not None, "each of these has a text"
-        return _result(self.context, "error", [{"text": heard.text}], error)
+            self.context.interrupt(f"{about} {time}", reason={**question, "tool": self.call.tool})
+        raise AssertionError("the SDK interrupts where there is no answer")
 
 
 def _result(context: ExecuteToolContext, status: Any, content: Any, error: Exception | None = None) -> ToolResultEvent:
