@@ -95,5 +95,11 @@ def _refusal_of(effect: Effect | None, raised: Exception) -> Exception:
         return EffectFailed(f"{effect.tool} failed: {said}", effect=effect, error_type=type(raised).__qualname__)
     if effect is not None and effect.status == "ready":
         return raised if isinstance(raised, NothingHappened) else NothingHappened(said)
-    settle = "" if effect is None else f": indelible effects settle {effect.id} --as succeeded|failed --evidence …"
-    return EffectInDoubt(f"It may have happened ({said}). Find out, then settle it{settle}", effect=effect)
+    if effect is None:
+        return EffectInDoubt("It may have happened. Find out, then settle it: indelible effects list")
+    why = "" if effect.is_detail_erased else f" ({effect.detail})"  # as it is recorded, without what is redacted
+    return EffectInDoubt(
+        f"{effect.tool}: {effect.id} may have happened{why}. Find out, then: indelible effects settle {effect.id} --as "
+        "succeeded|failed --evidence …",
+        effect=effect,
+    )
