@@ -250,10 +250,14 @@ def _validated(tool: Any, args: Any) -> Any:
 
 
 def _turn(agent: Any) -> str | None:
-    """Return the id of the user's last message, which the session keeps; None before the first."""
+    """Return the place of the user's last message in the session; None before the first.
+
+    A message that is sent again to a session that was put back has the same place, but another id.
+    """
+    cut_off = getattr(getattr(agent, "conversation_manager", None), "removed_message_count", 0)
     for place, message in reversed(list(enumerate(agent.messages))):
         if message["role"] == "user" and any("toolResult" not in part for part in message["content"]):
-            return str(message.get("tracking_id") or f"message {place}")
+            return f"message {cut_off + place}"
     return None
 
 
