@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from datetime import date
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from google.adk.apps.app import App, ResumabilityConfig
 from google.adk.runners import Runner
 from google.adk.sessions.session import Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from indelible import Ledger, MayHaveHappened, Succeeded
+from indelible import Ledger, MayHaveHappened, NothingHappened, Refused, Succeeded
 from indelible.errors import ApprovalPending, BadCall, EffectInDoubt
 from indelible.integrations.adk import LedgerPlugin, ToolFailed
 from indelible.integrations.model_turns import sha256_of
+from indelible.integrations.telling import TEXTS
 from indelible.testing.adapters.adk import ScriptedLlm, called
 from tests.frameworks.conftest import decide, told_of
 
@@ -39,6 +42,8 @@ def charge(order: str, amount: int) -> str:
 
 
 CHARGE = called("charge", "c1", order="o1", amount=5)
+SAYS_CHARGE = types.Content(role="user", parts=[types.Part(text="charge")])
+SAYS_DONE = [types.Part(text="done")]
 
 
 class NoAnswer(ScriptedLlm):
@@ -50,11 +55,19 @@ class NoAnswer(ScriptedLlm):
 
 
 class Played:
-    """Is an app in one session; making it again is like a new process."""
+    """An app in one session; making it again is like a new process."""
 
-    def __init__(self, ledger: Ledger | None, *parts: Any, tools: Any = (charge,), agent: Any = None, **words: Any):
+    def __init__(
+        self,
+        ledger: Ledger | None,
+        *parts: Any,
+        tools: Any = (charge,),
+        agent: Any = None,
+        turns: Any = None,
+        **words: Any,
+    ) -> None:
         self.plugin = None if ledger is None else LedgerPlugin(ledger, **words)
-        model = ScriptedLlm(model="scripted", turns=[list(parts), [types.Part(text="done")]])
+        model = ScriptedLlm(model="scripted", turns=[list(parts), SAYS_DONE] if turns is None else turns)
         app = App(
             name="billing",
             root_agent=LlmAgent(name="billing", tools=list(tools), **({"model": model} | (agent or {}))),
@@ -69,7 +82,11 @@ class Played:
 
     async def _begun(self, session: str) -> list[Any]:
         await self.sessions.create_session(app_name="billing", user_id="ana", session_id=session)
-        return await self._run(session, types.Content(role="user", parts=[types.Part(text="charge")]))
+        return await self._run(session, SAYS_CHARGE)
+
+    def once_more(self) -> list[Any]:
+        """Let the user send another message."""
+        return asyncio.run(self._run("order-123", SAYS_CHARGE))
 
     async def _run(self, session: str, message: Any, invocation: str | None = None) -> list[Any]:
         words: dict[str, Any] = {"user_id": "ana", "session_id": session, "invocation_id": invocation}
@@ -143,13 +160,33 @@ def test_a_repeat_gets_the_result_and_what_the_tool_did_to_the_session(ledger: L
         return "noted"
 
     for session in ("one", "order-123"):
-        app = Played(ledger, called("note", "c1", order="o1"), tools=[note], run="order-123")
+        app = Played(ledger, called("note", "c1", order="o1"), tools=[note], run="order-123", dedupe="args")
         assert app.begin(session) == [{"result": "noted"}]
     assert DONE == ["o1"]
     assert app.session().state["noted"] == "o1"
 
 
-def test_a_tool_that_raises_is_not_run_again(ledger: Ledger) -> None:
+def test_a_lost_answer_leaves_doubt_and_the_app_stops(ledger: Ledger) -> None:
+    def pay(order: str) -> str:
+        """Pays."""
+        DONE.append(order)
+        raise ConnectionResetError("the answer was lost")
+
+    call = called("pay", "c1", order="o1")
+    app = Played(ledger, call, tools=[pay], side_effect="payment")
+    (told,) = app.begin()
+    (effect,) = ledger.effects()
+    assert effect.status == "in_doubt"
+    assert told == {"error": TEXTS["in_doubt"].format(tool="pay", effect=effect.id)}
+    assert app.waiting() == [], "it waits for a person, and for no approval"
+    ledger.settle(effect, Succeeded("paid"), by="ana", evidence="the statement")
+    again = Played(ledger, call, tools=[pay], side_effect="payment").resume()
+    assert again == [{"result": "paid"}], "the resumed call is the same one: no note"
+    assert DONE == ["o1"]
+
+
+@pytest.mark.parametrize("words", [{"side_effect": "write"}, {"failed_on": ValueError}])
+def test_what_fails_by_its_class_or_by_declaration_is_raised_and_not_run_again(ledger: Ledger, words: Any) -> None:
     def fail(order: str) -> str:
         """Fails."""
         DONE.append(order)
@@ -157,10 +194,101 @@ def test_a_tool_that_raises_is_not_run_again(ledger: Ledger) -> None:
 
     call = called("fail", "c1", order="o1")
     with pytest.raises(ValueError, match="no funds"):
-        Played(ledger, call, tools=[fail], run="order-123").begin("one")
+        Played(ledger, call, tools=[fail], run="order-123", dedupe="args", **words).begin("one")
     with pytest.raises(ToolFailed, match="no funds"):
-        Played(ledger, call, tools=[fail], run="order-123").begin("two")
+        Played(ledger, call, tools=[fail], run="order-123", dedupe="args", **words).begin("two")
+    assert [effect.status for effect in ledger.effects()] == ["failed"]
     assert DONE == ["o1"]
+
+
+def test_a_refusal_that_a_tool_declares_is_a_failure(ledger: Ledger) -> None:
+    def pay(order: str) -> str:
+        """Pays."""
+        raise Refused("the card was declined")
+
+    with pytest.raises(Refused):
+        Played(ledger, called("pay", "c1", order="o1"), tools=[pay]).begin()
+    assert [effect.status for effect in ledger.effects()] == ["failed"]
+
+
+def test_a_tool_may_say_that_nothing_happened(ledger: Ledger) -> None:
+    def pay(order: str) -> str:
+        """Pays."""
+        DONE.append(order)
+        if len(DONE) == 1:
+            raise NothingHappened("the line was busy")
+        return "paid"
+
+    twice = [[called("pay", "c1", order="o1")], [called("pay", "c2", order="o1")], SAYS_DONE]
+    first, second = Played(ledger, tools=[pay], turns=twice).begin()
+    assert set(first) == {"error"}
+    assert second == {"result": "paid"}
+
+
+def test_a_default_that_is_left_out_is_recorded_and_is_the_same_call_as_one_spelled_out(ledger: Ledger) -> None:
+    def refund(order: str, tool_context: ToolContext, amount: int = 5000, on: date = date(2026, 11, 16)) -> str:
+        """Refunds."""
+        assert isinstance(on, date)
+        DONE.append(f"{order} {amount}")
+        return "refunded"
+
+    calls = [called("refund", "c1", order="o1"), called("refund", "c2", order="o1", amount=5000, colour="red")]
+    Played(ledger, tools=[refund], turns=[[calls[0]], [calls[1]], SAYS_DONE]).begin()
+    (effect,) = ledger.effects()
+    assert effect.args == {"order": "o1", "amount": 5000, "on": "2026-11-16"}
+    assert DONE == ["o1 5000"]
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_tool_that_is_no_function_has_the_defaults_that_it_declares(ledger: Ledger, is_json: bool) -> None:
+    schema = {"type": "object", "properties": {"amount": {"type": "integer", "default": 5000}}}
+
+    class Bare(BaseTool):
+        def _get_declaration(self) -> types.FunctionDeclaration:
+            said: Any = {"parameters_json_schema": schema} if is_json else {"parameters": types.Schema(**schema)}
+            return types.FunctionDeclaration(name="bare", **said)
+
+        async def run_async(self, *, args: Any, tool_context: Any) -> str:
+            DONE.append(str(args["amount"]))
+            return "done"
+
+    Played(ledger, called("bare", "c1"), tools=[Bare(name="bare", description="Bare.")]).begin()
+    assert DONE == ["5000"]
+
+
+def test_arguments_that_do_not_fit_are_told_and_nothing_is_recorded(ledger: Ledger) -> None:
+    (told,) = Played(ledger, called("charge", "c1", order="o1")).begin()
+    assert set(told) == {"error"}
+    assert list(ledger.effects()) == []
+
+
+def test_the_same_payment_twice_in_a_turn_is_made_once_and_the_next_turn_asks(ledger: Ledger) -> None:
+    again = [called("charge", f"c{number}", order="o1", amount=5) for number in range(3)]
+    words: Any = {"turns": [[again[0]], [again[1]], SAYS_DONE, [again[2]], SAYS_DONE], "side_effect": "payment"}
+    first, second = Played(ledger, **words).begin()
+    assert first == {"result": "charged 5"}
+    assert second["result"] == "charged 5"
+    assert ledger.effects()[0].id in second["indelible"], "the model hears which effect was replayed"
+    (third,) = Played(ledger, **words).once_more()
+    assert set(third) == {"error"}
+    assert len(ledger.approvals(status="pending")) == 1
+    assert DONE == ["o1 5"]
+    decide(ledger)
+    assert Played(ledger, **words).resume() == [{"result": "charged 5"}]
+    assert DONE == ["o1 5", "o1 5"]
+
+
+def test_a_tool_that_reads_is_entered_by_every_call(ledger: Ledger) -> None:
+    again = [called("charge", f"c{number}", order="o1", amount=5) for number in range(2)]
+    Played(ledger, turns=[[again[0]], [again[1]], SAYS_DONE], side_effect="read").begin()
+    assert DONE == ["o1 5", "o1 5"]
+
+
+def test_a_key_that_belongs_to_another_call_is_told(ledger: Ledger) -> None:
+    other = called("charge", "c2", order="o1", amount=5000)
+    _, told = Played(ledger, turns=[[CHARGE], [other], SAYS_DONE], terms={"charge": {"key": ["order"]}}).begin()
+    assert set(told) == {"error"}
+    assert DONE == ["o1 5"]
 
 
 def test_a_tool_may_say_that_it_may_have_happened_and_a_person_settles_it(ledger: Ledger) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import Any
 
 import pytest
@@ -12,10 +11,11 @@ from crewai.tools import BaseTool, tool
 from crewai.tools.tool_failure import ToolExecutionFailedError, ToolFailure
 from pydantic import BaseModel
 
-from indelible import Ledger, MayHaveHappened, Succeeded
+from indelible import Ledger, MayHaveHappened, NothingHappened, Refused, Succeeded
 from indelible.errors import BadCall, IndelibleError
-from indelible.integrations.crewai import LedgerTools
+from indelible.integrations.crewai import LedgerTools, ToolError
 from indelible.integrations.model_turns import sha256_of
+from indelible.integrations.telling import TEXTS
 from indelible.testing.adapters.crewai import ScriptedLLM, called
 from tests.frameworks.conftest import decide, told_of
 
@@ -119,49 +119,129 @@ def test_natively_a_tool_that_raises_is_run_many_times_when_it_is_called_by_text
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_a_tool_that_raises_is_told_to_the_model_and_not_run_again(ledger: Ledger, as_text: bool) -> None:
-    tools = gate_of(ledger).tools([fail])
+    tools = gate_of(ledger, failed_on=ValueError).tools([fail])
     call: Any = AS_TEXT if as_text else [called("fail", "c1", order="o1")]
     for _ in range(2):
         assert crew_of(tools, call, as_text=as_text).kickoff().raw == "done"
     assert DONE == ["o1"]
-    assert "no funds" in tools[0].run(order="o1")
+    assert tools[0].run(order="o1") == "no funds"
     assert [effect.status for effect in ledger.effects()] == ["failed"]
 
 
 def test_a_tool_that_raises_may_stop_the_crew(ledger: Ledger) -> None:
-    tools = gate_of(ledger, on_error="raise").tools([fail])
+    tools = gate_of(ledger, on_error="raise", side_effect="write").tools([fail])
     with pytest.raises(ToolExecutionFailedError, match="no funds"):
         crew_of(tools, [called("fail", "c1", order="o1")]).kickoff()
 
 
-def test_a_failure_that_a_tool_reports_is_recorded_as_one(ledger: Ledger) -> None:
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_lost_answer_leaves_doubt_and_stops_the_crew(ledger: Ledger, as_text: bool) -> None:
+    call: Any = AS_TEXT if as_text else [called("fail", "c1", order="o1")]
+    for _ in range(2):
+        with pytest.raises(ToolExecutionFailedError) as stopped:
+            crew_of(gate_of(ledger, side_effect="payment").tools([fail]), call, as_text=as_text).kickoff()
+        (effect,) = ledger.effects()
+        assert effect.status == "in_doubt"
+        failure = stopped.value.record.failure
+        assert (failure.code, failure.retryable) == ("EffectInDoubt", False)
+        assert failure.message == TEXTS["in_doubt"].format(tool="fail", effect=effect.id)
+        assert (failure.details["type"], failure.details["effect"]) == ("indelible.in_doubt", effect.id)
+    assert DONE == ["o1"]
+
+
+def test_a_failure_that_a_tool_reports_is_judged_as_any_error(ledger: Ledger) -> None:
     @tool
     def report(order: str) -> Any:
         """Reports."""
         return ToolFailure(message="the bank said no", code="declined")
 
-    assert "the bank said no (code: declined)" in gate_of(ledger).tools([report])[0].run(order="o1")
+    (guarded,) = gate_of(ledger).tools([report])
+    assert guarded.run(order="o1").code == "EffectInDoubt"
+    (declared,) = gate_of(ledger, failed_on=ToolError).tools([report])
+    assert declared.run(order="o2") == declared.run(order="o2") == "the bank said no (code: declined)"
+    assert {effect.args["order"]: effect.status for effect in ledger.effects()} == {"o1": "in_doubt", "o2": "failed"}
+
+
+def test_a_refusal_that_a_tool_declares_is_told(ledger: Ledger) -> None:
+    @tool
+    def pay(order: str) -> str:
+        """Pays."""
+        raise Refused("the card was declined")
+
+    assert gate_of(ledger).tools([pay])[0].run(order="o1") == "the card was declined"
     assert [effect.status for effect in ledger.effects()] == ["failed"]
 
 
+def test_a_tool_may_say_that_nothing_happened(ledger: Ledger) -> None:
+    @tool
+    def pay(order: str) -> str:
+        """Pays."""
+        DONE.append(order)
+        if len(DONE) == 1:
+            raise NothingHappened("the line was busy")
+        return "paid"
+
+    (guarded,) = gate_of(ledger).tools([pay])
+    assert isinstance(guarded.run(order="o1"), str), "the model hears of it, and may call again"
+    assert guarded.run(order="o1") == "paid"
+
+
 def test_the_memory_of_the_crew_does_not_answer_instead_of_the_ledger(ledger: Ledger) -> None:
-    ids = itertools.count()
-    tools = gate_of(ledger, call_id=lambda name, args: str(next(ids))).tools([charge])
+    tools = gate_of(ledger, dedupe="call").tools([charge])
     crew_of(tools, [CHARGE], [CHARGE], cache=True).kickoff()
-    assert DONE == ["o1 5", "o1 5"], "each call has an id of its own here, and the ledger was asked about both"
+    assert DONE == ["o1 5", "o1 5"], "each call has an id of its own, and the ledger was asked about both"
 
 
-def test_a_repeat_has_the_type_of_the_first_result(ledger: Ledger) -> None:
+def test_a_tool_that_reads_is_entered_by_every_call(ledger: Ledger) -> None:
+    crew_of(gate_of(ledger, side_effect="read").tools([charge]), [CHARGE], [CHARGE]).kickoff()
+    assert DONE == ["o1 5", "o1 5"]
+
+
+def test_a_default_that_is_left_out_is_recorded_and_is_the_same_call_as_one_spelled_out(ledger: Ledger) -> None:
+    @tool
+    def refund(order: str, amount: int = 5000) -> str:
+        """Refunds."""
+        DONE.append(f"{order} {amount}")
+        return "refunded"
+
+    (guarded,) = gate_of(ledger).tools([refund])
+    crew_of(
+        [guarded], [called("refund", "c1", order="o1")], [called("refund", "c2", order="o1", amount=5000)]
+    ).kickoff()
+    guarded._run(order="o1")  # past the crew's own validation
+    (effect,) = ledger.effects()
+    assert effect.args == {"order": "o1", "amount": 5000}
+    assert DONE == ["o1 5000"]
+
+
+def test_the_same_payment_twice_is_made_once_and_the_model_hears_so(ledger: Ledger) -> None:
     @tool
     def pay(order: str) -> Receipt:
         """Pays."""
         DONE.append(order)
         return Receipt(id=f"r-{order}", amount=5)
 
-    (guarded,) = gate_of(ledger).tools([pay])
-    assert guarded.run(order="o1") == guarded.run(order="o1") == Receipt(id="r-o1", amount=5)
-    assert guarded.format_output_for_agent(guarded.run(order="o1")) == '{"id":"r-o1","amount":5}'
+    (guarded,) = gate_of(ledger, side_effect="payment").tools([pay])
+    assert guarded.run(order="o1") == Receipt(id="r-o1", amount=5)
+    again = guarded.format_output_for_agent(guarded.run(order="o1"))
+    assert again.startswith('{"id":"r-o1","amount":5}')
+    assert ledger.effects()[0].id in again, "the model hears which effect was replayed"
+    (resumed,) = gate_of(ledger, side_effect="payment").tools([pay])
+    assert resumed.run(order="o1") == Receipt(id="r-o1", amount=5), "a crew that begins anew gets it without the note"
     assert DONE == ["o1"]
+
+
+def test_the_same_payment_in_the_next_turn_asks(ledger: Ledger) -> None:
+    turns = iter(["message 1", "message 1", "message 2"])
+    (guarded,) = gate_of(ledger, side_effect="payment", turn=lambda: next(turns)).tools([charge])
+    for _ in range(2):
+        assert isinstance(guarded.run(order="o1", amount=5), str)
+    assert guarded.run(order="o1", amount=5).code == "ApprovalPending"
+    assert DONE == ["o1 5"]
+    decide(ledger)
+    (later,) = gate_of(ledger, side_effect="payment", turn="message 2").tools([charge])
+    assert later.run(order="o1", amount=5) == "charged 5"
+    assert DONE == ["o1 5", "o1 5"]
 
 
 def test_tools_that_are_coroutines_run_once_too(ledger: Ledger) -> None:
@@ -172,17 +252,15 @@ def test_tools_that_are_coroutines_run_once_too(ledger: Ledger) -> None:
         return "paid"
 
     (guarded,) = gate_of(ledger).tools([pay])
-    assert guarded.run(order="o1") == asyncio.run(guarded.arun(order="o1")) == "paid"
+    assert guarded.run(order="o1") == "paid"
+    assert asyncio.run(guarded.arun(order="o1")).startswith("paid")
     assert DONE == ["o1"]
 
 
-def test_calls_are_named_by_what_they_are_about(ledger: Ledger) -> None:
-    gate = gate_of(ledger, call_id=lambda name, args: args["order"])
-    (guarded,) = gate.tools([charge])
-    guarded.run(order="o1", amount=5)
-    other = guarded.run(order="o1", amount=5000)
-    assert isinstance(other, ToolFailure)
-    assert other.code == "KeyReused"
+def test_a_key_that_belongs_to_another_call_is_told_and_the_crew_goes_on(ledger: Ledger) -> None:
+    tools = gate_of(ledger, terms={"charge": {"key": ["order"]}}).tools([charge])
+    assert crew_of(tools, [CHARGE], [called("charge", "c2", order="o1", amount=5000)]).kickoff().raw == "done"
+    assert isinstance(tools[0].run(order="o1", amount=5000), str)
     assert DONE == ["o1 5"]
 
 

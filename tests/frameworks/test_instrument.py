@@ -107,8 +107,11 @@ def test_an_agent_that_knows_nothing_of_it_does_it_once_across_a_crash(
     crash_at(at, lambda: work("first"), tool="charge")
     work("second")
     assert outside.times("o1") == 1
-    (effect,) = ledger.effects()
-    assert effect.status == ("succeeded" if at == "after_record" else "in_doubt")
+    # A message that is sent again begins a new invocation of ADK, which asks before it charges once more.
+    asks = {"requires_approval"} if (framework, at) == ("adk", "after_record") else set()
+    assert {effect.status for effect in ledger.effects()} == {
+        "succeeded" if at == "after_record" else "in_doubt"
+    } | asks
 
 
 @pytest.mark.parametrize("framework", WORKS)

@@ -15,11 +15,12 @@ from strands.middleware import ExecuteToolStage
 from strands.plugins import Plugin
 from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import EventLoopException
+from strands.types.tools import AgentTool
 
-from indelible import Ledger, MayHaveHappened, NothingHappened, Succeeded
-from indelible.errors import BadCall, IndelibleError, KeyReused
+from indelible import Ledger, MayHaveHappened, NothingHappened, Refused, Succeeded
+from indelible.errors import BadCall, IndelibleError
 from indelible.integrations.model_turns import sha256_of
-from indelible.integrations.strands import LedgerPlugin
+from indelible.integrations.strands import LedgerPlugin, ToolError
 from indelible.testing.adapters.strands import ScriptedModel, called
 from tests.frameworks.conftest import decide, told_of
 
@@ -38,10 +39,13 @@ def charge(order: str, amount: int) -> str:
     return f"charged {amount}"
 
 
-def agent_of(ledger: Ledger, *parts: Any, tools: Any = (charge,), **words: Any) -> Agent:
-    """Gives an agent whose model says these parts at once, then that it is done; a new one is like a new process."""
+SAYS_DONE: Any = [{"text": "done"}]
+
+
+def agent_of(ledger: Ledger, *parts: Any, tools: Any = (charge,), turns: Any = None, **words: Any) -> Agent:
+    """Make an agent whose model says these parts at once, then that it is done; a new one is like a new process."""
     return Agent(
-        model=ScriptedModel([list(parts), [{"text": "done"}]]),
+        model=ScriptedModel([list(parts), SAYS_DONE] if turns is None else turns),
         tools=list(tools),
         session_manager=FileSessionManager("order-123", storage_dir="sessions"),
         plugins=[LedgerPlugin(ledger, **words)],
@@ -116,22 +120,146 @@ def test_what_was_denied_is_told_to_the_model(ledger: Ledger) -> None:
     assert DONE == []
 
 
-def test_a_tool_that_raises_is_told_to_the_model_and_not_run_again(ledger: Ledger) -> None:
+def test_a_lost_answer_leaves_doubt_and_the_model_does_not_hear_of_it(ledger: Ledger) -> None:
+    @tool
+    def pay(order: str) -> str:
+        """Pays."""
+        DONE.append(order)
+        raise ConnectionResetError("the answer was lost")
+
+    call = called("pay", "c1", order="o1")
+    asked = agent_of(ledger, call, tools=[pay], side_effect="payment")("pay")
+    assert [one.reason["type"] for one in asked.interrupts] == ["indelible.in_doubt"]
+    (effect,) = ledger.effects()
+    assert effect.status == "in_doubt"
+    assert asked.interrupts[0].reason["effect"] == effect.id
+    ledger.settle(effect, Succeeded("paid"), by="ana", evidence="the statement")
+    agent = agent_of(ledger, call, tools=[pay], side_effect="payment")
+    assert resumed(agent).stop_reason == "end_turn"
+    assert results_in(agent)[0]["content"] == [{"text": "paid"}], "the resumed call is the same one: no note"
+    assert DONE == ["o1"]
+
+
+@pytest.mark.parametrize("words", [{"side_effect": "write"}, {"failed_on": ValueError}])
+def test_what_fails_by_its_class_or_by_declaration_is_told_and_not_run_again(ledger: Ledger, words: Any) -> None:
     @tool
     def fail(order: str) -> str:
         """Fails."""
         DONE.append(order)
         raise ValueError("no funds")
 
-    told = []
-    for session in ("one", "two"):
-        agent = agent_of(ledger, called("fail", "c1", order="o1"), tools=[fail], run="order-123")
-        agent._session_manager, agent.messages = None, []
-        agent(session)
-        told.append(results_in(agent)[0])
+    twice = [[called("fail", "c1", order="o1")], [called("fail", "c2", order="o1")], SAYS_DONE]
+    agent = agent_of(ledger, tools=[fail], turns=twice, **words)
+    agent("pay")
+    assert [(one["status"], one["content"]) for one in results_in(agent)] == [("error", [{"text": "no funds"}])] * 2
+    assert [effect.status for effect in ledger.effects()] == ["failed"]
     assert DONE == ["o1"]
-    assert [result["status"] for result in told] == ["error", "error"]
-    assert all("no funds" in result["content"][0]["text"] for result in told)
+
+
+def test_an_error_result_is_judged_as_any_error(ledger: Ledger) -> None:
+    @tool
+    def pay(order: str) -> Any:
+        """Pays."""
+        return {"status": "error", "content": [{"text": "declined"}]}
+
+    agent_of(ledger, called("pay", "c1", order="o1"), called("pay", "c2", order="o2"), tools=[pay])("pay")
+    assert {effect.status for effect in ledger.effects()} == {"in_doubt"}
+    declared = agent_of(ledger, called("pay", "c1", order="o3"), tools=[pay], run="other", failed_on=ToolError)
+    declared._interrupt_state.deactivate()
+    declared.messages = []
+    declared("pay")
+    assert results_in(declared)[0]["content"] == [{"text": "declined"}]
+
+
+def test_a_refusal_that_a_tool_declares_is_told(ledger: Ledger) -> None:
+    @tool
+    def pay(order: str) -> str:
+        """Pays."""
+        raise Refused("the card was declined")
+
+    agent = agent_of(ledger, called("pay", "c1", order="o1"), tools=[pay])
+    agent("pay")
+    assert [effect.status for effect in ledger.effects()] == ["failed"]
+    assert results_in(agent)[0]["status"] == "error"
+
+
+@tool
+def refund(order: str, amount: int = 5000) -> str:
+    """Refunds."""
+    DONE.append(f"{order} {amount}")
+    return "refunded"
+
+
+def test_a_default_that_is_left_out_is_recorded_and_is_the_same_call_as_one_spelled_out(ledger: Ledger) -> None:
+    calls = [called("refund", "c1", order="o1"), called("refund", "c2", order="o1", amount=5000)]
+    agent = agent_of(ledger, tools=[refund], turns=[[calls[0]], [calls[1]], SAYS_DONE])
+    agent("refund")
+    (effect,) = ledger.effects()
+    assert effect.args == {"order": "o1", "amount": 5000}
+    assert DONE == ["o1 5000"]
+
+
+def test_a_tool_that_is_no_function_has_the_defaults_of_its_schema(ledger: Ledger) -> None:
+    class Bare(AgentTool):
+        tool_name, tool_type, tool_spec = "bare", "python", refund.tool_spec | {"name": "bare"}
+
+        async def stream(self, tool_use: Any, invocation_state: Any, **words: Any) -> Any:
+            DONE.append(str(tool_use["input"]["amount"]))
+            yield {"toolUseId": tool_use["toolUseId"], "status": "success", "content": []}
+
+    agent_of(ledger, called("bare", "c1", order="o1"), tools=[Bare()])("refund")
+    assert DONE == ["5000"]
+
+
+def test_arguments_that_do_not_fit_are_told_and_nothing_is_recorded(ledger: Ledger) -> None:
+    agent = agent_of(ledger, called("refund", "c1", order="o1", amount="many"), tools=[refund])
+    assert agent("refund").stop_reason == "end_turn"
+    assert results_in(agent)[0]["status"] == "error"
+    assert list(ledger.effects()) == []
+
+
+def test_the_same_payment_twice_in_a_turn_is_made_once_and_the_next_turn_asks(ledger: Ledger) -> None:
+    again = [called("charge", f"c{number}", order="o1", amount=5) for number in range(3)]
+    turns = [[again[0]], [again[1]], SAYS_DONE, [again[2]], SAYS_DONE]
+    agent = agent_of(ledger, turns=turns, side_effect="payment")
+    agent("charge")
+    first, second = results_in(agent)
+    assert first["content"] == [{"text": "charged 5"}]
+    assert second["content"][0] == {"text": "charged 5"}
+    assert ledger.effects()[0].id in second["content"][1]["text"], "the model hears which effect was replayed"
+    assert agent_of(ledger, turns=turns, side_effect="payment")("once more").stop_reason == "interrupt"
+    assert DONE == ["o1 5"]
+    decide(ledger)
+    assert resumed(agent_of(ledger, turns=turns, side_effect="payment")).stop_reason == "end_turn"
+    assert DONE == ["o1 5", "o1 5"]
+
+
+@pytest.mark.parametrize(("cut_off", "asks"), [(4, True), (0, False)])
+def test_the_turn_is_the_place_of_the_message_with_those_that_were_cut_off(
+    ledger: Ledger, cut_off: int, asks: bool
+) -> None:
+    """A session that was put back is in the same turn; one whose older messages were cut off is not."""
+    for removed in (0, cut_off):
+        agent = agent_of(ledger, CHARGE, run="order-123", side_effect="payment")
+        agent._session_manager, agent.messages = None, []
+        agent.conversation_manager.removed_message_count = removed
+        asked = agent("charge").stop_reason
+    assert asked == ("interrupt" if asks else "end_turn")
+    assert DONE == ["o1 5"]
+
+
+def test_a_tool_that_reads_is_entered_by_every_call(ledger: Ledger) -> None:
+    again = [called("charge", f"c{number}", order="o1", amount=5) for number in range(2)]
+    agent_of(ledger, turns=[[again[0]], [again[1]], SAYS_DONE], side_effect="read")("look")
+    assert DONE == ["o1 5", "o1 5"]
+
+
+def test_a_key_that_belongs_to_another_call_is_told_and_the_calls_beside_it_run(ledger: Ledger) -> None:
+    other = called("charge", "c2", order="o1", amount=5000), called("charge", "c3", order="o2", amount=1)
+    agent = agent_of(ledger, turns=[[CHARGE], list(other), SAYS_DONE], terms={"charge": {"key": ["order"]}})
+    assert agent("charge").stop_reason == "end_turn"
+    assert [one["status"] for one in results_in(agent)] == ["success", "error", "success"]
+    assert DONE == ["o1 5", "o2 1"]
 
 
 def test_what_a_tool_gave_comes_back_whole_bytes_too(ledger: Ledger) -> None:
@@ -144,7 +272,7 @@ def test_what_a_tool_gave_comes_back_whole_bytes_too(ledger: Ledger) -> None:
         return {"status": "success", "content": content}
 
     for name in ("one", "two"):
-        agent = agent_of(ledger, called("look", "c1", order="o1"), tools=[look], run="order-123")
+        agent = agent_of(ledger, called("look", "c1", order="o1"), tools=[look], run="order-123", dedupe="args")
         agent._session_manager, agent.messages = None, []
         agent(name)
         (result,) = results_in(agent)
@@ -162,17 +290,6 @@ def test_what_json_cannot_say_is_kept_as_a_text(ledger: Ledger) -> None:
     Agent(model=model, tools=[look], plugins=[LedgerPlugin(ledger, run="order-123")], callback_handler=None)("look")
     (effect,) = ledger.effects()
     assert effect.status == "succeeded"
-
-
-def test_the_same_id_with_other_arguments_stops_the_agent_and_not_the_calls_beside_it(ledger: Ledger) -> None:
-    agent_of(ledger, CHARGE)("charge")
-    beside = called("charge", "c2", order="o2", amount=1)
-    other = agent_of(ledger, called("charge", "c1", order="o1", amount=5000), beside, run="order-123")
-    other.messages = []
-    with pytest.raises(EventLoopException) as stopped:
-        other("charge")
-    assert isinstance(stopped.value.original_exception, KeyReused)
-    assert DONE == ["o1 5", "o2 1"]
 
 
 def test_an_agent_without_a_session_names_its_run(ledger: Ledger) -> None:

@@ -9,7 +9,7 @@
 
 A call that a person has to decide asks for a confirmation, as `request_confirmation` does. What is answered to that
 decides nothing: it lets the app look again, and what runs is what people let run at the ledger. Calls belong to the
-session, and the id of the function call tells them apart.
+session. Within one invocation, the same tool with the same arguments is the same call.
 """
 
 from __future__ import annotations
@@ -26,33 +26,28 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions.session import Session
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from google.genai import types
 
-from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import (
-    ApprovalEndedUnused,
-    ApprovalPending,
-    BadCall,
-    EffectFailed,
-    EffectInDoubt,
-    StillRunning,
-)
+from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
+from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain
-from indelible.integrations.telling import error_in
+from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
     Spoken,
     Terms,
-    asked_again,
     hash_of,
     question_of,
 )
+from indelible.tool import bound
 
 RunOf = Callable[[ToolContext], str]
 NAME = "indelible"
@@ -104,27 +99,16 @@ class LedgerPlugin(BasePlugin):
             vars(tool)["run_async"] = _Gate(tool)
         return None
 
-    async def walk(self, entry: _Entry) -> Any:
-        """Runs a tool call, replays it, asks for a confirmation, or tells the model why not."""
-        call = self._call(entry)
-        words = self._terms.at_once(call.tool)
-        while True:
-            try:
-                return entry.given(await self._ledger.run(call, entry.enter, **words))
-            except NothingHappened:
-                return entry.paused()
-            except ApprovalPending as pending:
-                return entry.pause(pending, f"a person has to decide about {call.tool}", question_of(pending.approval))
-            except (EffectInDoubt, MayHaveHappened) as doubt:
-                payload = {"type": "indelible.in_doubt", "why": str(doubt)}
-                return entry.pause(doubt, f"{call.tool} may have happened", payload)
-            except (ApprovalEndedUnused, StillRunning) as refusal:
-                if not asked_again(refusal, words):
-                    raise
-            except SAID_TO_THE_MODEL as refused:
-                return {"error": str(refused)}
-            except EffectFailed as failed:
-                raise ToolFailed(error_in(failed)) from failed
+    async def walk(
+        self, tool: BaseTool, args: dict[str, Any], context: ToolContext, run: Callable[..., Awaitable[Any]]
+    ) -> Any:
+        """Run a tool call, replay it, ask for a confirmation, or tell the model why not."""
+        try:
+            args = _bound(tool, args)
+        except BadCall as wrong:
+            return {"error": str(wrong)}
+        entry = _Entry(self._call(tool, args, context), tool, context, run)
+        return await entry.walk_async(self._ledger, self._terms.at_once(tool.name))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Notes what a model is about to be asked, and when."""
@@ -150,13 +134,14 @@ class LedgerPlugin(BasePlugin):
             _turn.set(None)
             await self._ledger.record(self._run_of(context), f"adk.{MODEL_INVOKED}", told(*begun))
 
-    def _call(self, entry: _Entry) -> ToolCall:
+    def _call(self, tool: BaseTool, args: Mapping[str, Any], context: ToolContext) -> ToolCall:
         named = Named(
-            tool=entry.tool.name,
-            args=entry.args,
-            run_id=self._run_of(entry.context),
-            call_id=entry.context.function_call_id,
-            schema=_schema_of(entry.tool),
+            tool=tool.name,
+            args=args,
+            run_id=self._run_of(context),
+            call_id=context.function_call_id,
+            schema=_schema_of(tool),
+            turn=context.invocation_id,
         )
         return self._terms.call(named)
 
@@ -194,64 +179,120 @@ class _Gate:
         plugin = tool_context._invocation_context.plugin_manager.get_plugin(NAME)
         if not isinstance(plugin, LedgerPlugin):
             return await self._run(args=args, tool_context=tool_context)
-        return await plugin.walk(_Entry(self._tool, args, tool_context, self._run))
+        return await plugin.walk(self._tool, args, tool_context, self._run)
 
 
-class _Entry:
-    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+class _Entry(Entry):
+    """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(
-        self, tool: BaseTool, args: dict[str, Any], context: ToolContext, run: Callable[..., Awaitable[Any]]
+        self, call: ToolCall, tool: BaseTool, context: ToolContext, run: Callable[..., Awaitable[Any]]
     ) -> None:
-        self.tool = tool
-        self.args = args
-        self.context = context
+        super().__init__(call)
+        self._tool = tool
+        self._context = context
         self._run = run
         self._live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
-        """Enters the tool with the recorded arguments."""
-        result = await self._run(args=dict(effect.args), tool_context=self.context)
-        self._live.append(result)
-        if self._asks():
-            raise NothingHappened("the tool asks for somebody or something, and is entered again when that is there")
-        done = self.context.actions.model_dump(mode="json", exclude_defaults=True, exclude=_ASKS)
+        """Enter the tool with the recorded arguments."""
+        with self.running(effect):
+            result = await self._run(args=_entered_with(self._tool, effect.args), tool_context=self._context)
+            self._live.append(result)
+            if self._asks():
+                raise NothingHappened("the tool asks for a confirmation or credentials, and is entered again then")
+        done = self._context.actions.model_dump(mode="json", exclude_defaults=True, exclude=_ASKS)
         return {"gave": as_json(result), "actions": done}
 
     def _asks(self) -> bool:
-        call_id, actions = self.context.function_call_id, self.context.actions
+        call_id, actions = self._context.function_call_id, self._context.actions
         return call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs
 
     def given(self, recorded: Any) -> Any:
-        """Gives what the tool gave, and does again what it did to the session, now or when it ran."""
+        """Return what the tool returned, and do again what it did to the session, now or when it ran."""
         if self._live:
             return self._live[0]
         if not isinstance(recorded, Mapping) or set(recorded) != {"gave", "actions"}:
-            return plain(recorded)  # another framework recorded it, or a person settled it by hand
+            return self._noted(plain(recorded))  # another framework recorded it, or a person settled it by hand
         done = EventActions.model_validate(recorded["actions"])
         for name in done.model_fields_set:
-            value, current = getattr(done, name), getattr(self.context.actions, name)
+            value, current = getattr(done, name), getattr(self._context.actions, name)
             if isinstance(current, dict):
                 current.update(value)
             else:
-                setattr(self.context.actions, name, value)
-        return recorded["gave"]
+                setattr(self._context.actions, name, value)
+        return self._noted(recorded["gave"])
 
-    def paused(self) -> Any:
-        """Gives what the tool itself gave while it waits for somebody; nothing has happened."""
-        return self._live[0] if self._live else {"error": f"{self.tool.name}: nothing happened; it may be called again"}
+    def _noted(self, gave: Any) -> Any:
+        if self.note is None:
+            return gave
+        return {**(gave if isinstance(gave, dict) else {"result": gave}), NAME: self.note}
 
-    def pause(self, refusal: Exception, hint: str, payload: Mapping[str, Any]) -> dict[str, str]:
-        """Asks for a confirmation by ADK's own means, by which the app stops.
+    def told_of(self, refusal: Exception, error: Exception) -> Any:
+        """Return what the model hears of a call without a value, or ask for a confirmation."""
+        text = getattr(heard_of(refusal, self.call.tool), "text", str(refusal))
+        match refusal:
+            case NothingHappened() if self._live:
+                return self._live[0]  # the tool itself asks, and nothing has happened
+            case EffectFailed() if refusal is error:
+                raise ToolFailed(text) from refusal
+            case ApprovalPending():
+                return self._pause(refusal, text, question_of(refusal.approval))
+            case EffectInDoubt():
+                return self._pause(refusal, text, doubt_of(refusal))
+            case _ if isinstance(refusal, (NothingHappened, *SAID_TO_THE_MODEL)):
+                return {"error": text}
+            case _:
+                raise error  # of a tool that failed now, ADK's own error callbacks hear
+
+    def _pause(self, refusal: Exception, text: str, payload: dict[str, Any]) -> dict[str, str]:
+        """Ask for a confirmation by ADK's own means, by which the app stops.
 
         ADK asks once about a call: a second question would be lost, and the call with it. So an app that is resumed too
         early stops with what the ledger says, and can be resumed again.
         """
-        if self.context.tool_confirmation is not None:
+        if self._context.tool_confirmation is not None:
             raise refusal
-        self.context.request_confirmation(hint=hint, payload=dict(payload))
-        self.context.actions.skip_summarization = True  # the model has nothing to say to this
-        return {"error": f"waits: {hint}"}
+        self._context.request_confirmation(hint=text, payload=payload)
+        self._context.actions.skip_summarization = True  # the model has nothing to say to this
+        return {"error": text}
+
+
+def _signature(tool: BaseTool) -> inspect.Signature | None:
+    """Return what a function takes from the model; None if the tool is no plain function."""
+    if not isinstance(tool, FunctionTool) or type(tool).run_async is not FunctionTool.run_async:
+        return None
+    try:
+        signature = inspect.signature(tool.func)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
+    taken = [one for one in signature.parameters.values() if one.name not in tool._ignore_params]
+    is_open = any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in taken)
+    return None if is_open else signature.replace(parameters=taken)
+
+
+def _bound(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with every default: of the function's signature, or of what the tool declares."""
+    signature = _signature(tool)
+    if signature is None:
+        declared = tool._get_declaration()
+        schema = declared and (declared.parameters_json_schema or declared.parameters)
+        schema = schema.model_dump(exclude_none=True) if isinstance(schema, types.Schema) else schema
+        return bound(schema, args, tool.name)
+    defaults = {
+        name: as_json(one.default) for name, one in signature.parameters.items() if one.default is not one.empty
+    }
+    # ADK leaves out what the function does not take.
+    taken = {name: value for name, value in args.items() if name in signature.parameters}
+    return bound(signature, defaults | taken, tool.name)
+
+
+def _entered_with(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded arguments. Defaults that JSON cannot say, such as a date, are left to the function."""
+    parameters = getattr(_signature(tool), "parameters", {})
+    defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+    said = {name: as_json(default) for name, default in defaults.items()}
+    return {name: value for name, value in args.items() if said.get(name) is defaults.get(name) or said[name] != value}
 
 
 def _questions(session: Session) -> dict[str, tuple[str, str, Mapping[str, Any]]]:

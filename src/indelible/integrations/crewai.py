@@ -11,15 +11,17 @@
 
 With `llm=gate.model(llm)`, each turn of the model is an event of the run.
 
-A crew begins anew when it is kicked off again, and its tools get no id of a call. So within a run, the same tool with
-the same arguments is the same call, unless `call_id` names calls.
+A crew begins anew when it is kicked off again, and has no turns. So within a run, the same tool with the same arguments
+is the same call, unless `turn` names the turn. A tool that only reads is entered by every call.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from crewai.llms.base_llm import BaseLLM
@@ -27,26 +29,19 @@ from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailurePolicy
 from pydantic import PrivateAttr, TypeAdapter
 
-from indelible import AsyncLedger, Ledger, MayHaveHappened, RunningEffect, ToolCall
-from indelible.errors import (
-    ApprovalEndedUnused,
-    ApprovalPending,
-    BadCall,
-    EffectFailed,
-    EffectInDoubt,
-    IndelibleError,
-    StillRunning,
-)
+from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.crewai_turns import recording
+from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED
-from indelible.integrations.results import ToolError, as_json
-from indelible.integrations.telling import error_in
+from indelible.integrations.results import ToolError as ToolError
+from indelible.integrations.results import as_json
+from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
     OnError,
     Terms,
-    asked_again,
     checked_on_error,
     hash_of,
     question_of,
@@ -59,9 +54,16 @@ _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 class LedgerTools:
     """Lets each tool call of a crew run at most once and with permission, however often it is kicked off, and wherever.
 
-    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all. Calls belong
-    to the run that `run` names. `call_id` names a call by its tool and arguments. A tool that raises is told to the
-    model, as the crew does it; `on_error` "raise" stops the crew.
+    Args:
+        ledger: The ledger.
+        run: The run that calls belong to: a text, or a function that returns one.
+        turn: The id of the user's last message: a text, or a function that returns one. Default: the run is one turn,
+            so a payment with the same arguments is made once in it.
+        terms: How single tools are treated, in the words of `@ledger.tool`.
+        call_id: A function of the tool's name and arguments that returns the id of a call. Default: each call has its
+            own. It matters to tools that only read, and to those with dedupe="call".
+        on_error: "tell" (the default) tells the model of a call that failed; "raise" stops the crew.
+        usual: The words of `terms` for all tools.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class LedgerTools:
         ledger: Ledger | AsyncLedger,
         *,
         run: str | Callable[[], str],
+        turn: str | Callable[[], str] | None = None,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         call_id: CallId | None = None,
         on_error: OnError = "tell",
@@ -76,6 +79,8 @@ class LedgerTools:
     ) -> None:
         self._ledger = ledger.blocking
         self._run = run
+        self._turn = turn
+        self._told: set[str] = set()
         self._terms = Terms(terms, usual)
         self._call_id = call_id
         self._on_error = checked_on_error(on_error)
@@ -92,50 +97,24 @@ class LedgerTools:
         return self._run if isinstance(self._run, str) else self._run()
 
     def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
-        """Lets a call in. What goes wrong is given, not raised: what is raised, the crew tries again, and goes on."""
+        """Let a call in. Problems are returned, not raised: the crew repeats what raises, and goes on."""
         try:
-            entry = _Entry(tool, words)
-            call = self._terms.call(self._named(entry))
-        except Exception as problem:  # arguments that are no JSON, or a run or an id that cannot be named
-            return _stop(problem)
-        return self._walked(entry, call)
+            entry = _Entry(tool, self._call(tool, words), self._told, self._on_error)
+            return entry.walk(self._ledger, self._terms.at_once(tool.name))
+        except Exception as problem:  # arguments that are no JSON, a run or turn without a name, a store that is down
+            return _stop(problem, tool.name)
 
-    def _walked(self, entry: _Entry, call: ToolCall) -> Any:
-        """Runs a tool call, replays it, stops the crew, or tells the model why not."""
-        words = self._terms.at_once(call.tool)
-        while True:
-            try:
-                return entry.given(self._ledger.run(call, entry.enter, **words))
-            except ApprovalPending as pending:
-                return _stop(pending, question_of(pending.approval))
-            except (ApprovalEndedUnused, StillRunning) as refusal:
-                if not asked_again(refusal, words):
-                    return _stop(refusal)
-            except EffectFailed as failed:
-                return self._told(entry, error_in(failed))
-            except SAID_TO_THE_MODEL as refused:
-                return str(refused)
-            except (EffectInDoubt, MayHaveHappened) as doubt:
-                return _stop(doubt, {"type": "indelible.in_doubt"})
-            except IndelibleError as refusal:
-                return _stop(refusal)
-            except Exception as error:
-                return self._told(entry, f"{type(error).__qualname__}: {error}")
-
-    def _named(self, entry: _Entry) -> Named:
-        return Named(
-            tool=entry.tool.name,
-            args=entry.args,
+    def _call(self, tool: BaseTool, words: Mapping[str, Any]) -> ToolCall:
+        args = _bound(tool, words)
+        named = Named(
+            tool=tool.name,
+            args=args,
             run_id=self._run_id(),
-            call_id=None if self._call_id is None else self._call_id(entry.tool.name, entry.args),
-            schema=_schema_of(entry.tool),
+            call_id=uuid.uuid4().hex if self._call_id is None else self._call_id(tool.name, args),
+            schema=_schema_of(tool),
+            turn=self._turn() if callable(self._turn) else self._turn,
         )
-
-    def _told(self, entry: _Entry, why: str) -> Any:
-        """Gives what became of a tool that failed: a word to the model, or a stop."""
-        if self._on_error == "raise":
-            return ToolFailure(message=why, code=ToolError.__name__)
-        return f"{entry.tool.name} failed: {why}"
+        return self._terms.call(named)
 
 
 class LedgerTool(BaseTool):
@@ -176,35 +155,58 @@ class LedgerTool(BaseTool):
         return str(self._inner.format_output_for_agent(raw_result))
 
 
-class _Entry:
-    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+class _Entry(Entry):
+    """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: BaseTool, words: Mapping[str, Any]) -> None:
-        self.tool = tool
-        self.args: dict[str, Any] = _ANYTHING.dump_python(dict(words), mode="json")
+    def __init__(self, tool: BaseTool, call: ToolCall, told: set[str], on_error: OnError) -> None:
+        super().__init__(call)
+        self._on_error = on_error
+        self._tool = tool
+        self._told = told
         self._live: list[Any] = []
 
+    def note_replay(self, effect: Effect) -> None:
+        """Note what the model hears with a result that it got before; a crew that is kicked off again has not."""
+        if effect.id in self._told:
+            super().note_replay(effect)
+        self._told.add(effect.id)
+
     def enter(self, effect: RunningEffect) -> Any:
-        """Enters the tool with the recorded arguments, as the tool's schema reads them."""
-        schema = self.tool.args_schema
-        args = schema.model_validate(effect.args).model_dump() if schema.model_fields else effect.args
-        result = self.tool._run(**args)
-        if inspect.iscoroutine(result):
-            result = asyncio.run(result)
-        if isinstance(result, ToolFailure):
-            raise ToolError(result.as_agent_message())
+        """Enter the tool with the recorded arguments, as the tool's schema reads them."""
+        schema = self._tool.args_schema
+        with self.running(effect):
+            args = schema.model_validate(effect.args).model_dump() if schema.model_fields else effect.args
+            result = self._tool._run(**args)
+            if inspect.iscoroutine(result):
+                result = asyncio.run(result)
+            if isinstance(result, ToolFailure):
+                raise ToolError(result.as_agent_message())
         self._live.append(result)
+        self._told.add(effect.id)
         return as_json(result)
 
     def given(self, recorded: Any) -> Any:
-        """Gives what the tool gave, now or as it was recorded; with a schema, in its type."""
+        """Return what the tool returned, in its type; with a note, the text that the model reads."""
         if self._live:
             return self._live[0]
-        schema = self.tool.result_schema
-        try:
-            return recorded if schema is None else schema.model_validate(recorded)
-        except ValueError:
-            return recorded  # a person settled it by hand, with a value of their own
+        schema, value = self._tool.result_schema, recorded
+        with suppress(ValueError):  # a person may have settled it by hand, with a value of their own
+            value = recorded if schema is None else schema.model_validate(recorded)
+        return value if self.note is None else with_note(str(self._tool.format_output_for_agent(value)), self.note)
+
+    def told_of(self, refusal: Exception, error: Exception) -> Any:
+        """Return what comes of a call without a value: a text for the model, or a stop."""
+        heard = heard_of(refusal, self.call.tool)
+        told = SAID_TO_THE_MODEL if self._on_error == "raise" else (EffectFailed, NothingHappened, *SAID_TO_THE_MODEL)
+        return heard.text if heard is not None and isinstance(refusal, told) else _stop(refusal, self.call.tool)
+
+
+def _bound(tool: BaseTool, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with every default of the tool's schema; the crew has validated them already."""
+    is_whole = set(tool.args_schema.model_fields) <= set(words)
+    taken = words if is_whole else tool.args_schema.model_validate(words).model_dump()
+    args: dict[str, Any] = _ANYTHING.dump_python(dict(taken), mode="json")
+    return args
 
 
 def never(_args: Any = None, _result: Any = None) -> bool:
@@ -212,9 +214,15 @@ def never(_args: Any = None, _result: Any = None) -> bool:
     return False
 
 
-def _stop(refusal: Exception, details: Mapping[str, Any] | None = None) -> ToolFailure:
-    """Gives what makes the crew stop, by the tool's policy, with what the ledger said."""
-    return ToolFailure(message=str(refusal), code=type(refusal).__name__, details=dict(details or {}))
+def _stop(refusal: Exception, tool: str) -> ToolFailure:
+    """Return what makes the crew stop, by the tool's policy, with what the ledger says."""
+    details: dict[str, Any] = {}
+    if isinstance(refusal, ApprovalPending):
+        details = question_of(refusal.approval)
+    elif isinstance(refusal, EffectInDoubt):
+        details = doubt_of(refusal)
+    text = getattr(heard_of(refusal, tool), "text", str(refusal))
+    return ToolFailure(message=text, code=type(refusal).__name__, details=details)
 
 
 def _schema_of(tool: BaseTool) -> str:

@@ -8,7 +8,7 @@
     agent(plugin.answer(agent))
 
 What is answered to an interrupt decides nothing: what runs is what people let run at the ledger. Calls belong to the
-session, and the id that the model gave a call tells it from the others.
+session. Since the user's last message, the same tool with the same arguments is the same call.
 """
 
 from __future__ import annotations
@@ -24,30 +24,24 @@ from strands.hooks import AfterModelCallEvent, AfterToolsEvent, AgentInitialized
 from strands.interrupt import InterruptException
 from strands.middleware import ExecuteToolContext, ExecuteToolStage
 from strands.plugins import Plugin
+from strands.tools.decorator import DecoratedFunctionTool
 from strands.tools.structured_output.structured_output_tool import StructuredOutputTool
 from strands.types._events import ToolInterruptEvent
 from strands.types.events import ToolResultEvent, TypedEvent
 from strands.types.session import decode_bytes_values, encode_bytes_values
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import (
-    ApprovalEndedUnused,
-    ApprovalPending,
-    BadCall,
-    EffectFailed,
-    EffectInDoubt,
-    IndelibleError,
-    StillRunning,
-)
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError
+from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
-from indelible.integrations.results import ToolError, text_in
-from indelible.integrations.telling import error_in
+from indelible.integrations.results import ToolError as ToolError
+from indelible.integrations.results import as_json, text_in
+from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
     Spoken,
     Terms,
-    asked_again,
     hash_of,
     question_of,
 )
@@ -120,8 +114,15 @@ class LedgerPlugin(Plugin):
             async for event in next_fn(context):
                 yield event
             return
-        entry = _Entry(context, next_fn)
-        walk = asyncio.ensure_future(self._walked(entry))
+        try:
+            entry = _Entry(context, next_fn, self._call(context))
+        except _Misfit as wrong:
+            yield _result(context, "error", [{"text": str(wrong)}], wrong)
+            return
+        except IndelibleError as refusal:
+            context.invocation_state.setdefault(_REFUSALS, []).append(refusal)
+            raise
+        walk = asyncio.ensure_future(entry.walk_async(self._ledger, self._terms.at_once(entry.call.tool)))
         walk.add_done_callback(lambda _: entry.told.put_nowait(None))
         try:
             while (told := await entry.told.get()) is not None:  # what a tool streams is passed on as it comes
@@ -134,37 +135,17 @@ class LedgerPlugin(Plugin):
             walk.cancel()
             await asyncio.gather(walk, return_exceptions=True)  # what became of it is on the record before we leave
 
-    async def _walked(self, entry: _Entry) -> TypedEvent:
-        call = self._call(entry.context)
-        words = self._terms.at_once(call.tool)
-        while True:
-            try:
-                return entry.given(await self._ledger.run(call, entry.enter, **words))
-            except NothingHappened as nothing:
-                return entry.halted(nothing)
-            except ApprovalPending as pending:
-                entry.pause({**question_of(pending.approval), "tool": pending.approval.tool})
-            except (EffectInDoubt, MayHaveHappened) as doubt:
-                entry.pause({"type": "indelible.in_doubt", "tool": call.tool, "why": str(doubt)})
-            except (ApprovalEndedUnused, StillRunning) as refusal:
-                if not asked_again(refusal, words):
-                    raise
-            except EffectFailed as failed:
-                return entry.refused(error_in(failed), failed)
-            except SAID_TO_THE_MODEL as said:
-                return entry.refused(str(said), said)
-            except Exception as error:
-                return entry.raised(error)
-
     def _call(self, context: ExecuteToolContext) -> ToolCall:
         use, tool = context.tool_use, context.tool
         assert tool is not None, "unknown tools do not come this far"
         named = Named(
             tool=use["name"],
-            args=use["input"],
+            args=_validated(tool, use["input"]),
             run_id=self._run_of(context),
             call_id=use["toolUseId"],
             schema=hash_of(tool.tool_spec),
+            turn=_turn(context.agent),
+            parameters=tool.tool_spec["inputSchema"].get("json"),
         )
         return self._terms.call(named)
 
@@ -177,10 +158,15 @@ class LedgerPlugin(Plugin):
         return str(session)
 
 
-class _Entry:
-    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+class _Misfit(ValueError):
+    """The arguments do not fit the tool, so it is not called."""
 
-    def __init__(self, context: ExecuteToolContext, next_fn: Next) -> None:
+
+class _Entry(Entry):
+    """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
+
+    def __init__(self, context: ExecuteToolContext, next_fn: Next, call: ToolCall) -> None:
+        super().__init__(call)
         self.context = context
         self.told: asyncio.Queue[TypedEvent | None] = asyncio.Queue()
         self._next = next_fn
@@ -188,19 +174,20 @@ class _Entry:
         self._halt: ToolInterruptEvent | InterruptException | None = None
 
     async def enter(self, effect: RunningEffect) -> Any:
-        """Enters the tool with the recorded arguments."""
+        """Enter the tool with the recorded arguments."""
         use: Any = {**self.context.tool_use, "input": effect.args}
-        try:
-            async for event in self._next(self.context.replace(tool_use=use)):
-                self._hear(event)
-        except InterruptException as interrupt:
-            self._halt = interrupt
-        if self._halt is not None:
-            raise NothingHappened("the tool interrupts the agent, and is entered again when that is resumed")
-        if self._live is None:
-            raise MayHaveHappened("the tool was entered, and no result came of it")
-        if self._live.tool_result["status"] == "error":
-            raise self._live.exception or ToolError(_text_of(self._live))
+        with self.running(effect):
+            try:
+                async for event in self._next(self.context.replace(tool_use=use)):
+                    self._hear(event)
+            except InterruptException as interrupt:
+                self._halt = interrupt
+            if self._halt is not None:
+                raise NothingHappened("the tool interrupts the agent, and is entered again when that is resumed")
+            if self._live is None:
+                raise MayHaveHappened("the tool was entered, and no result came of it")
+            if self._live.tool_result["status"] == "error":
+                raise self._live.exception or ToolError(_text_of(self._live))
         return {"gave": _kept(self._live.tool_result["content"])}
 
     def _hear(self, event: TypedEvent) -> None:
@@ -213,39 +200,65 @@ class _Entry:
                 self.told.put_nowait(event)
 
     def given(self, recorded: Any) -> TypedEvent:
-        """Gives what the tool gave, now or when it ran."""
+        """Return what the tool returned, now or when it ran."""
         if self._live is not None:
             return self._live
-        if isinstance(recorded, Mapping) and "gave" in recorded:
-            return self._result("success", decode_bytes_values(recorded["gave"]))
-        # A person settled it by hand, with a value of their own.
-        return self._result("success", [{"text": text_in(recorded)}])
+        is_ours = isinstance(recorded, Mapping) and "gave" in recorded
+        # Otherwise a person settled it by hand, with a value of their own.
+        content = decode_bytes_values(recorded["gave"]) if is_ours else [{"text": text_in(recorded)}]
+        note = [] if self.note is None else [{"text": self.note}]
+        return _result(self.context, "success", [*content, *note])
 
-    def pause(self, question: Mapping[str, Any]) -> None:
-        """Interrupts the agent: anew after every answer, for the SDK hands out old answers again."""
+    def told_of(self, refusal: Exception, error: Exception) -> TypedEvent:
+        """Return what the model hears of a call without a value, or interrupt the agent."""
+        match refusal:
+            case NothingHappened() if isinstance(self._halt, InterruptException):
+                raise self._halt
+            case NothingHappened() if self._halt is not None:
+                return self._halt
+            case ApprovalPending():
+                return self._pause(question_of(refusal.approval))
+            case EffectInDoubt():
+                return self._pause(doubt_of(refusal))
+            case _:
+                heard = heard_of(refusal, self.call.tool)
+                if heard is None or not isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
+                    raise error
+                return _result(self.context, "error", [{"text": heard.text}], error)
+
+    def _pause(self, question: Mapping[str, Any]) -> TypedEvent:
+        """Interrupt the agent: anew after every answer, for the SDK hands out old answers again."""
         about = question.get("approval", question["type"])
         for time in itertools.count(1):
-            self.context.interrupt(f"{about} {time}", reason=dict(question))
+            self.context.interrupt(f"{about} {time}", reason={**question, "tool": self.call.tool})
+        raise AssertionError("the SDK interrupts where there is no answer")
 
-    def halted(self, nothing: NothingHappened) -> TypedEvent:
-        """Gives the tool's own interrupt, or the error by which it said that nothing happened."""
-        if isinstance(self._halt, InterruptException):
-            raise self._halt
-        return self._halt or self.refused(str(nothing), nothing)
 
-    def raised(self, error: Exception) -> TypedEvent:
-        """Gives what the SDK tells the model of a tool that raised; what is not the tool's is raised."""
-        if self._live is None or isinstance(error, IndelibleError):
-            raise error
-        return self._live
+def _result(context: ExecuteToolContext, status: Any, content: Any, error: Exception | None = None) -> ToolResultEvent:
+    use_id = context.tool_use["toolUseId"]
+    return ToolResultEvent({"toolUseId": use_id, "status": status, "content": content}, exception=error)
 
-    def refused(self, why: str, error: Exception) -> ToolResultEvent:
-        """Gives an error that the model is told."""
-        return self._result("error", [{"text": why}], error)
 
-    def _result(self, status: Any, content: Any, error: Exception | None = None) -> ToolResultEvent:
-        use_id = self.context.tool_use["toolUseId"]
-        return ToolResultEvent({"toolUseId": use_id, "status": status, "content": content}, exception=error)
+def _validated(tool: Any, args: Any) -> Any:
+    """Return the arguments as the tool's own validation makes them, defaults included."""
+    if not isinstance(tool, DecoratedFunctionTool):
+        return args
+    try:
+        return as_json(tool._metadata.validate_input(args))
+    except ValueError as wrong:
+        raise _Misfit(str(wrong)) from wrong
+
+
+def _turn(agent: Any) -> str | None:
+    """Return the place of the user's last message in the session; None before the first.
+
+    A message that is sent again to a session that was put back has the same place, but another id.
+    """
+    cut_off = getattr(getattr(agent, "conversation_manager", None), "removed_message_count", 0)
+    for place, message in reversed(list(enumerate(agent.messages))):
+        if message["role"] == "user" and any("toolResult" not in part for part in message["content"]):
+            return f"message {cut_off + place}"
+    return None
 
 
 def _kept(content: Any) -> Any:

@@ -1,0 +1,105 @@
+"""One call on its way through an adapter. If its tool raises, the record says what that means, and not the adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import EffectFailed, EffectInDoubt
+from indelible.integrations.telling import replayed
+from indelible.integrations.terms import asked_again
+
+
+class Entry:
+    """One call: the note that a model hears with a replayed result, and what the tool raised in this process."""
+
+    def __init__(self, call: ToolCall) -> None:
+        self.call = call
+        self.note: str | None = None
+        self._raised: tuple[Exception, str] | None = None
+
+    def enter(self, effect: RunningEffect) -> Any:
+        """Enter the tool with the recorded arguments."""
+        raise NotImplementedError
+
+    def given(self, recorded: Any) -> Any:
+        """Return what the tool returned, now or when it ran."""
+        raise NotImplementedError
+
+    def told_of(self, refusal: Exception, error: Exception) -> Any:
+        """Return what becomes of a call without a value, or raise.
+
+        Args:
+            refusal: What the ledger says of the call.
+            error: What was raised, by the ledger or by the tool.
+        """
+        raise NotImplementedError
+
+    def walk(self, ledger: Ledger, words: dict[str, Any]) -> Any:
+        """Run the call, replay it, or return what its framework is told."""
+        while True:
+            try:
+                return self.given(ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
+            except Exception as error:
+                effect_id = self._raised_in(error)
+                refusal = error if effect_id is None else _refusal_of(ledger.get_effect(effect_id), error)
+                if not asked_again(refusal, words):
+                    return self.told_of(refusal, error)
+
+    async def walk_async(self, ledger: AsyncLedger, words: dict[str, Any]) -> Any:
+        """Do as `walk` does, without blocking the loop."""
+        while True:
+            try:
+                return self.given(await ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
+            except Exception as error:
+                effect_id = self._raised_in(error)
+                refusal = error if effect_id is None else _refusal_of(await ledger.get_effect(effect_id), error)
+                if not asked_again(refusal, words):
+                    return self.told_of(refusal, error)
+
+    def note_replay(self, effect: Effect) -> None:
+        """Note what the model hears with a recorded result."""
+        self.note = replayed(effect, self.call)
+
+    @contextmanager
+    def running(self, effect: RunningEffect) -> Iterator[None]:
+        """Remember what the tool raises."""
+        try:
+            yield
+        except Exception as error:
+            self._raised = (error, effect.id)
+            raise
+
+    def _raised_in(self, error: Exception) -> str | None:
+        """Return the id of the effect whose tool raised this error; None if the ledger raised it."""
+        return self._raised[1] if self._raised is not None and self._raised[0] is error else None
+
+
+def doubt_of(refusal: EffectInDoubt) -> dict[str, Any]:
+    """Return what a framework's own pause shows of a call that may have happened."""
+    effect_id = None if refusal.effect is None else refusal.effect.id
+    return {"type": "indelible.in_doubt", "effect": effect_id, "why": str(refusal)}
+
+
+def _refusal_of(effect: Effect | None, raised: Exception) -> Exception:
+    """Return what the ledger says of a call whose tool raised.
+
+    Args:
+        effect: The effect as it is recorded now.
+        raised: What the tool raised.
+    """
+    said = f"{type(raised).__qualname__}: {raised}"
+    if effect is not None and effect.status == "failed":
+        return EffectFailed(f"{effect.tool} failed: {said}", effect=effect, error_type=type(raised).__qualname__)
+    if effect is not None and effect.status == "ready":
+        return raised if isinstance(raised, NothingHappened) else NothingHappened(said)
+    if effect is None:
+        return EffectInDoubt("It may have happened. Find out, then settle it: indelible effects list")
+    why = "" if effect.is_detail_erased else f" ({effect.detail})"  # as it is recorded, without what is redacted
+    return EffectInDoubt(
+        f"{effect.tool}: {effect.id} may have happened{why}. Find out, then: indelible effects settle {effect.id} --as "
+        "succeeded|failed --evidence …",
+        effect=effect,
+    )
