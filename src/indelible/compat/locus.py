@@ -141,7 +141,10 @@ class IdempotentTool(Generic[P, R]):
         """Gives this tool as that ledger knows it; a tool is often made before there is a ledger."""
         known = self._behind.get(id(ledger))
         if known is None or known[0] is not ledger:
-            known = self._behind[id(ledger)] = (ledger, ledger.tool(self.name, **{**_AS_THERE, **self._words})(self._body))
+            known = self._behind[id(ledger)] = (
+                ledger,
+                ledger.tool(self.name, **{**_AS_THERE, **self._words})(self._body),
+            )
         return known[1]
 
     def _of_the_loop(self, call: ToolCall, loop: _Loop) -> ToolCall:
