@@ -34,8 +34,8 @@ from indelible.core.runs.commands import SealCheckpoint, StartRun, TakeRun
 from indelible.errors import (
     Misconfigured,
     NotAuthenticated,
-    OutcomeUnknown,
     NotRun,
+    OutcomeUnknown,
     StoreUnavailable,
     TooLarge,
     UnknownEffect,
