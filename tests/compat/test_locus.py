@@ -153,10 +153,10 @@ def test_the_failure_of_the_first_call_is_its_result_until_an_argument_changes(l
 
 
 def test_by_choice_a_body_that_raised_is_in_doubt(ledger: Ledger) -> None:
-    @tool(idempotent=True, failed_on=())
-    def book_flight(flight_id: str) -> None:
+    def book(flight_id: str) -> None:
         raise ConnectionResetError("the answer was lost")
 
+    book_flight: Any = tool(idempotent=True, failed_on=())(book)
     done = [Execution(tool=book_flight, arguments={"flight_id": "F0"}, error="no seat")]
     with agent_run("trip", ledger=ledger, tool_executions=done):
         with pytest.raises(ConnectionResetError):

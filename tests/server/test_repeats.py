@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
 from indelible import Idempotent, Ledger, Resource, Succeeded, ToolCall
 from indelible.core.commands import Open
+from indelible.core.effects.calls import OptionWords
 from indelible.core.effects.identity import identify
+from indelible.core.effects.requests import Judged
+from indelible.core.effects.walk import opening
+from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.remote.admissible import LONGEST_WINDOW, check_command, check_key
 from indelible.errors import BadCall, EffectInDoubt, KeyReused, RepeatRefused, ResourceBusy
 from tests.server.places import Place
@@ -173,12 +178,8 @@ def test_our_client_sends_again_within_the_providers_window(remote: Ledger) -> N
         remote.run(ToolCall(tool="pay", run_id="s"), lost)
 
 
-def opened(remote: Ledger, call: ToolCall, **words: Any) -> Open:
+def opened(remote: Ledger, call: ToolCall, **words: Unpack[OptionWords]) -> Open:
     """Return the command by which our client asks to run a call."""
-    from indelible.core.effects.requests import Judged
-    from indelible.core.effects.walk import opening
-    from indelible.core.policy.verdicts import ALLOWED
-
     return opening(remote._prepare(call, words), remote._mint, Judged(ALLOWED))
 
 
@@ -188,8 +189,6 @@ def test_the_key_of_another_scope_is_refused_however_it_is_made(remote: Ledger, 
     command = opened(remote, call)
     check_key(command)
     elsewhere = identify(ToolCall(tool="pay", args=call.args, run_id="r", **words), command.ref.tenant)
-    from dataclasses import replace
-
     with pytest.raises(BadCall, match="key"):
         check_key(replace(command, ref=command.ref._replace(key=elsewhere.ref.key)))
 
