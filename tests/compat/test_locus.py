@@ -94,6 +94,23 @@ def test_two_runs_are_two_and_so_are_two_agents(ledger: Ledger) -> None:
     assert len(bank.done) == 4
 
 
+def test_45_no_two_places_share_a_scope(ledger: Ledger) -> None:
+    """A bar in a name made two agents, or an agent and a run, one."""
+    bank = Bank()
+    transfer = transfers(bank)
+    places = [("a|b", "c"), ("a", "b|c"), ("a|b|c", None), ('["a","b"]', None), ("a", "b"), ("across runs", None)]
+    for run, agent in places:
+        with agent_run(run, ledger=ledger, agent=agent):
+            transfer("A", "B", 100)
+    with agent_run("one", ledger=ledger):
+        transfers(bank, across_runs=True)("A", "B", 100)
+    assert len(bank.done) == len(places) + 1
+    assert len({effect.scope for effect in ledger.effects()}) == len(places) + 1
+    for scope in {effect.scope for effect in ledger.effects()} - {run for run, _ in places}:
+        with pytest.raises(BadCall), agent_run(scope, ledger=ledger):
+            transfer("A", "B", 100)
+
+
 def test_a_run_without_a_name_is_a_new_one_each_time(ledger: Ledger) -> None:
     bank = Bank()
     transfer = transfers(bank)
@@ -133,6 +150,21 @@ def test_the_failure_of_the_first_call_is_its_result_until_an_argument_changes(l
         assert book_flight("F2", "ana") == {"booked": "F2"}
     assert repeated.value.error_type == "LookupError"
     assert tries == ["F1", "F2"]
+
+
+def test_by_choice_a_body_that_raised_is_in_doubt(ledger: Ledger) -> None:
+    def book(flight_id: str) -> None:
+        raise ConnectionResetError("the answer was lost")
+
+    book_flight: Any = tool(idempotent=True, failed_on=())(book)
+    done = [Execution(tool=book_flight, arguments={"flight_id": "F0"}, error="no seat")]
+    with agent_run("trip", ledger=ledger, tool_executions=done):
+        with pytest.raises(ConnectionResetError):
+            book_flight("F1")
+        with pytest.raises(EffectInDoubt):
+            book_flight("F1")
+        with pytest.raises(EffectFailed):  # what was told of before is known to have failed
+            book_flight("F0")
 
 
 def test_by_choice_a_body_that_raised_has_done_nothing(ledger: Ledger) -> None:

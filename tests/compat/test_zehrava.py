@@ -161,6 +161,15 @@ def test_an_intent_that_is_proposed_again_after_approval_can_be_executed(gate: G
     assert gate.propose(**words)["blockReason"].endswith("is failed")
 
 
+def test_a_key_that_was_executed_is_a_duplicate_also_with_another_payload(gate: Gate, ana: Gate) -> None:
+    words: dict[str, Any] = {"destination": "crm.import", "policy": "crm", "idempotency_key": "batch-002"}
+    intent = gate.propose(payload="leads.csv", **words)
+    ana.approve(intent_id=intent["intentId"])
+    gate.report(gate.execute(intent_id=intent["intentId"]), result={"synced": 1})
+    again = gate.propose(payload="others.csv", **words)
+    assert (again["status"], again["intentId"]) == ("duplicate_blocked", intent["intentId"])
+
+
 def test_what_a_person_or_the_runs_permissions_refuse_is_blocked(gate: Gate, ana: Gate, run: Any) -> None:
     intent = gate.propose(destination="wire.money", policy="finance", payload="1000000")
     assert ana.reject(intent_id=intent["intentId"], reason="no")["status"] == "rejected"

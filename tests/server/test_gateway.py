@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from indelible import Actor, Failed, Ledger, ToolCall, migrate
+from indelible.core.events import instant
 from indelible.errors import BadCall, Misconfigured, NotPermitted
 from indelible.server.app import create_app
 from indelible.server.gateway import MOST_ANSWER_BYTES, Gateway
@@ -27,7 +29,7 @@ from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
 from indelible.stores import open_store
 from tests.server.serving import Served
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, free_port
 
 SECRET = "CANARY-secret-of-the-tool"
 CALLS: list[dict[str, Any]] = []
@@ -36,6 +38,14 @@ CALLS: list[dict[str, Any]] = []
 def book(**args: Any) -> dict[str, Any]:
     CALLS.append(args)
     return {"booked": args}
+
+
+def book_paid(amount: int, currency: str = "usd") -> str:
+    CALLS.append({"amount": amount, "currency": currency})
+    return "paid"
+
+
+def unrecordable(now: Any = print) -> None: ...
 
 
 async def book_later(**args: Any) -> str:
@@ -88,8 +98,10 @@ class Place:
     def __init__(self, url: str, tools: Path) -> None:
         migrate(url)
         self.url, self.store = url, open_store(url)
-        gateway = Gateway(load_tools(tools, {"BANK": f"Bearer {SECRET}"}))
-        self.served = Served(create_app(Ledgers(open_store(url), gateway=gateway, seal=False), Identity(self.store)))
+        self.gateway = Gateway(load_tools(tools, {"BANK": f"Bearer {SECRET}"}))
+        self.served = Served(
+            create_app(Ledgers(open_store(url), gateway=self.gateway, seal=False), Identity(self.store))
+        )
         self.tokens = {
             scope: str(Credentials(self.store, "default").give(scope, (scope,), by=Actor("root"))[1])
             for scope in ("agent", "approver")
@@ -121,6 +133,45 @@ approval = "required"
 python = "tests.server.test_gateway:book"
 key = ["order"]
 
+[tools."bank.declared"]
+url = "{url}"
+refused = [402, 422]
+nothing = [429]
+
+[tools."bank.read"]
+url = "{url}"
+side_effect = "read"
+
+[tools."bank.away"]
+url = "{away}"
+side_effect = "payment"
+
+[tools."bank.keyed"]
+url = "{url}"
+downstream_window_s = 3600
+
+[tools."bank.turns"]
+url = "{url}"
+dedupe = "turn"
+
+[tools."bank.defaults"]
+url = "{url}"
+schema = {{ properties = {{ currency = {{ default = "usd" }} }} }}
+
+[tools."bank.one"]
+url = "{url}"
+exclusive = {{ namespace = "shop", type = "order", id = "args.order" }}
+varies = ["memo"]
+added = {{ currency = "usd" }}
+
+[tools."books.kept"]
+python = "tests.server.test_gateway:book"
+key = ["order"]
+on_reuse = "replay"
+
+[tools."books.paid"]
+python = "tests.server.test_gateway:book_paid"
+
 [tools."books.later"]
 python = "tests.server.test_gateway:book_later"
 """
@@ -129,7 +180,7 @@ python = "tests.server.test_gateway:book_later"
 @pytest.fixture
 def place(store_url: str, bank: Any, tmp_path: Path) -> Iterator[Place]:
     tools = tmp_path / "tools.toml"
-    tools.write_text(TOOLS.format(url=bank.url))
+    tools.write_text(TOOLS.format(url=bank.url, away=f"http://127.0.0.1:{free_port()}/away"))
     CALLS.clear()
     made = Place(store_url, tools)
     yield made
@@ -140,8 +191,15 @@ def place(store_url: str, bank: Any, tmp_path: Path) -> Iterator[Place]:
 
 def test_a_call_runs_once_with_the_servers_secret_which_nobody_else_sees(place: Place, bank: Any) -> None:
     answers = [place.post("bank.charge", {"amount": 5}, run_id="order-1") for _ in range(3)]
-    assert {(one.status_code, one.text) for one in answers} == {(200, answers[0].text)}
-    assert answers[0].json() == {"status": "succeeded", "value": {"id": "ch_1"}, "error": None}
+    told = [one.json() for one in answers]
+    assert [one.pop("replayed") for one in told] == [False, True, True]
+    assert [one.headers.get("idempotent-replayed") for one in answers] == [None, "true", "true"]
+    assert told[0] == told[1] == told[2]
+    assert {word: told[0][word] for word in ("status", "value", "error")} == {
+        "status": "succeeded",
+        "value": {"id": "ch_1"},
+        "error": None,
+    }
     (sent,) = bank.seen
     assert sent["args"] == {"amount": 5}
     assert sent["headers"]["Authorization"] == f"Bearer {SECRET}"
@@ -150,6 +208,7 @@ def test_a_call_runs_once_with_the_servers_secret_which_nobody_else_sees(place: 
         assert sent["headers"]["Idempotency-Key"] == effect.key
         assert sent["headers"]["Indelible-Fence"] == "1"
         assert (effect.side_effect, effect.status) == ("payment", "succeeded")
+        assert (told[0]["effect_id"], told[0]["created_at"]) == (effect.id, instant(effect.created_at))
         told = [event.read() for event in ledger.events("order-1")]
         assert {one["actor"]["id"] for one in told} == {"agent"}
         assert SECRET not in str(told) + str(effect)
@@ -223,26 +282,150 @@ def test_an_edit_keeps_to_what_the_tool_takes(place: Place, bank: Any) -> None:
     assert bank.seen == []
 
 
-# What the tool answers, what the agent is told then, and what it is told when it asks again.
+# What the tool answers, the status of the effect then, and what a second call gets.
 ANSWERS: list[tuple[tuple[int, bytes], str, str]] = [
-    ((402, b"no money"), "failed", "no money"),
-    ((500, b"?"), "in doubt", "in doubt"),
-    ((0, b""), "in doubt", "in doubt"),
-    ((303, b"see there"), "in doubt", "in doubt"),
-    ((200, b"x" * (MOST_ANSWER_BYTES + 1)), "in doubt", "in doubt"),
-    ((429, b"later"), "nothing happened", "ch_1"),
-    ((200, b"plain words"), "succeeded", "plain words"),
-    ((200, b""), "succeeded", "null"),
-    ((200, b"[" * 100_000), "succeeded", "[[["),  # deeper than anybody reads, and done
+    ((402, b"no money"), "in_doubt", "in_doubt"),
+    ((404, b"a gateway's own"), "in_doubt", "in_doubt"),
+    ((409, b"the second send of a retry"), "in_doubt", "in_doubt"),
+    ((429, b"later"), "in_doubt", "in_doubt"),
+    ((500, b"?"), "in_doubt", "in_doubt"),
+    ((503, b"?"), "in_doubt", "in_doubt"),
+    ((0, b""), "in_doubt", "in_doubt"),
+    ((303, b"see there"), "in_doubt", "in_doubt"),
+    ((200, b"x" * (MOST_ANSWER_BYTES + 1)), "in_doubt", "in_doubt"),
+    ((200, b"plain words"), "succeeded", "succeeded"),
+    ((200, b""), "succeeded", "succeeded"),
+    ((200, b"[" * 100_000), "succeeded", "succeeded"),  # deeper than anybody reads, and done
 ]
+DECLARED: list[tuple[tuple[int, bytes], str, str]] = [
+    ((402, b"no money"), "failed", "failed"),
+    ((422, b"no such card"), "failed", "failed"),
+    ((429, b"later"), "ready", "succeeded"),
+    ((404, b"a gateway's own"), "in_doubt", "in_doubt"),
+    ((0, b""), "in_doubt", "in_doubt"),
+]
+HARMLESS: list[tuple[tuple[int, bytes], str, str]] = [
+    ((404, b"no such thing"), "failed", "failed"),
+    ((500, b"?"), "failed", "failed"),
+    ((0, b""), "failed", "failed"),
+]
+TOLD = {
+    "succeeded": (200, "succeeded"),
+    "failed": (200, "failed"),
+    "in_doubt": (409, "/problems/effect-in-doubt"),
+    "ready": (503, "/problems/tool-unavailable"),
+}
 
 
-def test_an_answer_is_taken_for_what_it_says(place: Place, bank: Any) -> None:
-    for amount, (answer, first, again) in enumerate(ANSWERS):
-        bank.answers.append(answer)
-        for expected in (first, again):
-            told = place.post("bank.charge", {"amount": amount}).text.replace("may have happened", "in doubt")
-            assert expected in told, (answer[:20], told[:500])
+@pytest.mark.parametrize(
+    ("tool", "answers"), [("bank.charge", ANSWERS), ("bank.declared", DECLARED), ("bank.read", HARMLESS)]
+)
+def test_37_a_status_decides_only_what_the_tools_file_says(
+    place: Place, bank: Any, tool: str, answers: list[tuple[tuple[int, bytes], str, str]]
+) -> None:
+    """A lost answer was recorded failed, and a 429 of any proxy meant that nothing happened."""
+    with Ledger.open(place.url) as ledger:
+        for amount, (answer, first, again) in enumerate(answers):
+            bank.answers.append(answer)
+            for status in (first, again):
+                told = place.post(tool, {"amount": amount})
+                said = told.json()
+                assert (told.status_code, said.get("type", said["status"])) == TOLD[status], (answer[:20], said)
+                (effect,) = [one for one in ledger.effects() if one.args["amount"] == amount]
+                assert effect.status == status, answer[:20]
+    assert len(bank.seen) == len(answers) + sum(again != first for _, first, again in answers)
+
+
+def test_37_what_is_in_doubt_keeps_its_budget_and_what_is_refused_gives_it_back(place: Place, bank: Any) -> None:
+    with Ledger.open(place.url) as inside:
+        budget = {"name": "money", "match": {"tool": "bank.*"}, "sum": "amount", "limit": 10, "window": "24h"}
+        allowed = {"payment": "allow", "external_mutation": "allow"}
+        inside.apply_policy({"budgets": [budget], "defaults": allowed}, by="root")
+    for tool, answer, then in (("bank.charge", 404, 429), ("bank.declared", 402, 200)):
+        bank.answers.append((answer, b"?"))
+        assert place.post(tool, {"amount": 6}).status_code in (200, 409)
+        next_one = place.post(tool, {"amount": 5}, run_id="another")
+        assert next_one.status_code == then, (tool, next_one.text)
+        if then == 429:
+            assert next_one.json()["type"] == "/problems/budget-exceeded"
+            with Ledger.open(place.url) as inside:
+                (doubt,) = inside.effects(status="in_doubt")
+                inside.settle(doubt, Failed("it was not done"), by="ana", evidence="looked")
+
+
+def test_a_connection_that_was_never_made_leaves_the_call_ready(place: Place, bank: Any) -> None:
+    with Ledger.open(place.url) as ledger:
+        for attempt in (1, 2):
+            told = place.post("bank.away", {"amount": 5})
+            assert (told.status_code, told.json()["type"]) == (503, "/problems/tool-unavailable")
+            assert [(one.status, one.attempt) for one in ledger.effects()] == [("ready", attempt)]
+        place.gateway.tools["bank.away"] = replace(place.gateway.tools["bank.away"], url=bank.url)
+        assert place.post("bank.away", {"amount": 5}).json()["status"] == "succeeded"
+    assert [sent["headers"]["Indelible-Fence"] for sent in bank.seen] == ["3"]
+
+
+def test_a_request_of_which_nothing_was_seen_may_have_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that traces nothing proves nothing, whatever it raises."""
+
+    async def raises(*words: Any, **more: Any) -> Any:
+        raise httpx2.ConnectError("refused")
+
+    monkeypatch.setattr(Gateway, "_asked", raises)
+    assert place.post("bank.charge", {"amount": 5}).json()["type"] == "/problems/effect-in-doubt"
+
+
+def test_within_the_window_of_its_keys_a_provider_is_sent_the_same_again(place: Place, bank: Any) -> None:
+    bank.answers += [(0, b""), (500, b"?")]
+    assert place.post("bank.keyed", {"amount": 5}).json()["status"] == "succeeded"
+    assert len({sent["headers"]["Idempotency-Key"] for sent in bank.seen}) == 1
+    assert [sent["headers"]["Indelible-Fence"] for sent in bank.seen] == ["1", "2", "3"]
+
+
+def test_38_defaults_are_judged(place: Place, bank: Any) -> None:
+    with Ledger.open(place.url) as inside:
+        rule = {"name": "no dollars", "match": {"args": {"currency": {"eq": "usd"}}}, "then": "refuse"}
+        inside.apply_policy({"rules": [rule]}, by="root")
+        for tool in ("bank.defaults", "books.paid"):
+            refused = place.post(tool, {"amount": 5})
+            assert (refused.status_code, refused.json()["type"]) == (403, "/problems/policy-refused")
+    assert (bank.seen, CALLS) == ([], [])
+
+
+def test_38_defaults_are_shown_to_the_approver_and_sent(place: Place, bank: Any) -> None:
+    with Ledger.open(place.url) as inside:
+        inside.apply_policy({"defaults": {"external_mutation": "ask"}}, by="root")
+        for tool in ("bank.defaults", "books.paid"):
+            question = place.post(tool, {"amount": 5}, wait_s=0).json()["approval"]
+            same = place.post(tool, {"amount": 5, "currency": "usd"}, wait_s=0).json()["approval"]
+            assert question["id"] == same["id"], "a default that is spelled out makes the same call"
+            inside.approve(question["id"], digest=question["digest"], by="ana")
+            assert place.post(tool, {"amount": 5}).json()["status"] == "succeeded"
+        assert {str(effect.args) for effect in inside.effects()} == {"{'amount': 5, 'currency': 'usd'}"}
+    assert [sent["args"] for sent in bank.seen] == [{"amount": 5, "currency": "usd"}]
+    assert CALLS == [{"amount": 5, "currency": "usd"}]
+
+
+def test_a_call_that_was_made_in_an_earlier_turn_is_asked_about(place: Place, bank: Any) -> None:
+    words: dict[str, Any] = {"run_id": "chat", "wait_s": 0}
+    for turn, status, replayed in (("m1", 200, False), ("m1", 200, True), ("m2", 202, None), (None, 200, True)):
+        told = place.post("bank.turns", {"amount": 5}, **words, **({} if turn is None else {"turn": turn}))
+        assert (told.status_code, told.json().get("replayed")) == (status, replayed), turn
+    assert place.post("bank.charge", {"amount": 5}, turn="m1", dedupe="turn", **words).status_code == 200
+    assert place.post("bank.charge", {"amount": 5}, turn="m2", dedupe="turn", **words).status_code == 202
+    assert len(bank.seen) == 2
+
+
+def test_the_file_says_what_is_one_call_and_what_excludes_another(place: Place, bank: Any) -> None:
+    bank.answers.append((500, b"?"))
+    assert place.post("bank.one", {"order": "1", "amount": 5}).status_code == 409
+    busy = place.post("bank.one", {"order": "1", "amount": 6})
+    assert (busy.status_code, busy.json()["type"]) == (409, "/problems/resource-busy")
+    first = place.post("bank.one", {"order": "2", "amount": 5, "memo": "rent"})
+    same = place.post("bank.one", {"order": "2", "amount": 5, "memo": "the rent", "currency": "usd"})
+    assert (first.json()["replayed"], same.json()["replayed"]) == (False, True)
+    assert place.post("bank.one", {"order": "2", "amount": 5, "currency": "eur"}).json()["replayed"] is False
+    assert place.post("books.kept", {"order": 1, "note": "a"}).json()["replayed"] is False
+    assert place.post("books.kept", {"order": 1, "note": "b"}).json()["replayed"] is True
 
 
 def test_who_goes_away_does_not_stop_what_runs(place: Place, bank: Any) -> None:
@@ -257,9 +440,16 @@ def test_who_goes_away_does_not_stop_what_runs(place: Place, bank: Any) -> None:
     assert len(bank.seen) == 1
 
 
-def test_functions_run_here_too_and_their_key_fields_hold(place: Place) -> None:
-    assert place.post("books.book", {"order": 1, "note": "a"}).json()["value"] == {"booked": {"order": 1, "note": "a"}}
-    assert place.post("books.book", {"order": 1, "note": "b"}).json()["value"] == {"booked": {"order": 1, "note": "a"}}
+def test_40_functions_run_here_too_and_their_key_fields_hold(place: Place) -> None:
+    """The same key with other arguments got 200, for a deed that was never done."""
+    first = place.post("books.book", {"order": 1, "note": "a"}).json()
+    assert first["value"] == {"booked": {"order": 1, "note": "a"}}
+    assert place.post("books.book", {"order": 1, "note": "a"}).json()["value"] == first["value"]
+    other = place.post("books.book", {"order": 1, "note": "b"})
+    assert (other.status_code, other.json()["type"]) == (409, "/problems/key-reused")
+    assert (other.json()["effect_id"], other.json()["effect_status"]) == (first["effect_id"], "succeeded")
+    assert other.json()["outcome"] == {"status": "succeeded", "value": first["value"]}
+    assert other.json()["differing"] == {"note": {"recorded": "a", "given": "b"}}
     assert CALLS == [{"order": 1, "note": "a"}]
     assert place.post("books.later", {}).json()["value"] == "later"
 
@@ -303,7 +493,7 @@ def test_tools_are_listed_without_where_they_are(place: Place, bank: Any) -> Non
     headers = {"Authorization": f"Bearer {place.tokens['agent']}"}
     listed = httpx2.get(f"{place.served.url}/v1/tools", headers=headers, trust_env=False)
     named = {tool["name"]: tool for tool in listed.json()["tools"]}
-    assert set(named) == {"bank.charge", "bank.wire", "books.book", "books.later"}
+    assert {"bank.charge", "bank.wire", "books.book", "books.later"} <= set(named)
     assert named["bank.charge"]["schema"]["required"] == ["amount"]
     assert named["bank.wire"]["needs_approval"]
     assert bank.url not in listed.text
@@ -329,6 +519,19 @@ def test_tools_are_listed_without_where_they_are(place: Place, bank: Any) -> Non
         ('[tools.x]\nurl = "https://x"\nheaders = { A = 1 }', "is text"),
         ('[tools.x]\nurl = "https://x"\ntimeout_s = "soon"', "x:"),
         ('[tools."a b"]\nurl = "https://x"', "a b"),
+        ('[tools.x]\nurl = "https://x"\nrefused = [200]', "refused"),
+        ('[tools.x]\nurl = "https://x"\nrefused = 422', "refused"),
+        ('[tools.x]\nurl = "https://x"\nnothing = ["429"]', "nothing"),
+        ('[tools.x]\nurl = "https://x"\nrefused = [429]\nnothing = [429]', "either"),
+        ('[tools.x]\npython = "tests.server.test_gateway:book"\nrefused = [422]', "refused"),
+        ('[tools.x]\npython = "tests.server.test_gateway:unrecordable"', "default"),
+        ('[tools.x]\nurl = "https://x"\ndedupe = "call"', "dedupe"),
+        ('[tools.x]\nurl = "https://x"\nkey = "order"', "key"),
+        ('[tools.x]\nurl = "https://x"\nvaries = "memo"', "varies"),
+        ('[tools.x]\nurl = "https://x"\nadded = ["currency"]', "added"),
+        ('[tools.x]\nurl = "https://x"\nexclusive = "order"', "exclusive"),
+        ('[tools.x]\nurl = "https://x"\ndownstream_window_s = 0', "window"),
+        ('[tools.x]\nurl = "https://x"\ndownstream_window_s = 9\non_crash = "retry"', "on_crash"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_refused_with_its_place(text: str, why: str, tmp_path: Path) -> None:

@@ -16,7 +16,12 @@ EXPECTED = [
     [r"applied 0001", r'"status":"ready"'],
     [r'"status":"processing"', r'"fence":1', r"^201$"],
     [r'"status":"succeeded","attempt":1\}\n200\n.*"status":"succeeded","attempt":1\}\n200$'],
-    [r"(?i)^idempotent-replayed: true", r'"outcome":\{"status":"succeeded","value":\{"charge":"ch_1"\}\}'],
+    [
+        r"(?i)^idempotent-replayed: true",
+        r'"outcome":\{"status":"succeeded","value":\{"charge":"ch_1"\}\}',
+        r'"replayed":true',
+    ],
+    [r'"differing":\{"amount":\{"recorded":900,"given":901\}\}'],
     [r"^202$"],
     [r'"args":\{"amount":5,"charge":"ch_1"\}', r'"code":"digest".*\n409$', r'"status":"approved".*\n201$'],
     [r'"status":"succeeded","attempt":1\}\n200$'],

@@ -2298,11 +2298,44 @@ export interface components {
             call_id?: string | null;
             /**
              * Dedupe
-             * @description Whether `call_id` tells an intended repeat from a retry: `call` it does, `ask` a person, `args` it does not.
+             * @description What tells an intended repeat from a retry.
+             *
+             *     `args`: nothing does, the same arguments are the same call. `call`: another `call_id` is another call. `ask`: for
+             *     another `call_id` a person decides. `turn`: in another `turn`, `on_repeat` decides.
              * @default args
              * @enum {string}
              */
-            dedupe: "args" | "call" | "ask";
+            dedupe: "args" | "call" | "ask" | "turn";
+            /**
+             * Turn
+             * @description The id of the user's last message. Without it, the whole run is one turn.
+             */
+            turn?: string | null;
+            /**
+             * Varies
+             * @description Arguments that a model may reword, by dotted paths. They are recorded and approved, and do not identify the call.
+             *
+             *     While the call waits or runs again, the words that were recorded first are used.
+             */
+            varies?: string[];
+            /**
+             * Added
+             * @description Arguments that a later version of the tool added, with the value that stands for "as before".
+             *
+             *     An argument with exactly this value does not identify the call, so calls from before the change are still known.
+             */
+            added?: {
+                [key: string]: unknown;
+            };
+            /**
+             * On Reuse
+             * @description What a call gets whose `key` belongs to a settled call with other arguments.
+             *
+             *     `refuse`: 409 `key-reused`. `replay`: the recorded outcome.
+             * @default refuse
+             * @enum {string}
+             */
+            on_reuse: "refuse" | "replay";
             /**
              * Schema
              * @description The hash of the tool's schema, where it has one; an approval holds for this schema only.
@@ -2339,6 +2372,24 @@ export interface components {
              * @description The right to drive the run, for who has it: then the call is refused when somebody else drives it by now.
              */
             driver_token?: string | null;
+            /**
+             * On Repeat
+             * @description What happens to a call with `dedupe: "turn"` that succeeded in an earlier turn.
+             *
+             *     `ask`: a person decides. `refuse`: 409 `repeat-refused`. `run`: it runs. Default: `ask` for payment,
+             *     external_mutation and delegation, else `run`.
+             */
+            on_repeat?: ("ask" | "refuse" | "run") | null;
+            /** @description The thing on which one call may be open at a time. Another call on it gets 409 `resource-busy`. */
+            exclusive?: components["schemas"]["ResourceNamed"] | null;
+            /**
+             * Downstream Window S
+             * @description For how many seconds your provider honours `effect.key` as its idempotency key; choose less than it promises.
+             *
+             *     In this time an effect in doubt may be begun again, to send the same request with the same key. Not with
+             *     `on_crash`.
+             */
+            downstream_window_s?: number | null;
         };
         /**
          * CallAsked
@@ -2351,13 +2402,28 @@ export interface components {
             };
             /**
              * Run Id
+             * @description The piece of work that this call belongs to.
              * @default default
              */
             run_id: string;
-            /** Call Id */
+            /**
+             * Call Id
+             * @description The framework's own id of this tool call.
+             */
             call_id?: string | null;
             /**
+             * Turn
+             * @description The id of the user's last message. Without it, the whole run is one turn.
+             */
+            turn?: string | null;
+            /**
+             * Dedupe
+             * @description What tells an intended repeat from a retry, as in `POST /v1/effects`. Default: what the tools file says.
+             */
+            dedupe?: ("args" | "turn") | null;
+            /**
              * Wait S
+             * @description How many seconds to wait for another caller or for an approver.
              * @default 30
              */
             wait_s: number;
@@ -2395,15 +2461,26 @@ export interface components {
         };
         /**
          * Called
-         * @description Is what came of a call.
+         * @description What came of a call. `replayed` says that the tool was not run by this request; `created_at`, when it was asked.
+         *
+         *     `effect_id` and `created_at` are null if the answer comes from the run that this one was forked from.
          */
         Called: {
-            /** Status */
-            status: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "succeeded" | "failed";
             /** Value */
             value?: unknown;
             /** Error */
             error?: string | null;
+            /** Replayed */
+            replayed: boolean;
+            /** Effect Id */
+            effect_id: string | null;
+            /** Created At */
+            created_at: string | null;
         };
         /**
          * CeremonyAsked
@@ -2817,6 +2894,18 @@ export interface components {
             next: string | null;
         };
         /**
+         * EffectReplayed
+         * @description Holds the effect of a call that was made before. `effect.created_at` says when; nothing was run now.
+         */
+        EffectReplayed: {
+            effect: components["schemas"]["EffectShown"];
+            /**
+             * Replayed
+             * @constant
+             */
+            replayed: true;
+        };
+        /**
          * EffectShown
          * @description Is one tool call and its fate. `args` is null when they were erased; `erased` says what was.
          */
@@ -2848,7 +2937,7 @@ export interface components {
              * On Crash
              * @enum {string}
              */
-            on_crash: "retry" | "hold";
+            on_crash: "retry" | "hold" | "resend";
             /** Scope */
             scope: string;
             /** Key */
@@ -2983,11 +3072,44 @@ export interface components {
             call_id?: string | null;
             /**
              * Dedupe
-             * @description Whether `call_id` tells an intended repeat from a retry: `call` it does, `ask` a person, `args` it does not.
+             * @description What tells an intended repeat from a retry.
+             *
+             *     `args`: nothing does, the same arguments are the same call. `call`: another `call_id` is another call. `ask`: for
+             *     another `call_id` a person decides. `turn`: in another `turn`, `on_repeat` decides.
              * @default args
              * @enum {string}
              */
-            dedupe: "args" | "call" | "ask";
+            dedupe: "args" | "call" | "ask" | "turn";
+            /**
+             * Turn
+             * @description The id of the user's last message. Without it, the whole run is one turn.
+             */
+            turn?: string | null;
+            /**
+             * Varies
+             * @description Arguments that a model may reword, by dotted paths. They are recorded and approved, and do not identify the call.
+             *
+             *     While the call waits or runs again, the words that were recorded first are used.
+             */
+            varies?: string[];
+            /**
+             * Added
+             * @description Arguments that a later version of the tool added, with the value that stands for "as before".
+             *
+             *     An argument with exactly this value does not identify the call, so calls from before the change are still known.
+             */
+            added?: {
+                [key: string]: unknown;
+            };
+            /**
+             * On Reuse
+             * @description What a call gets whose `key` belongs to a settled call with other arguments.
+             *
+             *     `refuse`: 409 `key-reused`. `replay`: the recorded outcome.
+             * @default refuse
+             * @enum {string}
+             */
+            on_reuse: "refuse" | "replay";
             /**
              * Schema
              * @description The hash of the tool's schema, where it has one; an approval holds for this schema only.
@@ -4996,7 +5118,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description How things stand does not allow this. Types: `refused`, `key-reused`, `still-running`, `about-approval`, `approval-pending`, `approval-ended-unused`, `approval-expired`, `approval-stale`, `vote-refused`, `stopped`, `effect-denied`, `effect-canceled`, `effect-in-doubt`, `effect-failed`, `on-hold`, `illegal-move`, `lease-lost`, `result-not-recorded`, `run-refused`, `run-driven`, `run-lost`, `run-over`, `review-required`, `outcome-unknown`, `answer-not-kept`. */
+        /** @description How things stand does not allow this. Types: `not-run`, `key-reused`, `repeat-refused`, `resource-busy`, `still-running`, `about-approval`, `approval-pending`, `approval-ended-unused`, `approval-expired`, `approval-stale`, `vote-refused`, `stopped`, `effect-denied`, `effect-canceled`, `effect-in-doubt`, `effect-failed`, `on-hold`, `illegal-move`, `lease-lost`, `result-not-recorded`, `run-refused`, `run-driven`, `run-lost`, `run-over`, `review-required`, `outcome-unknown`, `answer-not-kept`. */
         Problem409: {
             headers: {
                 [name: string]: unknown;
@@ -5148,7 +5270,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EffectAnswer"];
+                    "application/json": components["schemas"]["EffectReplayed"];
                 };
             };
             /** @description What was asked for. */

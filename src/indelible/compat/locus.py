@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
 
-from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall, current_run
+from indelible import AsyncLedger, Ledger, NothingHappened, Refused, RunningEffect, ToolCall, current_run
 from indelible.errors import BadCall
 
 __all__ = ["Execution", "FailedBefore", "IdempotentTool", "agent_run", "tool"]
@@ -34,8 +35,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 OnFailure = Literal["keep", "again"]
 _FOR_ITS_AGENT = frozenset({"labels", "sandbox", "deferred", "emits_progress"})
-ACROSS_RUNS = "across runs"
+_OWN = "indelible:locus:"
+"""The beginning of the scopes that this face makes. No run may have such a name, so no run shares a scope with them."""
+ACROSS_RUNS = f"{_OWN}across runs"
 """Is the scope of calls that happen once in all runs of all agents."""
+_AS_THERE: Mapping[str, Any] = {"failed_on": Exception}
+"""What locus documents and our tools do not do by themselves: a body that raises has failed."""
 
 
 class _Loop(NamedTuple):
@@ -81,7 +86,8 @@ def tool(
 
     With `across_runs`, once in all runs of all agents. A body that raises has failed for good, as its first result;
     `on_failure="again"` says that a body which raised has done nothing, and may be entered again. Further words are
-    those of `@ledger.tool`. Without `idempotent` the function stays as it is.
+    those of `@ledger.tool`; `failed_on=()` leaves a body that raises in doubt. Without `idempotent` the function stays
+    as it is.
     """
     if on_failure not in ("keep", "again"):
         raise BadCall(f"on_failure={on_failure!r}: choose keep or again")
@@ -135,14 +141,19 @@ class IdempotentTool(Generic[P, R]):
         """Gives this tool as that ledger knows it; a tool is often made before there is a ledger."""
         known = self._behind.get(id(ledger))
         if known is None or known[0] is not ledger:
-            known = self._behind[id(ledger)] = (ledger, ledger.tool(self.name, **self._words)(self._body))
+            known = self._behind[id(ledger)] = (
+                ledger,
+                ledger.tool(self.name, **{**_AS_THERE, **self._words})(self._body),
+            )
         return known[1]
 
     def _of_the_loop(self, call: ToolCall, loop: _Loop) -> ToolCall:
         """Two agents that make the same call in one run make two, unless it happens once across runs."""
         if self._across_runs:
             return replace(call, scope=ACROSS_RUNS)
-        return call if loop.agent is None else replace(call, scope=f"{call.run_id}|{loop.agent}")
+        if loop.agent is None:
+            return call
+        return replace(call, scope=_OWN + json.dumps([call.run_id, loop.agent], ensure_ascii=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +207,7 @@ def _take_over(ledger: Ledger, execution: Execution) -> None:
             raise
 
 
-class FailedBefore(Exception):
+class FailedBefore(Refused):
     """Is what a tool raised when it was called, before the ledger knew the run."""
 
 

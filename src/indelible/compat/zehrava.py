@@ -214,9 +214,10 @@ class Gate:
         return self._ask("POST", f"/v1/effects/{quote(effect_id, safe='')}/commit", body)
 
     def _begin(self, tool: str, args: Mapping[str, Any], run_id: str) -> tuple[int, Content]:
-        call = {"tool": tool, "args": args, "run_id": run_id, "side_effect": "external_mutation"}
+        call: Content = {"tool": tool, "args": args, "run_id": run_id, "side_effect": "external_mutation"}
         if "idempotency_key" in args:
-            call["key"] = ["idempotency_key"]
+            # As there, a key that was used is a duplicate, whatever comes with it.
+            call |= {"key": ["idempotency_key"], "on_reuse": "replay"}
         body = {**call, "approval": "required", "token": secrets.token_hex(16), "lease_s": EXECUTION_SECONDS}
         return self._send("POST", "/v1/effects", body)
 

@@ -9,17 +9,16 @@ import asyncio
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import httpx2
 from pydantic import Field
 
 from indelible.aio import AsyncLedger
 from indelible.core.effects import walk
-from indelible.core.effects.effect import Actor
-from indelible.core.effects.identity import Ref
+from indelible.core.effects.effect import Actor, Effect
 from indelible.core.remote.admissible import check_arguments
 from indelible.core.remote.admitting import Caller
 from indelible.engine.running import RunningEffect, in_own_thread
@@ -28,10 +27,10 @@ from indelible.errors import (
     BadCall,
     EffectFailed,
     EffectInDoubt,
-    IndelibleError,
     MayHaveHappened,
     NothingHappened,
     NotPermitted,
+    Refused,
     ToolUnavailable,
 )
 from indelible.server.gateway_tools import GatewayTool
@@ -40,8 +39,8 @@ from indelible.server.speaking import CallersMint
 
 LONGEST_WAIT = 60.0
 MOST_ANSWER_BYTES = 1024 * 1024
-_COME_LATER = 429
-_NOBODY_KNOWS = (408, 409, 425)
+_BEFORE_SENDING = "connection."
+"""How the client's trace names what it does before the first byte of a request: names, sockets and TLS."""
 
 
 class CallAsked(Sent):
@@ -49,12 +48,37 @@ class CallAsked(Sent):
 
     args: Annotated[dict[str, Any], Field(default_factory=dict)]
     run_id: Name = "default"
+    """The piece of work that this call belongs to."""
     call_id: Name | None = None
+    """The framework's own id of this tool call."""
+    turn: Name | None = None
+    """The id of the user's last message. Without it, the whole run is one turn."""
+    dedupe: Literal["args", "turn"] | None = None
+    """What tells an intended repeat from a retry, as in `POST /v1/effects`. Default: what the tools file says."""
     wait_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT, allow_inf_nan=False)] = 30.0
+    """How many seconds to wait for another caller or for an approver."""
 
 
-class ToolRefused(Exception):
+class ToolRefused(Refused):
     """The tool said no, and did nothing."""
+
+
+class ToolNotDone(Exception):
+    """The tool did not say that it did it. The class of its side effect decides what that means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Came:
+    """What came of a call: its value or its error, and whether that was on the record before.
+
+    Attributes:
+        effect: The effect, as it was seen last; None if the run was forked and the answer is from the other run.
+    """
+
+    effect: Effect | None
+    replayed: bool
+    value: Any = None
+    error: str | None = None
 
 
 class Gateway:
@@ -87,22 +111,38 @@ class Gateway:
         if name in self.tools and not caller.scopes & {"approver", "admin"}:
             raise NotPermitted(f"{name} runs at the server; what became of it is for a person to say: scope approver")
 
-    async def run(self, ledger: AsyncLedger, caller: Caller, actor: Actor, tool: GatewayTool, asked: CallAsked) -> Any:
-        """Runs a call at most once and gives its recorded value; who no longer waits does not stop it."""
+    async def run(self, ledger: AsyncLedger, caller: Caller, actor: Actor, tool: GatewayTool, asked: CallAsked) -> Came:
+        """Run a call at most once and return what came of it. A client that disconnects does not stop it."""
         call = await in_own_thread(tool.call, asked.args, asked.run_id, asked.call_id)
+        call = replace(call, turn=asked.turn, dedupe=asked.dedupe or call.dedupe)
         prepared = ledger._prepare(call, {**tool.words, "wait": timedelta(seconds=asked.wait_s)})
         check_arguments(prepared.identity.args_json, None)
         prepared = replace(prepared, actor=actor, principal=caller.principal or prepared.principal)
         walking = walk.run(prepared, CallersMint(ledger._mint, actor))
-        task = asyncio.create_task(ledger._engine.drive_async(walking, lambda effect: self._enter(tool, effect)))
+        entered: list[Effect] = []
+        recorded: list[Effect] = []
+        raised: list[Exception] = []
+
+        async def enter(effect: RunningEffect) -> Any:
+            entered.append(effect.effect)
+            try:
+                return await self._enter(tool, effect)
+            except Exception as error:
+                raised.append(error)
+                raise
+
+        task = asyncio.create_task(ledger._engine.drive_async(walking, enter, recorded.append))
         self._running.add(task)
         task.add_done_callback(self._done)
         try:
-            return await asyncio.shield(task)
-        except IndelibleError:
+            value = await asyncio.shield(task)
+        except Exception as error:
+            if error in raised:  # the tool's own: how the effect stands now says what it means
+                return await _meaning(ledger, entered[-1], tool, error)
+            if isinstance(error, EffectFailed):
+                return Came(effect=error.effect, replayed=True, error=str(error))
             raise
-        except Exception as error:  # the tool's own: how the effect stands now says what it means
-            raise await _meaning(ledger, prepared.identity.ref, tool, error) from error
+        return Came(effect=next(iter(entered[-1:] or recorded[-1:]), None), replayed=not entered, value=value)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
@@ -129,7 +169,8 @@ class Gateway:
     async def _posted(self, tool: GatewayTool, effect: RunningEffect, body: bytes) -> Any:
         """Sends the recorded arguments to the tool, with the key and the fence by which it can tell repeats."""
         if self._client is None:
-            self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=False)
+            limits = httpx2.Limits(max_connections=None)  # waiting for a free one would look like a lost answer
+            self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=False, limits=limits)
         headers = {
             **tool.headers,
             "Content-Type": "application/json",
@@ -138,21 +179,26 @@ class Gateway:
             "Indelible-Effect": effect.id,
             "Indelible-Fence": str(effect.fence),
         }
+        watched = _Watched(effect)
         try:
             async with asyncio.timeout(tool.timeout.total_seconds()):  # all of it, however slowly the tool speaks
-                status, content = await self._asked(tool, headers, body)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as problem:
-            raise NothingHappened(f"{tool.name} cannot be reached: {type(problem).__name__}") from problem
+                status, content = await self._asked(tool, headers, body, watched)
         except (httpx2.RequestError, TimeoutError) as problem:
-            raise MayHaveHappened(f"{tool.name} did not answer: {type(problem).__name__}") from problem
-        return _outcome(tool.name, status, content)
+            watched.is_over()
+            raise ToolNotDone(f"{tool.name} did not answer: {type(problem).__name__}") from problem
+        effect.mark_sending()
+        return _outcome(tool, status, content)
 
-    async def _asked(self, tool: GatewayTool, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        """Gives the tool's answer, no more of it than is allowed and one byte, by which too much is seen."""
+    async def _asked(
+        self, tool: GatewayTool, headers: Mapping[str, str], body: bytes, watched: _Watched
+    ) -> tuple[int, bytes]:
+        """Return the tool's answer, no more of it than is allowed and one byte, by which too much is seen."""
         assert tool.url is not None
         assert self._client is not None
         seconds, content = tool.timeout.total_seconds(), b""
-        async with self._client.stream("POST", tool.url, content=body, headers=headers, timeout=seconds) as response:
+        async with self._client.stream(
+            "POST", tool.url, content=body, headers=headers, timeout=seconds, extensions={"trace": watched.see}
+        ) as response:
             async for part in response.aiter_bytes():
                 content += part[: MOST_ANSWER_BYTES + 1 - len(content)]
                 if len(content) > MOST_ANSWER_BYTES:
@@ -168,16 +214,39 @@ class Gateway:
             self._client = None
 
 
-async def _meaning(ledger: AsyncLedger, ref: Ref, tool: GatewayTool, error: Exception) -> IndelibleError:
-    """Gives what an exception of a tool means for who asked: it failed, it may have happened, or nothing did."""
-    effect = (await in_own_thread(ledger._engine.store.look, [ref])).effects[0]
+class _Watched:
+    """Watches a request of ours leave, and marks its effect before the first byte does.
+
+    A request of which nothing was seen may have left: only a trace of its connection, and of nothing more, proves that
+    no byte of it was written.
+    """
+
+    def __init__(self, effect: RunningEffect) -> None:
+        self._effect = effect
+        self._is_seen = False
+
+    async def see(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take note of what the client does next."""
+        self._is_seen = True
+        if not event.startswith(_BEFORE_SENDING):
+            self._effect.mark_sending()
+
+    def is_over(self) -> None:
+        """Take note that the request ended without an answer."""
+        if not self._is_seen:
+            self._effect.mark_sending()
+
+
+async def _meaning(ledger: AsyncLedger, entered: Effect, tool: GatewayTool, error: Exception) -> Came:
+    """Return or raise what an exception of a tool means to the caller: it failed, it may have happened, or neither."""
+    effect = (await in_own_thread(ledger._engine.store.look, [entered.ref])).effects[0]
     said = str(error) or type(error).__name__
     if effect is not None and effect.status == "failed":
-        return EffectFailed(f"{tool.name}: {said}", effect=effect, error_type=type(error).__name__)
+        return Came(effect=effect, replayed=False, error=f"{tool.name}: {said}")
     if effect is not None and effect.status == "in_doubt":
         message = f"{tool.name}: {effect.id} may have happened ({said}); a person settles it: indelible effects show"
-        return EffectInDoubt(message, effect=effect)
-    return ToolUnavailable(f"{tool.name}: nothing happened ({said}); call again later", effect=effect)
+        raise EffectInDoubt(message, effect=effect) from error
+    raise ToolUnavailable(f"{tool.name}: nothing happened ({said}); call again later", effect=effect) from error
 
 
 async def _called(function: Any, args: Mapping[str, Any]) -> Any:
@@ -187,16 +256,21 @@ async def _called(function: Any, args: Mapping[str, Any]) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _outcome(name: str, status: int, content: bytes) -> Any:
-    """Takes an answer for what it says: done, refused, or not known. One that sends us elsewhere says neither."""
-    if status == _COME_LATER:
-        raise NothingHappened(f"{name} asks to come later")
-    if status >= 500 or 300 <= status < 400 or status in _NOBODY_KNOWS:
-        raise MayHaveHappened(f"{name} answered with status {status}")
-    if status >= 400:
-        raise ToolRefused(f"status {status}: {content.decode('utf-8', 'replace')[:2000]}")
+def _outcome(tool: GatewayTool, status: int, content: bytes) -> Any:
+    """Return the value of an answer that says it was done.
+
+    A status alone proves nothing else: a proxy in between sends 4xx and 5xx too. The tools file says which statuses
+    are the tool's own word.
+    """
+    said = f"status {status}: {content.decode('utf-8', 'replace')[:2000]}"
+    if status in tool.refused:
+        raise ToolRefused(said)
+    if status in tool.nothing:
+        raise NothingHappened(f"{tool.name}, {said}")
+    if not 200 <= status < 300:
+        raise ToolNotDone(said)
     if len(content) > MOST_ANSWER_BYTES:
-        raise MayHaveHappened(f"{name} did it, and its answer has more than {MOST_ANSWER_BYTES} bytes")
+        raise MayHaveHappened(f"{tool.name} did it, and its answer has more than {MOST_ANSWER_BYTES} bytes")
     try:
         return json.loads(content) if content else None
     except (ValueError, RecursionError):  # what it did is done, however it says so

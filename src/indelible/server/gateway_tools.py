@@ -6,6 +6,7 @@ An agent names a tool and gives arguments. Where the tool is and which secrets i
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -19,17 +20,30 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema.exceptions import SchemaError, ValidationError, best_match  # type: ignore[import-untyped]
 from jsonschema.validators import extend  # type: ignore[import-untyped]
 
-from indelible.core.effects.calls import SIDE_EFFECTS, Options, OptionWords, ToolCall
-from indelible.core.effects.identity import schema_hash
+from indelible.core.effects.binding import bound
+from indelible.core.effects.calls import (
+    SIDE_EFFECTS,
+    Exclusive,
+    Idempotent,
+    IdentityWords,
+    Options,
+    OptionWords,
+    Resource,
+    ToolCall,
+)
+from indelible.core.effects.identity import reach, schema_hash
+from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, Misconfigured
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)
-_WORDS = frozenset(
-    {
-        *("url", "python", "headers", "side_effect", "approval", "on_crash", "key", "timeout_s", "description"),
-        *("schema", "reconcile"),
-    }
+_WHERE = frozenset({"url", "python", "headers", "timeout_s", "description", "schema", "refused", "nothing"})
+_TREATED = frozenset(
+    {"side_effect", "approval", "on_crash", "on_repeat", "downstream_window_s", "exclusive", "reconcile"}
 )
+_IDENTIFIED = frozenset({"key", "dedupe", "varies", "added", "on_reuse"})
+_WORDS = _WHERE | _TREATED | _IDENTIFIED
+_LISTS = frozenset({"key", "varies"})
+_FROM_ARGUMENTS = "args."
 
 
 def _unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -59,7 +73,13 @@ class GatewayTool:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     function: Callable[..., Any] | None = None
     words: OptionWords
-    key: tuple[str, ...] | None = None
+    identity: IdentityWords = field(default_factory=IdentityWords)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What the function takes where a caller names nothing."""
+    refused: frozenset[int] = frozenset()
+    """The statuses by which the tool says that it refused and did nothing."""
+    nothing: frozenset[int] = frozenset()
+    """The statuses by which the tool says that it did nothing, and may be asked again."""
     timeout: timedelta = DEFAULT_TIMEOUT
     description: str = ""
     schema: Mapping[str, Any] | None = None
@@ -79,10 +99,11 @@ class GatewayTool:
             raise BadCall(f"{self.name}: {place} does not fit the tool's schema ({wrong.validator})")
 
     def call(self, args: Mapping[str, Any], run_id: str, call_id: str | None) -> ToolCall:
-        """Gives the call of this tool with arguments that it takes."""
-        self.check(args)
+        """Return the call of this tool, with every default filled in; raise `BadCall` if the tool does not take it."""
+        whole = {**self.defaults, **bound(self.schema, args, self.name)}
+        self.check(whole)
         return ToolCall(
-            tool=self.name, args=args, run_id=run_id, call_id=call_id, key=self.key, schema=self.schema_hash
+            tool=self.name, args=whole, run_id=run_id, call_id=call_id, schema=self.schema_hash, **self.identity
         )
 
 
@@ -121,30 +142,91 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
     if ("url" in told) == ("python" in told):
         raise Misconfigured(f"{place}: give either url or python: where it runs")
     try:
-        ToolCall(tool=name)
+        function = function_at(place, told["python"]) if "python" in told else None
+        schema = _schema(place, told.get("schema"))
+        identity = _identity(told)
+        ToolCall(tool=name, **identity)
         return GatewayTool(
             name=name,
             url=_address(place, told["url"]) if "url" in told else None,
             headers=_headers(place, told.get("headers", {}), environment),
-            function=function_at(place, told["python"]) if "python" in told else None,
+            function=function,
             words=_words(place, told),
-            key=tuple(told["key"]) if "key" in told else None,
+            identity=identity,
+            defaults={} if function is None else _defaults(function, schema),
+            refused=_statuses("refused", told),
+            nothing=_statuses("nothing", told),
             timeout=timedelta(seconds=float(told.get("timeout_s", DEFAULT_TIMEOUT.total_seconds()))),
             description=str(told.get("description", "")),
-            schema=_schema(place, told.get("schema")),
+            schema=schema,
         )
     except (BadCall, TypeError, ValueError) as problem:
         raise Misconfigured(f"{place}: {problem}") from problem
 
 
 def _words(place: str, told: Mapping[str, Any]) -> OptionWords:
-    words: dict[str, Any] = {word: told[word] for word in ("side_effect", "approval", "on_crash") if word in told}
+    plain = ("side_effect", "approval", "on_crash", "on_repeat")
+    words: dict[str, Any] = {word: told[word] for word in plain if word in told}
     if words.get("side_effect", "none") not in SIDE_EFFECTS:
-        raise BadCall(f"side_effect: choose one of {', '.join(SIDE_EFFECTS)}")
+        raise BadCall(f"side_effect is one of {', '.join(SIDE_EFFECTS)}")
+    if "url" in told:
+        words["marks_sending"] = True  # our client sends it, and sees whether it left
+    if "downstream_window_s" in told:
+        words["downstream"] = Idempotent(window=timedelta(seconds=float(told["downstream_window_s"])))
     if "reconcile" in told:
         words["reconcile"] = function_at(place, told["reconcile"], "reconcile")
+    if "exclusive" in told:
+        words["exclusive"] = _exclusive(told["exclusive"])
     Options(**words)
     return words  # type: ignore[return-value]  # its words were just tried
+
+
+def _identity(told: Mapping[str, Any]) -> IdentityWords:
+    for word in _LISTS & set(told):
+        if not isinstance(told[word], list):
+            raise BadCall(f'{word} is a list of argument names, as in {word} = ["order_id"]')
+    if not isinstance(told.get("added", {}), dict):
+        raise BadCall('added is a table of arguments, as in added = { currency = "usd" }')
+    if told.get("dedupe", "args") not in ("args", "turn"):
+        raise BadCall("dedupe is args or turn")
+    return {word: told[word] for word in _IDENTIFIED if word in told}  # type: ignore[return-value]  # these are its words
+
+
+def _exclusive(told: Any) -> Exclusive:
+    """Read the resource on which one call may be open at a time; an id such as args.order_id is that argument."""
+    if not isinstance(told, dict) or set(told) != {"namespace", "type", "id"}:
+        raise BadCall('exclusive is { namespace = "shop", type = "order", id = "args.order_id" }')
+    namespace, kind, named = (str(told[word]) for word in ("namespace", "type", "id"))
+    if not named.startswith(_FROM_ARGUMENTS):
+        return Resource(namespace=namespace, type=kind, id=named)
+    path = named.removeprefix(_FROM_ARGUMENTS)
+    return lambda args: Resource(namespace=namespace, type=kind, id=str(reach(args, path, "exclusive")))
+
+
+def _statuses(word: str, told: Mapping[str, Any]) -> frozenset[int]:
+    listed = told.get(word, [])
+    is_one = isinstance(listed, list) and all(type(one) is int and 300 <= one <= 599 for one in listed)
+    if not is_one or ("url" not in told and listed):
+        raise BadCall(f"{word} is a list of statuses that the tool at url answers with, as in {word} = [422]")
+    if word == "nothing" and set(listed) & set(told.get("refused", [])):
+        raise BadCall("a status is either refused, for good, or nothing, to be tried again")
+    return frozenset(listed)
+
+
+def _defaults(function: Callable[..., Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the defaults of a function's parameters; with a schema, of those that the schema lets a caller name."""
+    named = None if schema is None else schema.get("properties", {})
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # it is written in C, and does not say
+        return {}
+    defaults = {
+        one.name: one.default
+        for one in parameters
+        if one.default is not one.empty and one.kind is not one.POSITIONAL_ONLY and (named is None or one.name in named)
+    }
+    encode(defaults, root="default")  # what cannot be recorded cannot be shown to the approver
+    return defaults
 
 
 def _address(place: str, url: Any) -> str:

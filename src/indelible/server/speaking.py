@@ -10,7 +10,7 @@ from typing import Any, Literal
 from indelible.aio import AsyncLedger
 from indelible.core.commands import Answer, Begun, Late, Moved, Relinquish
 from indelible.core.effects import walk
-from indelible.core.effects.calls import OptionWords, Resource, ToolCall
+from indelible.core.effects.calls import Idempotent, OptionWords, Resource, ToolCall
 from indelible.core.effects.effect import Actor, Claim, Effect, Outcome, Succeeded
 from indelible.core.effects.requests import Mint, Prepared, Request, Submit
 from indelible.core.remote.admissible import check_arguments
@@ -56,6 +56,10 @@ def call_of(body: CallTold) -> ToolCall:
         call_id=body.call_id,
         dedupe=body.dedupe,
         schema=body.schema_hash,
+        turn=body.turn,
+        varies=body.varies,
+        added=body.added,
+        on_reuse=body.on_reuse,
     )
 
 
@@ -71,6 +75,12 @@ def words_of(body: CallTold) -> OptionWords:
             words["on_crash"] = body.on_crash
         if body.lease_s is not None:
             words["lease"] = timedelta(seconds=body.lease_s)
+        if body.on_repeat is not None:
+            words["on_repeat"] = body.on_repeat
+        if body.exclusive is not None:
+            words["exclusive"] = Resource(**body.exclusive.model_dump())
+        if body.downstream_window_s is not None:
+            words["downstream"] = Idempotent(window=timedelta(seconds=body.downstream_window_s))
     return words
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -20,7 +21,9 @@ from indelible.compat.agent_ledger import (
     EffectDeniedError,
     EffectError,
     EffectFailedError,
+    EffectInDoubtError,
     EffectLedger,
+    EffectLedgerInvariantError,
     EffectLedgerOptions,
     EffectLedgerValidationError,
     EffectStatus,
@@ -281,6 +284,23 @@ async def test_a_failure_is_raised_as_itself_and_replayed_as_one_on_record(ledge
     assert told.value.code == "ZeroDivisionError"
     assert told.value.idem_key == ledger.idem_key(CHARGE)
     assert not bank.seen
+
+
+async def test_by_choice_a_failure_is_in_doubt_unless_it_is_told_as_one(store: EffectStore[Any]) -> None:
+    careful = EffectLedger(EffectLedgerOptions(store=store, failed_on=(), on_reuse="refuse"))
+    with pytest.raises(ConnectionResetError):
+        await careful.run(CHARGE, Bank(ConnectionResetError("the answer was lost")))
+    with pytest.raises(EffectInDoubtError):
+        await careful.run(CHARGE, Bank())
+    told = replace(CHARGE, workflow_id="order-told")
+    begun = await careful.begin(told)
+    assert await careful.commit(begun.effect.id, CommitFailed(error=EffectError(message="declined")))
+    with pytest.raises(EffectFailedError):
+        await careful.run(told, Bank())
+    keyed = replace(CHARGE, workflow_id="order-keyed", idempotency_keys=["currency"])
+    await careful.run(keyed, Bank())
+    with pytest.raises(EffectLedgerInvariantError):
+        await careful.run(replace(keyed, args={**CHARGE.args, "amount": 1}), Bank())
 
 
 @pytest.mark.parametrize(

@@ -336,9 +336,9 @@ def test_no_credential_spoils_the_record_for_who_verifies_it(changes: dict[str, 
 
 def test_a_key_is_of_the_place_where_its_effect_is() -> None:
     """Else whoever verifies the ledger finds a key that fits another scope than the row's, and calls it tampering."""
-    honest = open_command(call_id="c1")
+    honest = open_command(call_id="c1", turn="m1")
     parts = honest.ref.tenant, honest.run_id, honest.tool, "args", honest.args_json
-    for occurrence in ((), ("c1",)):
+    for occurrence in ((), ("c1",), ("c1", "m1")):
         made = replace(honest, ref=Ref(honest.ref.tenant, honest.run_id, key_of(*parts, *occurrence)))
         assert let_in(made)
         about = replace(made, resource_json=b'["","account","7"]')

@@ -5,14 +5,18 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from indelible import errors
+from indelible.core.effects.effect import Effect
 from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS, ProblemType, type_of_status, types_with_status
 from indelible.core.remote.problems import name_of, problem_of, status_of, type_of
 from indelible.core.runs.run import Run
+from indelible.core.values.canonical import encode
 from indelible.errors import IndelibleError
 from tests.core.making import NOON, asked, charge, effect, refuses
 
@@ -162,3 +166,28 @@ def test_whoever_decides_about_their_own_request_is_not_permitted_to() -> None:
     own = errors.VoteRefused("it is ana's", code="self_approval", approval=APPROVAL)
     late = errors.VoteRefused("it is over", code="expired", approval=APPROVAL)
     assert [(problem_of(one)["status"], status_of(one)) for one in (own, late)] == [(403, 403), (409, 409)]
+
+
+def test_a_reused_key_and_a_refused_repeat_tell_of_the_recorded_call() -> None:
+    failed = replace(effect("failed"), detail_json=encode({"message": "declined", "type": "CardError"}))
+    outcomes: list[tuple[Effect, Any]] = [
+        (replace(effect("succeeded"), detail_json=encode({"paid": Decimal("1.1")})), {"paid": {"$decimal": "1.1"}}),
+        (replace(effect("succeeded"), detail_json=encode("done")), "done"),
+        (replace(effect("succeeded"), detail_json=None), None),
+    ]
+    for recorded, value in outcomes:
+        told = sent(errors.RepeatRefused("no", effect=recorded))
+        assert (told["effect_status"], told["outcome"]) == ("succeeded", {"status": "succeeded", "value": value})
+        assert "differing" not in told
+    differing = {"amount": (Decimal("5.5"), 6), "lines": ([1, {"a": b"x"}], None)}
+    told = sent(errors.KeyReused("no", effect=failed, differing=differing))
+    assert (told["effect_id"], told["effect_status"]) == (failed.id, "failed")
+    assert told["outcome"] == {"status": "failed", "error": "declined", "error_type": "CardError"}
+    assert told["differing"] == {
+        "amount": {"recorded": {"$decimal": "5.5"}, "given": 6},
+        "lines": {"recorded": [1, {"a": {"$bytes": "eA=="}}], "given": None},
+    }
+    erased = sent(errors.KeyReused("no", effect=replace(failed, detail_json=None)))
+    assert erased["outcome"] == {"status": "failed", "error": None, "error_type": None}
+    assert sent(errors.KeyReused("no", effect=effect("in_doubt")))["outcome"] is None
+    assert "outcome" not in sent(errors.KeyReused("another request has this Idempotency-Key"))

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from indelible import NothingHappened
+from indelible import NothingHappened, Refused
 from indelible.compat.agent_ledger.types import CommitFailed, CommitOutcome, Effect, ToolCall
 
 Walk = Callable[[Callable[[Effect], Awaitable[Any]]], Awaitable[Any]]
@@ -74,7 +74,7 @@ class _PutBack(NothingHappened):
     """Says that the caller has done nothing."""
 
 
-class _Told(Exception):
+class _Told(Refused):
     """Is a failure that the caller reported; the name of its class is the code on the record."""
 
 

@@ -57,6 +57,12 @@ class EffectLedgerOptions(Generic[TxT]):
 
     `key_scheme` and `approver` are ours: whether keys are computed as ours or as agent-ledger's, and who is on record
     as having decided where `approve` and `deny` do not say.
+
+    Args:
+        failed_on: Exception types of a handler that mean `failed`. Default: every `Exception`, as in agent-ledger.
+            With `()` an exception leaves the effect in doubt, unless the handler raises `indelible.Refused`.
+        on_reuse: What a call gets whose key belongs to a settled call with other arguments. Default: "replay", as in
+            agent-ledger. With "refuse" it raises `EffectLedgerInvariantError`.
     """
 
     store: EffectStore[TxT]
@@ -64,6 +70,8 @@ class EffectLedgerOptions(Generic[TxT]):
     max_args_size_bytes: int | None = None
     key_scheme: KeyScheme = "indelible"
     approver: str = "operator"
+    failed_on: type[BaseException] | tuple[type[BaseException], ...] = Exception
+    on_reuse: Literal["refuse", "replay"] = "replay"
 
     def __post_init__(self) -> None:
         if not isinstance(self.store, EffectStore):
@@ -165,7 +173,9 @@ class EffectLedger(Generic[TxT]):
             found = await self._store.find_ours(key)
             if found is None or found.status not in _REPLAYED:
                 is_asked = bool(await _finished(hooks.requires_approval(call)))
-        words: dict[str, Any] = {"approval": "required"} if is_asked else {}
+        words: dict[str, Any] = {"failed_on": self._options.failed_on}
+        if is_asked:
+            words["approval"] = "required"
         return words | Patience.lease_words(options.stale)
 
     async def _tell(
@@ -291,7 +301,7 @@ class EffectLedger(Generic[TxT]):
         if self._options.max_args_size_bytes is not None:
             check_size(canonicalize(dict(call.args)), self._options.max_args_size_bytes)
         words: dict[str, Any] = {"run_id": call.workflow_id, "tool": call.tool, "args": call.args}
-        words["call_id"] = call.call_id
+        words["call_id"], words["on_reuse"] = call.call_id, self._options.on_reuse
         is_theirs = self._options.key_scheme == "agent-ledger"
         if is_theirs:
             validate_args(call.args, self._options.max_args_size_bytes)

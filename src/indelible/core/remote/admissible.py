@@ -31,6 +31,8 @@ from indelible.core.verifying.run_moves import FORMS
 from indelible.errors import BadCall, TooLarge
 
 LONGEST_LEASE = timedelta(days=1)
+LONGEST_WINDOW = timedelta(days=31)
+"""For how long at most a provider is believed to remember an idempotency key."""
 MOST_TOLD = 1000
 """Is how many happenings, or values that a fact commits to, one command may hold."""
 MOST_MEMBERS = 10_000
@@ -94,10 +96,11 @@ def check_digest(command: Open) -> None:
 
 def check_key(command: Open) -> None:
     """Raises `BadCall` for the key of another place: by it a verifier would find the effect's row changed."""
-    ref = command.ref
+    ref, said = command.ref, without(command.args_json, command.omitted)
+    occurrences = ((), (command.call_id or "",), (command.call_id or "", command.turn or ""))
     for scope in (ref.scope, command.run_id):
-        made_of = ref.tenant, scope, command.tool, "args", command.args_json
-        is_of_args = ref.key in (key_of(*made_of), key_of(*made_of, command.call_id or ""))
+        made_of = ref.tenant, scope, command.tool, "args", said
+        is_of_args = ref.key in [key_of(*made_of, *occurrence) for occurrence in occurrences]
         if is_of_args and (scope != ref.scope or command.resource_json is not None):
             raise BadCall(
                 "key: is that of this call in another scope, or about nothing; leave it to the client to make it"
@@ -177,6 +180,8 @@ def _check_member(name: str, held: Any, most_bytes: int | None) -> None:
         check_name(name, held)
     elif name == "lease":
         check_lease(held)
+    elif name == "resend_within" and not timedelta(0) < held <= LONGEST_WINDOW:
+        raise BadCall(f"resend_within: longer than nothing and at most {LONGEST_WINDOW.days} days")
     elif name == "happenings" and len(held) > MOST_TOLD:
         raise TooLarge(f"happenings: at most {MOST_TOLD} at once", limit=MOST_TOLD, size=len(held))
     else:

@@ -131,15 +131,18 @@ _REFUSED: Mapping[str, ProblemType] = {
     "key-reused": ProblemType(
         409,
         "The key belongs to an effect with other content",
-        "The same key came with other arguments before. With 422 it is the `Idempotency-Key` of another request.",
-        "If this is another deed, give it another key; if it is the same, send what was sent before.",
+        "The same key came with other arguments before, and nothing was run now. `effect_id`, `effect_status` and "
+        "`outcome` tell of the recorded call, `differing` lists the arguments that differ (`recorded`, `given`). With "
+        "422 it is the `Idempotency-Key` of another request.",
+        "For another call, change `key`, `scope` or `call_id`. For the same call, use `outcome`, or send the recorded "
+        "arguments.",
         also=(422,),
     ),
     "repeat-refused": ProblemType(
         409,
         "The same call succeeded in an earlier turn",
         "The tool was called with the same arguments in an earlier turn and succeeded. It was not run again.",
-        "Use the recorded result: `GET /v1/effects/{effect_id}`. To repeat on purpose, send another `scope`.",
+        "Use the recorded result, `outcome`. To repeat on purpose, send another `scope`.",
     ),
     "resource-busy": ProblemType(
         409,

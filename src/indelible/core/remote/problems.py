@@ -1,4 +1,7 @@
-"""Errors on the wire: each class has a name and an HTTP status. What is told holds no payload."""
+"""Errors on the wire: each class has a name and an HTTP status.
+
+What is told holds no payload, with one exception: a caller whose key or call is on the record is told what came of it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import re
 from typing import Any
 
 from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS
-from indelible.errors import IndelibleError
+from indelible.core.remote.shown import outcome_shown, plainly
+from indelible.errors import IndelibleError, KeyReused, RepeatRefused
 
 _TOLD = ("code", "limit", "size", "path", "problems", "column", "length", "retry_after")
 _OWN_REQUEST = "self_approval"
@@ -47,4 +51,9 @@ def problem_of(error: IndelibleError) -> dict[str, Any]:
         about = getattr(error, word, None)
         if about is not None:
             problem[f"{word}_id"] = about.id
+    if isinstance(error, KeyReused | RepeatRefused) and error.effect is not None:
+        problem |= {"effect_status": error.effect.status, "outcome": outcome_shown(error.effect)}
+    if isinstance(error, KeyReused) and error.effect is not None:
+        pairs = error.differing.items()
+        problem["differing"] = {name: {"recorded": plainly(was), "given": plainly(now)} for name, (was, now) in pairs}
     return problem

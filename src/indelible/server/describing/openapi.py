@@ -27,7 +27,8 @@ _HEAD = """\
 Errors of the server are `application/problem+json` (RFC 9457). `type` is one of those below; it does not change, and a
 program may rely on it. `detail` says what is wrong in this case and what to do. The server explains each at
 `{problems}…`, as JSON or as a page. Some carry more: `code` is one word for programs, `problems` a list, `limit` and
-`size` what is too large, `path` where, `effect_id` and `approval_id` what it is about.
+`size` what is too large, `path` where, `effect_id` and `approval_id` what it is about. `effect_status`, `outcome` and
+`differing` tell of the call that is on the record.
 
 This page is made from the code: `python -m indelible.server.describing.openapi`.
 """

@@ -36,6 +36,7 @@ from indelible.server.shapes.effects import (
     Committed,
     EffectAnswer,
     EffectPage,
+    EffectReplayed,
     Heartbeat,
     Kept,
     OutcomeTold,
@@ -78,7 +79,7 @@ async def begin(body: Begin, asked: Asking = asking("agent")) -> Response:
             headers = await _seq_of_claim(asked, claim.effect)
             return answer(_claim_shown(claim), 201, headers)
         case Replayed(effect=effect) | ReplayedFailure(effect=effect):
-            return answer({"effect": effect_shown(effect)}, 200, _REPLAYED)
+            return answer({"effect": effect_shown(effect), "replayed": True}, 200, _REPLAYED)
         case AwaitingApproval(approval, effect):
             headers = await sequence.of_sheet(asked, "approval", approval.id)
             return answer({"effect": effect_shown(effect), "approval": approval_shown(approval)}, 202, headers)
@@ -134,7 +135,7 @@ def add_hot_pair(app: FastAPI) -> None:
         status_code=201,
         response_model=ClaimShown,
         responses={
-            200: {"model": EffectAnswer, "description": "It was done before; `Idempotent-Replayed: true`."},
+            200: {"model": EffectReplayed, "description": "It was done before; `Idempotent-Replayed: true`."},
             202: {"model": ApprovalAnswer, "description": "A person has to decide first."},
         },
         tags=["effects"],

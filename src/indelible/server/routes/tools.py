@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Response
 from pydantic import BaseModel, Field
 
-from indelible.errors import ApprovalPending, EffectFailed
+from indelible.core.events import instant
+from indelible.errors import ApprovalPending
 from indelible.server.gateway import CallAsked
 from indelible.server.gateway_tools import GatewayTool
 from indelible.server.requests.asking import Asking, asking
@@ -37,11 +38,17 @@ class ToolPage(BaseModel):
 
 
 class Called(BaseModel):
-    """Is what came of a call."""
+    """What came of a call. `replayed` says that the tool was not run by this request; `created_at`, when it was asked.
 
-    status: str
+    `effect_id` and `created_at` are null if the answer comes from the run that this one was forked from.
+    """
+
+    status: Literal["succeeded", "failed"]
     value: Any = None
     error: str | None = None
+    replayed: bool
+    effect_id: str | None
+    created_at: str | None
 
 
 class CallPending(BaseModel):
@@ -77,9 +84,15 @@ async def call_tool(tool: ToolName, body: CallAsked, asked: Asking = asking("age
     gateway = asked.ledgers.gateway
     found = gateway.find(tool)
     try:
-        value = await gateway.run(asked.ledger, asked.caller, asked.actor, found, body)
+        came = await gateway.run(asked.ledger, asked.caller, asked.actor, found, body)
     except ApprovalPending as pending:
         return answer({"status": "requires_approval", "approval": approval_shown(pending.approval)}, 202)
-    except EffectFailed as failure:
-        return answer({"status": "failed", "value": None, "error": str(failure)})
-    return answer({"status": "succeeded", "value": plainly(value), "error": None})
+    shown = {
+        "status": "succeeded" if came.error is None else "failed",
+        "value": plainly(came.value),
+        "error": came.error,
+        "replayed": came.replayed,
+        "effect_id": None if came.effect is None else came.effect.id,
+        "created_at": None if came.effect is None else instant(came.effect.created_at),
+    }
+    return answer(shown, 200, {"Idempotent-Replayed": "true"} if came.replayed else None)

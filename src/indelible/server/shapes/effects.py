@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from indelible.core.effects.calls import Dedupe, OnCrash, SideEffect
+from indelible.core.effects.calls import Dedupe, OnCrash, OnRepeat, OnReuse, SideEffect
 from indelible.core.effects.effect import Actor, Effect, Status
 from indelible.core.effects.reconciling import ReconcileCode, Reconciled
 from indelible.core.effects.settlements import RowResult, SettleCode, SettledAll
 from indelible.core.events import Event, instant
 from indelible.core.journal.journal import Entry
-from indelible.core.values.canonical import decode
-from indelible.core.values.tags import TAG_OF_TYPE, WRITE
+from indelible.core.remote.admissible import LONGEST_WINDOW
+from indelible.core.remote.shown import outcome_shown
+from indelible.core.remote.shown import plain as plain
+from indelible.core.remote.shown import plainly as plainly
 from indelible.server.requests.strict import Body
 
 Text = Annotated[str, Field(max_length=10_000)]
@@ -24,6 +26,10 @@ Name = Annotated[str, Field(min_length=1, max_length=500)]
 Attempt = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """Is the number of an attempt; they count from 1."""
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Names = Annotated[list[Name], Field(max_length=100, default_factory=list)]
+
+
+LONGEST_WINDOW_S = LONGEST_WINDOW.total_seconds()
 
 
 def _moment(value: object) -> datetime:
@@ -71,7 +77,25 @@ class CallTold(Sent):
     call_id: Name | None = None
     """The framework's own id of this tool call."""
     dedupe: Dedupe = "args"
-    """Whether `call_id` tells an intended repeat from a retry: `call` it does, `ask` a person, `args` it does not."""
+    """What tells an intended repeat from a retry.
+
+    `args`: nothing does, the same arguments are the same call. `call`: another `call_id` is another call. `ask`: for
+    another `call_id` a person decides. `turn`: in another `turn`, `on_repeat` decides.
+    """
+    turn: Name | None = None
+    """The id of the user's last message. Without it, the whole run is one turn."""
+    varies: Names
+    """Arguments that a model may reword, by dotted paths. They are recorded and approved, and do not identify the call.
+
+    While the call waits or runs again, the words that were recorded first are used."""
+    added: Annotated[dict[str, Any], Field(max_length=100, default_factory=dict)]
+    """Arguments that a later version of the tool added, with the value that stands for "as before".
+
+    An argument with exactly this value does not identify the call, so calls from before the change are still known."""
+    on_reuse: OnReuse = "refuse"
+    """What a call gets whose `key` belongs to a settled call with other arguments.
+
+    `refuse`: 409 `key-reused`. `replay`: the recorded outcome."""
     schema_hash: Annotated[str, Field(max_length=500, alias="schema")] = ""
     """The hash of the tool's schema, where it has one; an approval holds for this schema only."""
     side_effect: SideEffect | None = None
@@ -91,6 +115,18 @@ class Begin(CallTold):
     """Is a secret of the caller's own: whoever lost the answer sends the same again and gets the same claim."""
     driver_token: Name | None = None
     """The right to drive the run, for who has it: then the call is refused when somebody else drives it by now."""
+    on_repeat: OnRepeat | None = None
+    """What happens to a call with `dedupe: "turn"` that succeeded in an earlier turn.
+
+    `ask`: a person decides. `refuse`: 409 `repeat-refused`. `run`: it runs. Default: `ask` for payment,
+    external_mutation and delegation, else `run`."""
+    exclusive: ResourceNamed | None = None
+    """The thing on which one call may be open at a time. Another call on it gets 409 `resource-busy`."""
+    downstream_window_s: Annotated[float, Field(gt=0, le=LONGEST_WINDOW_S, allow_inf_nan=False)] | None = None
+    """For how many seconds your provider honours `effect.key` as its idempotency key; choose less than it promises.
+
+    In this time an effect in doubt may be begun again, to send the same request with the same key. Not with
+    `on_crash`."""
 
 
 class SucceededTold(Sent):
@@ -280,6 +316,12 @@ class ReconciledPage(BaseModel):
     left_in_doubt: int
 
 
+class EffectReplayed(EffectAnswer):
+    """Holds the effect of a call that was made before. `effect.created_at` says when; nothing was run now."""
+
+    replayed: Literal[True]
+
+
 class AnsweredShown(BaseModel):
     """Says who was given a recorded answer by a server, in which run, how often, and when last."""
 
@@ -341,26 +383,8 @@ class EventPage(BaseModel):
     next: int | None
 
 
-def plain(recorded: bytes) -> Any:
-    """Gives a recorded value as plain JSON; what JSON cannot say stays tagged, as `{"$decimal": "1.1"}`."""
-    if b'"$' not in recorded:
-        return json.loads(recorded)
-    return plainly(decode(recorded))
-
-
-def plainly(value: Any) -> Any:
-    """Gives a value as plain JSON."""
-    if isinstance(value, Mapping):
-        return {name: plainly(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plainly(each) for each in value]
-    tag = TAG_OF_TYPE.get(type(value))
-    return value if tag is None else {tag: WRITE[tag](value)}
-
-
 def effect_shown(effect: Effect) -> dict[str, Any]:
     """Gives an effect for programs in any language."""
-    detail = None if effect.detail_json is None else plain(effect.detail_json)
     erased = ["args"] if effect.args_json is None else []
     if effect.is_detail_erased:
         erased.append("detail")
@@ -371,8 +395,8 @@ def effect_shown(effect: Effect) -> dict[str, Any]:
         "side_effect": effect.side_effect,
         "status": effect.status,
         "args": None if effect.args_json is None else plain(effect.args_json),
-        "outcome": _outcome_shown(effect, detail),
-        "reason": None if effect.is_settled else detail,
+        "outcome": outcome_shown(effect),
+        "reason": None if effect.is_settled or effect.detail_json is None else plain(effect.detail_json),
         "attempt": effect.attempt,
         "on_crash": effect.on_crash,
         "scope": effect.scope,
@@ -414,16 +438,6 @@ def reconciled_shown(found: Sequence[Reconciled]) -> dict[str, Any]:
     """Return what came of asking probes."""
     effects = [{"result": one.code, "detail": one.detail, "effect": effect_shown(one.effect)} for one in found]
     return {"effects": effects, "left_in_doubt": sum(one.is_open for one in found)}
-
-
-def _outcome_shown(effect: Effect, detail: Any) -> dict[str, Any] | None:
-    if effect.status == "succeeded":
-        return {"status": "succeeded", "value": detail}
-    if effect.status == "failed":
-        told = detail if isinstance(detail, dict) else {}
-        error, kind = told.get("message"), told.get("type")
-        return {"status": "failed", "error": error, "error_type": kind}
-    return None
 
 
 def actor_shown(actor: Actor) -> dict[str, str]:
