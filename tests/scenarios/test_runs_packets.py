@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from indelible import AwaitingApproval, Ledger, MayHaveHappened
+from indelible import AwaitingApproval, Ledger, MayHaveHappened, Refused
 from indelible.core.runs.run import side_effect_key
 from indelible.core.values.shapes import misshapen
 from indelible.errors import (
@@ -84,8 +84,8 @@ def work(ledger: Driver) -> None:
     ledger.run(charge(run_id="r1"), Count({"id": "ch_1", "fee": Decimal("0.30")}), side_effect="payment")
     with pytest.raises(MayHaveHappened):
         ledger.run(charge(run_id="r1", tool="mail"), Count(MayHaveHappened("line cut")), side_effect="notification")
-    with pytest.raises(ZeroDivisionError):
-        ledger.run(charge(run_id="r1", args={"amount": 0}), Count(ZeroDivisionError("no")), side_effect="payment")
+    with pytest.raises(Refused):
+        ledger.run(charge(run_id="r1", args={"amount": 0}), Count(Refused("no")), side_effect="payment")
     run.record("execution_succeeded", {"n": 1}, side_effect="notification", side_effect_key=MAIL, step="mail")
     run.artifact("s3://leads.csv", content=b"a,b", metadata={"rows": 3})
     run.hand_off("another ledger", state=STATE, suggested="charge_the_rest")
