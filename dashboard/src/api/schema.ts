@@ -2242,7 +2242,7 @@ export interface components {
              * @default args
              * @enum {string}
              */
-            dedupe: "args" | "call" | "ask";
+            dedupe: "args" | "call" | "ask" | "turn";
             /**
              * Schema
              * @description The hash of the tool's schema, where it has one; an approval holds for this schema only.
@@ -2788,7 +2788,7 @@ export interface components {
              * On Crash
              * @enum {string}
              */
-            on_crash: "retry" | "hold";
+            on_crash: "retry" | "hold" | "resend";
             /** Scope */
             scope: string;
             /** Key */
@@ -2927,7 +2927,7 @@ export interface components {
              * @default args
              * @enum {string}
              */
-            dedupe: "args" | "call" | "ask";
+            dedupe: "args" | "call" | "ask" | "turn";
             /**
              * Schema
              * @description The hash of the tool's schema, where it has one; an approval holds for this schema only.
@@ -4798,7 +4798,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description How things stand does not allow this. Types: `refused`, `key-reused`, `still-running`, `about-approval`, `approval-pending`, `approval-ended-unused`, `approval-expired`, `approval-stale`, `vote-refused`, `stopped`, `effect-denied`, `effect-canceled`, `effect-in-doubt`, `effect-failed`, `on-hold`, `illegal-move`, `lease-lost`, `result-not-recorded`, `run-refused`, `run-driven`, `run-lost`, `run-over`, `review-required`, `outcome-unknown`, `answer-not-kept`. */
+        /** @description How things stand does not allow this. Types: `not-run`, `key-reused`, `repeat-refused`, `resource-busy`, `still-running`, `about-approval`, `approval-pending`, `approval-ended-unused`, `approval-expired`, `approval-stale`, `vote-refused`, `stopped`, `effect-denied`, `effect-canceled`, `effect-in-doubt`, `effect-failed`, `on-hold`, `illegal-move`, `lease-lost`, `result-not-recorded`, `run-refused`, `run-driven`, `run-lost`, `run-over`, `review-required`, `outcome-unknown`, `answer-not-kept`. */
         Problem409: {
             headers: {
                 [name: string]: unknown;
