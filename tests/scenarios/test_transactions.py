@@ -424,8 +424,9 @@ def test_a_handler_that_ran_out_of_time_inside_a_statement_is_stopped(ledger: Dr
         table.end_queries("WITH RECURSIVE%")
 
 
+@pytest.mark.parametrize("side_effect", ["external_mutation", "write"])
 def test_a_handler_broken_off_by_its_time_limit_is_in_doubt_and_not_failed(
-    ledger: Driver, table: Table, monkeypatch: pytest.MonkeyPatch
+    ledger: Driver, table: Table, monkeypatch: pytest.MonkeyPatch, side_effect: Any
 ) -> None:
     """Losing its transaction makes the handler raise, perhaps before its caller has noted the doubt."""
     gate = Gate()
@@ -444,7 +445,8 @@ def test_a_handler_broken_off_by_its_time_limit_is_in_doubt_and_not_failed(
 
     monkeypatch.setattr(RunningEffect, "give_up", give_up_slowly)
     with pytest.raises(TimeoutError):
-        ledger.run(charge(), handler, timeout=timedelta(milliseconds=200))
+        ledger.run(charge(), handler, timeout=timedelta(milliseconds=200), side_effect=side_effect)
+    eventually(lambda: "indelible-late" not in {thread.name for thread in threading.enumerate()})
     assert ledger.effects()[0].status == "in_doubt"
 
 

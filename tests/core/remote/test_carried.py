@@ -34,9 +34,7 @@ def test_whoever_is_told_no_more_than_everybody_gets_the_words(kind: type[Indeli
     again = error_from(sent(made(kind)), status_of(made(kind)))
     assert str(again) == str(made(kind))
     assert type(again) in (kind, errors.BadCall, errors.StoreUnavailable)
-    assert (
-        type(again) is kind or issubclass(kind, errors.NotRun | errors.NotRecordable) or "effect" in vars(made(kind))
-    )
+    assert type(again) is kind or issubclass(kind, errors.NotRun | errors.NotRecordable) or "effect" in vars(made(kind))
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1: 2}])
