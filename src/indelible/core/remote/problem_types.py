@@ -426,7 +426,7 @@ _OF_STATUS = {
     403: "not-permitted",
     404: "not-found",
     405: "method-not-allowed",
-    409: "refused",
+    409: "not-run",
     412: "precondition-failed",
     413: "too-large",
     415: "unsupported-media-type",
