@@ -125,16 +125,12 @@ def test_even_what_may_be_repeated_is_in_doubt_while_its_handler_may_still_run(l
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "commits"),
-    [
-        (Refused("declined"), "failed", {"error", "evidence"}),
-        (NothingHappened("closed"), "ready", {"reason"}),
-    ],
+    ("kind", "status", "commits"), [(Refused, "failed", {"error", "evidence"}), (NothingHappened, "ready", {"reason"})]
 )
 def test_the_late_word_of_a_handler_over_its_time_limit_resolves_its_doubt(
-    place: dict[str, Any], error: Exception, status: str, commits: set[str]
+    place: dict[str, Any], kind: type[Exception], status: str, commits: set[str]
 ) -> None:
-    gate = Gate(error)
+    gate = Gate(kind("declined"))
     with Ledger.open(**place) as ledger:
         with pytest.raises(TimeoutError):
             ledger.run(charge(), gate, timeout=SOON)
