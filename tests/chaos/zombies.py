@@ -1,7 +1,8 @@
 """A worker stopped inside its handler past its lease, another that comes by meanwhile, and the first waking up.
 
 For a call that may not be repeated the second sees it in doubt and does not enter; the first one's late result then
-resolves the doubt. For a repeatable one the second enters; the first one's late result is refused, and kept as an event.
+resolves the doubt. For a repeatable one the second enters; the first one's late result is refused, and kept as an
+event.
 """
 
 from __future__ import annotations
