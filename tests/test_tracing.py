@@ -93,7 +93,7 @@ def test_a_handler_that_raises_ends_its_span_with_the_kind_of_error_and_not_its_
 
     with Ledger.open(":memory:") as ledger:
         with pytest.raises(ValueError, match="canary"):
-            ledger.run(CALL, raising)
+            ledger.run(CALL, raising, failed_on=ValueError)
         with pytest.raises(EffectFailed):
             ledger.run(CALL, raising)
     failed, replayed = spans.get_finished_spans()

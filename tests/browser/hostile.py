@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from indelible import AwaitingApproval, Claimed, Effect, Ledger, RunningEffect, Succeeded, ToolCall
+from indelible import AwaitingApproval, Claimed, Effect, Ledger, Refused, RunningEffect, Succeeded, ToolCall
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.people import People
 from tests.server.places import ROOT
@@ -47,7 +47,7 @@ def _work(ledger: Ledger, texts: Sequence[str], everything: dict[str, str]) -> N
     run = ledger.start_run(RUN, agent=texts[0], intent="\n".join(texts), permissions=everything)
     for number, text in enumerate(texts):
         call = ToolCall(tool=tool_of(number), args={text: text}, run_id=RUN)
-        with suppress(RuntimeError):  # it is on the record
+        with suppress(Refused):  # it is on the record
             ledger.run(call, _failing(text) if number % 3 == 0 else _answering(text))
     told = [{"payload": {text: text}, "step": text, "actor": text} for text in texts]
     run.record_all([{"event_type": type_of(number), **one} for number, one in enumerate(told)])
@@ -62,7 +62,7 @@ def _answering(text: str) -> Callable[[RunningEffect], Any]:
 
 def _failing(text: str) -> Callable[[RunningEffect], Any]:
     def fail(effect: RunningEffect) -> None:
-        raise RuntimeError(text)
+        raise Refused(text)
 
     return fail
 

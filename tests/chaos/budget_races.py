@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from indelible import Effect, Failed, MayHaveHappened, NothingHappened, Succeeded
+from indelible import Effect, Failed, MayHaveHappened, NothingHappened, Refused, Succeeded
 from indelible.errors import IllegalMove
 from tests.chaos import mutants, procs
 from tests.chaos.approval_subject import Office, Petition, Place, Rules
@@ -49,7 +49,7 @@ Ending = Literal["approve", "deny", "cancel", "lapse"]
 ENDINGS: tuple[Ending, ...] = ("approve", "approve", "deny", "cancel", "lapse")
 
 
-class HandlerFailed(Exception):
+class HandlerFailed(Refused):
     """Is raised by a handler before it has done anything."""
 
 

@@ -111,7 +111,7 @@ class Answer:
     words: str = ""
 
 
-class HandlerFailed(Exception):
+class HandlerFailed(indelible.Refused):
     """Is raised by the handler of a call that is meant to fail."""
 
 

@@ -1,7 +1,8 @@
 """A worker stopped inside its handler past its lease, another that comes by meanwhile, and the first waking up.
 
-For a call that may not be repeated the second sees it in doubt and does not enter; for a repeatable one it enters. The
-first one's late result is refused in both cases, and kept as an event.
+For a call that may not be repeated the second sees it in doubt and does not enter; the first one's late result then
+resolves the doubt. For a repeatable one the second enters; the first one's late result is refused, and kept as an
+event.
 """
 
 from __future__ import annotations
@@ -97,13 +98,12 @@ def _findings(each: Round) -> Iterator[Violation]:
     wanted = "value" if call.is_repeatable else "in_doubt"
     if each.second.kind != wanted:
         yield Violation("wrong answer", call.name, f"the second worker heard {each.second.kind}, not {wanted}")
-    if each.first.kind != "lease_lost":
+    if each.first.kind != ("lease_lost" if call.is_repeatable else "value"):
         yield Violation("wrong answer", call.name, f"the late worker heard {each.first.kind}: {each.first.words}")
     types = [json.loads(event.body)["type"] for event in store.events[call.run_id]]
-    if LATE_EVENT not in types:
+    if types[-1] != (LATE_EVENT if call.is_repeatable else "tool_call_finished"):
         yield Violation("late result not kept", call.name, f"events {types}")
-    status = "succeeded" if call.is_repeatable else "in_doubt"
-    if [effect.status for effect in store.effects] != [status]:
+    if [effect.status for effect in store.effects] != ["succeeded"]:
         yield Violation("wrong answer", call.name, f"the store has {[effect.status for effect in store.effects]}")
     yield from examine(observe(each.work.world), store)
 

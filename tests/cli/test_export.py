@@ -33,7 +33,7 @@ def test_a_run_for_programs(cli: Cli, ids: dict[str, str], tmp_path: Path) -> No
         "size": told["size"],
         "first": told["first"],
         "last": told["last"],
-        "events": 3,
+        "events": 4,
         "payloads": told["payloads"],
         "withheld": 0,
         "not_covered": 0,
@@ -71,7 +71,7 @@ def test_a_filter_is_for_forms_that_prove_nothing(cli: Cli, ids: dict[str, str])
     assert cli("export", "csv", "--out", "a", *words, "--json").json["events"] == 2
     assert "leaves nothing out" in cli("export", "bundle", "--out", "b", *words, code=2).err
     both = ("--filter", "type:tool_call_*", "--filter", "-type:*_finished tool:late.tool since:1h")
-    assert cli("export", "csv", "--out", "b", *both, "--json").json["events"] == 3
+    assert cli("export", "csv", "--out", "b", *both, "--json").json["events"] == 4
     assert "no word for events" in cli("export", "csv", "--out", "c", "--filter", "colour:red", code=2).err
     assert "no event was selected" in cli("export", "csv", "--out", "c", "--filter", "type=typo", code=2).err
 

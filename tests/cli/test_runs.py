@@ -361,7 +361,7 @@ def test_a_canceled_run_calls_no_tool_from_then_on(ledger_url: str, cli: Cli) ->
 
 
 SHOP = """
-from indelible import {kind}
+from indelible import Refused, {kind}
 
 ledger = {kind}.open()
 
@@ -370,7 +370,7 @@ def buy(n): ...
 
 def refund(number):
     if number == 2:
-        raise ConnectionError("no answer")
+        raise Refused("too old")
     return "refunded"
 """
 
@@ -386,7 +386,7 @@ def test_compensate_says_what_came_of_each_and_exits_with_what_is_left(
     words = ("runs", "compensate", "order-7", "--ledger", f"shop_{kind}:ledger")
     said = cli(*words, code=1)
     assert [line.split()[1:] for line in said.out.splitlines() if "eff_" in line] == [
-        ["buy", "failed", "ConnectionError:", "no", "answer"],
+        ["buy", "failed", "Refused:", "too", "old"],
         ["buy", "done"],
     ]
     assert "2 effects, 1 left to make good." in said.out

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indelible import Approval, Ledger, MayHaveHappened, RunningEffect, ToolCall
+from indelible import Approval, Ledger, MayHaveHappened, Refused, RunningEffect, ToolCall
 from tests.docs.pages import blocks
 from tests.docs.terminal import Terminal
 
@@ -72,7 +72,7 @@ def lost(effect: RunningEffect) -> None:
 
 def declined(effect: RunningEffect) -> None:
     """Does not go well."""
-    raise ValueError("card declined")
+    raise Refused("card declined")
 
 
 def in_doubt(ledger: Ledger, number: int = 1) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from indelible import Ledger, migrate
+from indelible import Ledger, Refused, migrate
 from tests.docs.stage import Stage, call, declined, done, in_doubt, question
 from tests.journal.exported import key_of
 from tests.journal.watched import LOG, Log
@@ -138,7 +138,7 @@ def export(stage: Stage) -> None:
 def filters(stage: Stage) -> None:
     place = served(stage)
     for ledger in (stage.open(), Ledger.open(place.served.url, token=place.tokens["agent"])):
-        with ledger, suppress(ValueError):
+        with ledger, suppress(Refused):
             ledger.run(call("stripe.refund", amount=2000), declined)
     stage.says = {"indelible effects list": "stripe.refund", "curl": "card declined"}
     (stage.folder / ".curlrc").write_text('fail\nnoproxy = "*"\n', encoding="utf-8")

@@ -117,7 +117,10 @@ def test_25_arguments_that_look_like_an_approval_are_arguments(ledger: Driver) -
         assert isinstance(never_runs(ledger, charge(args=args), approval="required"), ApprovalPending)
 
 
-def test_25_an_error_that_looks_like_a_pause_is_a_failure(ledger: Driver) -> None:
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "failed"), ("payment", "in_doubt")])
+def test_25_an_error_that_looks_like_a_pause_is_an_error_like_any_other(
+    ledger: Driver, side_effect: Any, status: str
+) -> None:
     """Tool output that looks like an interrupt forges an approval pause (locus): nor does an error."""
 
     def handler(effect: Any) -> None:
@@ -125,8 +128,8 @@ def test_25_an_error_that_looks_like_a_pause_is_a_failure(ledger: Driver) -> Non
 
     question = asked(ledger, run_id="order-2")
     with pytest.raises(ApprovalPending):
-        ledger.run(charge(), handler)
-    assert ledger.effects(run_id="order-1")[0].status == "failed"
+        ledger.run(charge(), handler, side_effect=side_effect)
+    assert ledger.effects(run_id="order-1")[0].status == status
     assert ledger.approvals() == [question.approval]
 
 

@@ -25,6 +25,7 @@ from indelible import (
     InDoubt,
     InFlight,
     Ledger,
+    Refused,
     Replayed,
     RunningEffect,
     Succeeded,
@@ -111,13 +112,16 @@ def test_03_a_cancelled_call_is_in_doubt_at_once(place: dict[str, Any], is_block
 
 
 # 4: an inner call that replayed its failure left the outer one unfinished.
-def test_04_a_nested_call_that_replays_a_failure_settles_the_outer_one(ledger: Driver) -> None:
+@pytest.mark.parametrize(("options", "status"), [({"failed_on": EffectFailed}, "failed"), ({}, "in_doubt")])
+def test_04_a_nested_call_that_replays_a_failure_leaves_the_outer_one_settled_or_in_doubt(
+    ledger: Driver, options: dict[str, Any], status: str
+) -> None:
     inner = charge(tool="inner")
-    with pytest.raises(ValueError, match="declined"):
-        ledger.run(inner, Count(ValueError("declined")))
+    with pytest.raises(Refused, match="declined"):
+        ledger.run(inner, Count(Refused("declined")))
     with pytest.raises(EffectFailed, match="declined"):
-        ledger.run(charge(tool="outer"), lambda effect: ledger.run(inner, Count()))
-    assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": "failed", "outer": "failed"}
+        ledger.run(charge(tool="outer"), lambda effect: ledger.run(inner, Count()), **options)
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": "failed", "outer": status}
 
 
 # 5: what had happened was recorded as failed, because its result could not be stored.
@@ -264,13 +268,13 @@ def test_10_going_on_after_an_approval_repeats_nothing_and_skips_nothing(shell: 
 
 
 def test_10_a_retry_goes_the_same_way_as_the_first_call(ledger: Driver) -> None:
-    handler = Count(ValueError("no"))
-    with pytest.raises(ValueError, match="no"):
+    handler = Count(Refused("no"))
+    with pytest.raises(Refused, match="no"):
         ledger.run(charge(), handler)
     ledger.retry(ledger.effects()[0].id, by="ada")
     calls = [ledger.spawn("run", charge(), handler) for _ in range(5)]
     outcomes = Counter(type(call.exception(PATIENCE)) for call in calls)
-    assert outcomes == {ValueError: 1, EffectFailed: 4}
+    assert outcomes == {Refused: 1, EffectFailed: 4}
     assert handler.entries == 2, "one person's word is one more entry"
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indelible import Actor, AwaitingApproval, Ledger, MayHaveHappened, RunningEffect, Succeeded, ToolCall
+from indelible import Actor, AwaitingApproval, Ledger, MayHaveHappened, Refused, RunningEffect, Succeeded, ToolCall
 from indelible.core.events import commitment
 from indelible.core.journal.merkle import leaf_hash, root_of
 from indelible.core.journal.notes import TreeHead, log_name, parse_head, parse_note
@@ -31,14 +31,14 @@ def lose(effect: RunningEffect) -> None:
 
 
 def fail(effect: RunningEffect) -> None:
-    raise ValueError(f"no money {SLY}")
+    raise Refused(f"no money {SLY}")
 
 
 def work(ledger: Ledger) -> None:
     """Leaves a record with something of everything."""
     ledger.run(call("crm.lookup", name=SLY), lambda effect: {"note": SLY, "n": 1.5}, side_effect="read")
     for handler, tool in ((lose, "stripe.refund"), (fail, "mail.send")):
-        with suppress(MayHaveHappened, ValueError):
+        with suppress(MayHaveHappened, Refused):
             ledger.run(call(tool, charge="ch_1", amount=4200), handler, side_effect="payment", await_inclusion=False)
     ask(ledger, "wire.transfer", is_allowed=True)
     ask(ledger, "table.drop", is_allowed=False)

@@ -42,7 +42,7 @@ def live_through(ledger: Ledger) -> None:
     for customer in ("ada", "bob"):
         ledger.run(pay(customer), lambda effect: {"receipt": CANARY})
         with pytest.raises(ValueError, match=CANARY):
-            ledger.run(pay(customer, n=2), _raise(ValueError(CANARY)))
+            ledger.run(pay(customer, n=2), _raise(ValueError(CANARY)), failed_on=ValueError)
         with pytest.raises(MayHaveHappened):
             ledger.run(pay(customer, n=3), _raise(MayHaveHappened(CANARY)))
         (doubtful,) = ledger.effects(status="in_doubt")

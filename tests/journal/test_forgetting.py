@@ -315,7 +315,7 @@ def test_an_erased_failure_still_fails_and_is_not_tried_again(ledger: Ledger) ->
         raise ValueError(CANARY)
 
     with pytest.raises(ValueError, match=CANARY):
-        ledger.run(pay(), fail)
+        ledger.run(pay(), fail, failed_on=ValueError)
     ledger.erase(run_id="order-1", by="ana", reason="x")
     with pytest.raises(EffectFailed, match=r"\(erased\)"):
         ledger.run(pay(), fail)

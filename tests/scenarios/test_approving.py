@@ -19,6 +19,7 @@ from indelible import (
     Ledger,
     MayRun,
     NothingHappened,
+    Refused,
     Replayed,
     Retry,
     Succeeded,
@@ -34,6 +35,7 @@ from indelible.errors import (
     EffectDenied,
     EffectErased,
     EffectFailed,
+    EffectInDoubt,
     VoteRefused,
 )
 from indelible.testing.clock import FakeClock
@@ -159,10 +161,20 @@ def test_one_of_many_waiting_ledgers_runs_it_and_the_others_get_the_value(ledger
 
 def test_a_handler_that_fails_after_approval_is_not_entered_again(ledger: Driver) -> None:
     approve(ledger, asked(ledger))
-    with pytest.raises(ValueError, match="declined"):
-        ledger.run(charge(), Count(ValueError("declined")))
+    with pytest.raises(Refused, match="declined"):
+        ledger.run(charge(), Count(Refused("declined")))
     with pytest.raises(EffectFailed):
         ledger.run(charge(), Count(), approval="required")
+
+
+def test_a_handler_that_raises_after_approval_leaves_doubt_and_is_not_entered_again(ledger: Driver) -> None:
+    approve(ledger, asked(ledger))
+    with pytest.raises(ValueError, match="declined"):
+        ledger.run(charge(), Count(ValueError("declined")))
+    handler = Count()
+    with pytest.raises(EffectInDoubt):
+        ledger.run(charge(), handler, approval="required")
+    assert handler.entries == 0
 
 
 # ── across processes ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -572,16 +584,19 @@ def test_a_handler_that_calls_a_tool_with_approval_waits_for_it(ledger: Driver) 
     assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": "succeeded", "outer": "succeeded"}
 
 
-def test_a_denied_inner_call_fails_the_outer_one(ledger: Driver) -> None:
+@pytest.mark.parametrize(("options", "status"), [({}, "in_doubt"), ({"failed_on": EffectDenied}, "failed")])
+def test_a_denied_inner_call_leaves_the_outer_one_in_doubt_or_fails_it_where_declared(
+    ledger: Driver, options: dict[str, Any], status: str
+) -> None:
     def outer(effect: Any) -> Any:
         return ledger.run(charge(tool="inner"), Count(), approval="required", wait=PATIENCE)
 
-    call = ledger.spawn("run", charge(tool="outer"), outer)
+    call = ledger.spawn("run", charge(tool="outer"), outer, **options)
     question = eventually(lambda: ledger.approvals(status="pending"))[0]
     ledger.deny(question.id, by="ada", reason="no")
     with pytest.raises(EffectDenied):
         call.result(PATIENCE)
-    assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": "denied", "outer": "failed"}
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": "denied", "outer": status}
 
 
 def test_a_repeat_that_is_asked_about_is_approved_like_any_call(ledger: Driver) -> None:

@@ -20,6 +20,7 @@ from indelible import (
     Ledger,
     MayHaveHappened,
     NothingHappened,
+    Refused,
     Retry,
     RunningEffect,
     Succeeded,
@@ -89,10 +90,18 @@ def test_what_runs_is_reserved(ledger: Driver) -> None:
 
 
 def test_what_failed_is_given_back(ledger: Driver) -> None:
-    with pytest.raises(ValueError, match="declined"):
-        ledger.run(costing(5), Count(ValueError("declined")))
+    with pytest.raises(Refused, match="declined"):
+        ledger.run(costing(5), Count(Refused("declined")))
     assert state(ledger) == (0, 0)
     ledger.run(costing(5, "order-2"), Count())
+
+
+def test_what_an_undeclared_exception_leaves_in_doubt_stays_reserved(ledger: Driver) -> None:
+    with pytest.raises(ValueError, match="declined"):
+        ledger.run(costing(5), Count(ValueError("declined")))
+    assert state(ledger) == (5, 0)
+    with pytest.raises(BudgetExceeded):
+        ledger.run(costing(5, "order-2"), Count())
 
 
 def test_what_did_not_happen_is_given_back(ledger: Driver) -> None:
@@ -126,8 +135,8 @@ def test_what_crashed_stays_reserved_and_a_probe_frees_or_spends_it(shell: Shell
 
 
 def test_another_attempt_on_a_persons_word_is_charged_anew(ledger: Driver) -> None:
-    with pytest.raises(ValueError, match="no"):
-        ledger.run(costing(4), Count(ValueError("no")))
+    with pytest.raises(Refused, match="no"):
+        ledger.run(costing(4), Count(Refused("no")))
     ledger.run(costing(2, "order-2"), Count())
     ledger.retry(ledger.effects(status="failed")[0].id, by="ana")
     with pytest.raises(BudgetExceeded):
@@ -168,9 +177,9 @@ def test_what_a_handler_writes_in_its_transaction_is_spent_in_the_same_commit(le
 
     def failing(effect: RunningEffect) -> None:
         table.book(effect, 1)
-        raise ValueError("no")
+        raise Refused("no")
 
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(Refused, match="no"):
         ledger.run(costing(1, "order-2"), failing)
     assert (table.amounts(), state(ledger)) == ([4], (0, 4))
 

@@ -17,6 +17,7 @@ from indelible import (
     Ledger,
     MayHaveHappened,
     NothingHappened,
+    Refused,
     Retry,
     RunningEffect,
     Succeeded,
@@ -66,24 +67,48 @@ def test_a_time_out_on_the_way_to_the_outside_world_leaves_doubt(ledger: Driver)
     assert ledger.effects()[0].status == "in_doubt"
 
 
-def test_a_time_out_of_what_may_be_repeated_is_a_plain_failure(ledger: Driver) -> None:
+@pytest.mark.parametrize("side_effect", ["write", "none", "read"])
+def test_an_exception_of_what_changes_nothing_outside_is_a_plain_failure(ledger: Driver, side_effect: Any) -> None:
+    for amount, error in enumerate((TimeoutError("read"), ValueError("no"))):
+        with pytest.raises(type(error)):
+            ledger.run(charge(args={"amount": amount}), Count(error), side_effect=side_effect)
+        assert ledger.effects()[0].status == "failed"
+
+
+@pytest.mark.parametrize("side_effect", ["payment", "external_mutation", "notification", "delegation"])
+def test_an_undeclared_exception_of_what_changes_the_world_outside_leaves_doubt(
+    ledger: Driver, side_effect: Any
+) -> None:
+    with pytest.raises(ValueError, match="no"):
+        ledger.run(charge(), Count(ValueError("no")), side_effect=side_effect)
+    (effect,) = ledger.effects()
+    assert (effect.status, effect.detail) == ("in_doubt", "ValueError: no")
+    handler = Count()
+    with pytest.raises(EffectInDoubt):
+        ledger.run(charge(), handler, side_effect=side_effect)
+    assert handler.entries == 0
+
+
+def test_a_time_out_of_what_may_be_repeated_leaves_doubt_that_the_next_call_resolves(ledger: Driver) -> None:
     with pytest.raises(TimeoutError):
         ledger.run(charge(), Count(TimeoutError("read")), on_crash="retry")
-    assert ledger.effects()[0].status == "failed"
+    assert ledger.effects()[0].status == "in_doubt"
+    assert ledger.run(charge(), Count("again"), on_crash="retry") == "again"
 
 
-def test_a_handler_over_its_time_limit_leaves_doubt_at_once_and_its_result_is_kept(ledger: Driver) -> None:
+def test_a_handler_over_its_time_limit_leaves_doubt_at_once_and_its_late_result_resolves_it(ledger: Driver) -> None:
     gate = Gate("after all")
     with pytest.raises(TimeoutError, match="did not return within"):
         ledger.run(charge(), gate, timeout=SOON)
     assert ledger.effects()[0].status == "in_doubt"
     gate.open()
     if ledger.kind != "async":  # a coroutine is stopped, a thread cannot be
-        eventually(lambda: "tool_call_late" in types_of(ledger))
-        late = ledger.events("order-1")[-1]
-        (kept,) = ledger.engine.store.payloads(ledger.tenant, "order-1", [late.seq])
-        assert (kept.field, kept.value) == ("late_result", b'"after all"')
-    assert ledger.effects()[0].status == "in_doubt", "a late result informs; it does not settle"
+        eventually(lambda: ledger.effects()[0].status == "succeeded")
+        assert types_of(ledger) == ["tool_call_started", "tool_call_in_doubt", "tool_call_finished"]
+        assert set(ledger.events("order-1")[-1].read()["commits"]) == {"result", "evidence"}
+        assert ledger.run(charge(), Count()) == "after all"
+    else:
+        assert ledger.effects()[0].status == "in_doubt"
     assert gate.entries == 1 or (ledger.kind == "async" and gate.entries == 0)  # where there was no thread in time
 
 
@@ -92,18 +117,54 @@ def test_even_what_may_be_repeated_is_in_doubt_while_its_handler_may_still_run(l
     with pytest.raises(TimeoutError):
         ledger.run(charge(), gate, timeout=SOON, on_crash="retry")
     assert ledger.effects()[0].status == "in_doubt"
-    gate.open()
     assert ledger.run(charge(), Count("again"), on_crash="retry") == "again"
+    gate.open()
+    if ledger.kind != "async":  # a coroutine is stopped, a thread cannot be
+        eventually(lambda: types_of(ledger)[-1] == "tool_call_late")
+    assert ledger.effects()[0].outcome == Succeeded("again"), "the report of an older attempt changes nothing"
 
 
-def test_the_late_failure_of_a_handler_over_its_time_limit_is_kept_too(place: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "status", "commits"), [(Refused, "failed", {"error", "evidence"}), (NothingHappened, "ready", {"reason"})]
+)
+def test_the_late_word_of_a_handler_over_its_time_limit_resolves_its_doubt(
+    place: dict[str, Any], kind: type[Exception], status: str, commits: set[str]
+) -> None:
+    gate = Gate(kind("declined"))
+    with Ledger.open(**place) as ledger:
+        with pytest.raises(TimeoutError):
+            ledger.run(charge(), gate, timeout=SOON)
+        gate.open()
+        eventually(lambda: ledger.effects()[0].status == status)
+        assert set(ledger.events("order-1")[-1].read()["commits"]) == commits
+
+
+def test_a_late_exception_that_proves_nothing_leaves_the_doubt(place: dict[str, Any]) -> None:
     gate = Gate(ValueError("too late"))
     with Ledger.open(**place) as ledger:
         with pytest.raises(TimeoutError):
             ledger.run(charge(), gate, timeout=SOON)
         gate.open()
+        eventually(lambda: not late_threads())
+        assert [event.type for event in ledger.events("order-1")] == ["tool_call_started", "tool_call_in_doubt"]
+        assert ledger.effects()[0].status == "in_doubt"
+
+
+def late_threads() -> list[str]:
+    """Lists the threads of handlers that nobody waits for, and of what these still report."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name in ("indelible-handler", "indelible-late")]
+
+
+def test_a_late_report_changes_nothing_once_a_person_has_settled(place: dict[str, Any]) -> None:
+    gate = Gate("after all")
+    with Ledger.open(**place) as ledger:
+        with pytest.raises(TimeoutError):
+            ledger.run(charge(), gate, timeout=SOON)
+        ledger.settle(ledger.effects()[0].id, Failed("not found"), by="ada", evidence="the provider's page")
+        gate.open()
         eventually(lambda: ledger.events("order-1")[-1].type == "tool_call_late")
-        assert set(ledger.events("order-1")[-1].read()["commits"]) == {"late_error"}
+        assert ledger.effects()[0].outcome == Failed("not found")
 
 
 def test_a_handler_within_its_time_limit_is_like_any_other(ledger: Driver) -> None:
@@ -163,18 +224,18 @@ def test_a_cancelled_task_leaves_doubt_at_once(place: dict[str, Any], is_blockin
             assert effect.status == "in_doubt"
             assert "CancelledError" in effect.detail
             gate.open()
-            if is_blocking:  # its thread goes on; what it reports is kept
-                events = await until_late(ledger)
-                assert events[-1].read()["status"] == "in_doubt"
+            if is_blocking:  # its thread goes on; what it reports resolves the doubt
+                events = await until_finished(ledger)
+                assert events[-1].read()["status"] == "succeeded"
 
     asyncio.run(scenario())
 
 
-async def until_late(ledger: AsyncLedger) -> Any:
+async def until_finished(ledger: AsyncLedger) -> Any:
     async with asyncio.timeout(PATIENCE):
         while True:
             events = await ledger.events("order-1")
-            if events[-1].type == "tool_call_late":
+            if events[-1].type == "tool_call_finished":
                 return events
             await asyncio.sleep(0.002)
 
@@ -194,9 +255,8 @@ def test_a_result_that_comes_at_the_very_moment_of_the_cancel_is_kept(place: dic
             eventually(lambda: not handlers())  # without letting the loop go on
             with pytest.raises(asyncio.CancelledError):
                 await task
-            (effect,) = await ledger.effects()
-            if effect.status != "succeeded":
-                await until_late(ledger)
+            await until_finished(ledger)
+            assert (await ledger.effects())[0].outcome == Succeeded("just now")
 
     asyncio.run(scenario())
 
@@ -216,7 +276,7 @@ def test_an_interrupt_while_a_handler_with_a_time_limit_runs_leaves_doubt_at_onc
             assert ledger.effects()[0].status == "in_doubt"
         finally:
             gate.open()
-        eventually(lambda: ledger.events("order-1")[-1].type == "tool_call_late")
+        eventually(lambda: ledger.effects()[0].status == "succeeded")
 
 
 def test_a_time_limit_of_the_callers_own_leaves_doubt(place: dict[str, Any]) -> None:
@@ -249,19 +309,48 @@ def test_the_result_of_a_coroutine_that_finished_in_spite_of_its_time_limit_is_k
             try:
                 assert await ledger.run(charge(), handler, timeout=SOON) == "done in spite of all"
             except TimeoutError:
-                assert (await ledger.events("order-1"))[-1].type == "tool_call_late"
+                assert (await ledger.effects())[0].status == "succeeded"
 
     asyncio.run(scenario())
 
 
-def test_a_worker_that_lets_its_lease_run_out_is_in_doubt_for_the_next_caller(ledger: Driver, clock: FakeClock) -> None:
+def test_a_worker_that_lets_its_lease_run_out_is_in_doubt_until_it_reports(ledger: Driver, clock: FakeClock) -> None:
     claim = ledger.begin(charge()).claim
     clock.advance(LEASE)
     assert isinstance(ledger.begin(charge()), InDoubt)
+    assert ledger.commit(claim, Succeeded("late")) == "late"
+    assert ledger.effects()[0].outcome == Succeeded("late")
+    assert types_of(ledger) == ["tool_call_started", "tool_call_in_doubt", "tool_call_finished"]
+    assert set(ledger.events("order-1")[-1].read()["commits"]) == {"result", "evidence"}
+
+
+def test_a_worker_that_reports_after_a_person_settled_is_told_and_its_report_is_kept(
+    ledger: Driver, clock: FakeClock
+) -> None:
+    claim = ledger.begin(charge()).claim
+    clock.advance(LEASE)
+    assert isinstance(ledger.begin(charge()), InDoubt)
+    ledger.settle(claim.effect.id, Failed("not found"), by="ada", evidence="the provider's page")
     with pytest.raises(LeaseLost) as lost:
         ledger.commit(claim, Succeeded("late"))
+    assert lost.value.effect.status == "failed"
+    assert types_of(ledger)[2:] == ["tool_call_finished", "tool_call_late"]
+
+
+def test_a_worker_that_reports_while_another_attempt_is_in_doubt_settles_nothing(
+    ledger: Driver, clock: FakeClock
+) -> None:
+    first = ledger.begin(charge(), on_crash="retry").claim
+    clock.advance(LEASE)
+    second = ledger.begin(charge(), on_crash="retry").claim
+    clock.advance(LEASE)
+    ledger.reconcile()
+    with pytest.raises(LeaseLost) as lost:
+        ledger.commit(first, Succeeded("first"))
     assert lost.value.effect.status == "in_doubt"
-    assert types_of(ledger) == ["tool_call_started", "tool_call_in_doubt", "tool_call_late"]
+    assert types_of(ledger)[-1] == "tool_call_late"
+    assert ledger.commit(second, Succeeded("second")) == "second"
+    assert ledger.effects()[0].outcome == Succeeded("second")
 
 
 def test_a_worker_whose_lease_ran_out_unnoticed_may_still_settle(ledger: Driver, clock: FakeClock) -> None:
@@ -380,13 +469,18 @@ def test_declared_exceptions_are_tried_again_with_a_new_fence(ledger: Driver) ->
     assert flaky.fences == [1, 2, 3]
 
 
-def test_tries_end(ledger: Driver) -> None:
+@pytest.mark.parametrize(
+    ("options", "kind"), [({"failed_on": ConnectionError}, EffectFailed), ({}, EffectInDoubt)], ids=["declared", "not"]
+)
+def test_tries_end(ledger: Driver, options: dict[str, Any], kind: type[Exception]) -> None:
     flaky = Flaky(9, ConnectionError("reset"))
+    retry = Retry(on=(ConnectionError,), attempts=3, backoff=timedelta(0))
     with pytest.raises(ConnectionError):
-        ledger.run(charge(), flaky, retry=Retry(on=(ConnectionError,), attempts=3, backoff=timedelta(0)))
+        ledger.run(charge(), flaky, retry=retry, **options)
     assert flaky.fences == [1, 2, 3]
-    with pytest.raises(EffectFailed):
+    with pytest.raises(kind):
         ledger.run(charge(), flaky)
+    assert flaky.fences == [1, 2, 3]
 
 
 def test_a_persons_retry_gets_the_full_number_of_tries(ledger: Driver) -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from indelible import Claimed, Failed, MayHaveHappened, Redacted, Replayed, RunningEffect, Succeeded, ToolCall
+from indelible import Claimed, Failed, MayHaveHappened, Redacted, Refused, Replayed, RunningEffect, Succeeded, ToolCall
 from indelible.core.values.canonical import decode
 from indelible.core.values.tags import Encrypted
 from indelible.errors import (
@@ -21,10 +21,12 @@ from indelible.errors import (
     EffectInDoubt,
     KeyReused,
     KeyUnusable,
+    LeaseLost,
     ResultNotRecorded,
 )
 from indelible.journal.keys.files import data_keys_folder
-from tests.scenarios.shells import Count, Driver, Gate, Shell, somebody_waits, types_of
+from indelible.testing.clock import FakeClock
+from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, somebody_waits, types_of
 from tests.scenarios.test_redaction import assert_found_nowhere
 from tests.scenarios.test_transactions import Table
 from tests.waiting import PATIENCE, eventually
@@ -68,8 +70,8 @@ def test_values_are_in_clear_for_the_ledger_and_in_cipher_on_the_record(ledger: 
 
 
 def test_errors_reasons_and_what_people_say_are_encrypted(ledger: Driver) -> None:
-    with pytest.raises(ValueError, match=CANARY):
-        ledger.run(pay(), Count(ValueError(CANARY)))
+    with pytest.raises(Refused, match=CANARY):
+        ledger.run(pay(), Count(Refused(CANARY)))
     with pytest.raises(EffectFailed, match=CANARY):
         ledger.run(pay(), Count())
     with pytest.raises(MayHaveHappened):
@@ -150,7 +152,18 @@ def test_a_late_result_is_encrypted(ledger: Driver) -> None:
         running.result(PATIENCE)
     gate.open()
     if ledger.kind != "async":  # the other one's handler is a coroutine, which the time limit has cancelled
-        eventually(lambda: "tool_call_late" in types_of(ledger))
+        eventually(lambda: types_of(ledger)[-1] == "tool_call_finished")
+        assert ledger.run(pay(), Count()) == {"receipt": CANARY}
+    assert_found_nowhere(ledger.url, CANARY)
+
+
+def test_the_late_result_of_an_older_attempt_is_encrypted(ledger: Driver, clock: FakeClock) -> None:
+    slow = ledger.begin(pay(), on_crash="retry").claim
+    clock.advance(LEASE)
+    ledger.run(pay(), Count("second"), on_crash="retry")
+    with pytest.raises(LeaseLost):
+        ledger.commit(slow, Succeeded({"receipt": CANARY}))
+    assert types_of(ledger)[-1] == "tool_call_late"
     assert_found_nowhere(ledger.url, CANARY)
 
 
@@ -291,8 +304,8 @@ def test_what_is_about_nobody_has_the_key_of_its_run(shell: Shell, keys: Path) -
 
 def test_without_its_key_a_value_is_erased_on_every_path(shell: Shell, ledger: Driver, keys: Path) -> None:
     ledger.run(pay(), Count(CANARY))
-    with pytest.raises(ValueError, match="no"):
-        ledger.run(pay("bob", "order-2"), Count(ValueError("no")))
+    with pytest.raises(Refused, match="no"):
+        ledger.run(pay("bob", "order-2"), Count(Refused("no")))
     for path in key_files(keys):
         path.unlink()
     for each in (ledger, shell.open(encrypt=True)):

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, current_effect
+from indelible import AsyncLedger, Ledger, NothingHappened, Refused, RunningEffect, current_effect
 from indelible.errors import EffectFailed
 from indelible.http import AsyncIdempotencyTransport, IdempotencyTransport
 from tests.scenarios.shells import Count, Driver, Gate, charge, in_thread
@@ -161,16 +161,25 @@ def test_a_handler_may_make_other_calls(ledger: Driver) -> None:
     assert {effect.tool: effect.status for effect in ledger.effects()} == {"charge": "succeeded", "inner": "succeeded"}
 
 
-def test_a_nested_call_that_replays_a_failure_settles_the_outer_one_too(ledger: Driver) -> None:
-    with pytest.raises(ValueError, match="declined"):
-        ledger.run(charge(tool="inner"), Count(ValueError("declined")))
+def test_a_nested_call_that_replays_a_failure_settles_the_outer_one_that_says_so(ledger: Driver) -> None:
+    with pytest.raises(Refused, match="declined"):
+        ledger.run(charge(tool="inner"), Count(Refused("declined")))
 
     def outer(effect: RunningEffect) -> None:
         ledger.run(charge(tool="inner"), Count())
 
     with pytest.raises(EffectFailed, match="declined"):
-        ledger.run(charge(), outer)
+        ledger.run(charge(), outer, failed_on=EffectFailed)
     assert {effect.tool: effect.status for effect in ledger.effects()} == {"charge": "failed", "inner": "failed"}
+
+
+def test_the_refusal_of_a_nested_call_is_none_of_the_outer_one(ledger: Driver) -> None:
+    def outer(effect: RunningEffect) -> None:
+        ledger.run(charge(tool="inner"), Count(Refused("declined")))
+
+    with pytest.raises(Refused, match="declined"):
+        ledger.run(charge(), outer)
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {"charge": "in_doubt", "inner": "failed"}
 
 
 def test_an_awaited_handler_may_await_other_calls(place: dict[str, Any]) -> None:

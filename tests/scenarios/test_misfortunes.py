@@ -28,7 +28,6 @@ from indelible.engine import engine, writer
 from indelible.engine.heartbeats import Heartbeats
 from indelible.errors import (
     BadCall,
-    EffectFailed,
     EffectInDoubt,
     LeaseLost,
     Misconfigured,
@@ -316,10 +315,10 @@ def test_that_nothing_happened_in_one_effect_says_nothing_of_the_one_that_called
 
     with pytest.raises(NothingHappened):
         ledger.run(charge(), outer)
-    with pytest.raises(EffectFailed, match="no connection"):
+    with pytest.raises(EffectInDoubt, match="no connection"):
         ledger.run(charge(), outer)
     assert entered == ["charged the card"]
-    assert {effect.tool: effect.status for effect in ledger.effects()} == {"charge": "failed", "mail": "ready"}
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {"charge": "in_doubt", "mail": "ready"}
 
 
 def test_a_result_that_cannot_even_be_looked_at_leaves_doubt(ledger: Driver) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from indelible import MayHaveHappened, Succeeded
+from indelible import MayHaveHappened, Refused, Succeeded
 from indelible.errors import BadCall
 from tests.scenarios.shells import Count, Driver, charge
 
@@ -65,8 +65,8 @@ def mixed(ledger: Driver) -> Driver:
     ledger.run(charge(args={"n": 0}), Count(), side_effect="payment")
     ledger.run(charge(args={"n": 1}, run_id="order-2"), Count(), side_effect="payment")
     ledger.run(charge(args={"n": 2}, tool="mail"), Count(), side_effect="notification")
-    with pytest.raises(ValueError, match="no"):
-        ledger.run(charge(args={"n": 3}), Count(ValueError("no")), side_effect="payment")
+    with pytest.raises(Refused, match="no"):
+        ledger.run(charge(args={"n": 3}), Count(Refused("no")), side_effect="payment")
     with pytest.raises(MayHaveHappened):
         ledger.run(charge(args={"n": 4}, tool="mail", run_id="order-2"), Count(MayHaveHappened("?")))
     ledger.begin(charge(args={"n": 5}), approval="required")

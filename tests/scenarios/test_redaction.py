@@ -25,10 +25,20 @@ from indelible import (
     ToolCall,
 )
 from indelible.core.values.tags import Redacted
-from indelible.errors import BadCall, EffectFailed, EffectInDoubt, KeyReused, KeyUnusable, ResultNotRecorded
+from indelible.errors import (
+    BadCall,
+    EffectFailed,
+    EffectInDoubt,
+    IndelibleError,
+    KeyReused,
+    KeyUnusable,
+    LeaseLost,
+    ResultNotRecorded,
+)
 from indelible.journal.exports.exporting import export
 from indelible.stores import is_postgres
-from tests.scenarios.shells import Count, Driver, Gate, Shell, types_of
+from indelible.testing.clock import FakeClock
+from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, types_of
 from tests.waiting import PATIENCE, eventually
 
 CANARY = "CANARY-hunter2-91"
@@ -124,10 +134,13 @@ def test_first_return_and_replay_are_the_same_recorded_form(ledger: Driver) -> N
     assert_found_nowhere(ledger.url, CANARY, CARD, "CANARY-result-17")
 
 
-def test_an_exception_is_raised_as_itself_and_recorded_without_its_secrets(ledger: Driver) -> None:
+@pytest.mark.parametrize(("options", "kind"), [({"failed_on": ValueError}, EffectFailed), ({}, EffectInDoubt)])
+def test_an_exception_is_raised_as_itself_and_recorded_without_its_secrets(
+    ledger: Driver, options: dict[str, Any], kind: type[IndelibleError]
+) -> None:
     with pytest.raises(ValueError, match=CANARY):
-        ledger.run(login(), Count(ValueError(f"bad password {CANARY} for card {CARD}")))
-    with pytest.raises(EffectFailed) as replayed:
+        ledger.run(login(), Count(ValueError(f"bad password {CANARY} for card {CARD}")), **options)
+    with pytest.raises(kind) as replayed:
         ledger.run(login(), Count())
     assert CANARY not in told(replayed.value)
     assert "[redacted value " in str(replayed.value)
@@ -203,7 +216,18 @@ def test_a_late_result_is_redacted(ledger: Driver) -> None:
         running.result(PATIENCE)
     gate.open()
     if ledger.kind != "async":  # the other one's handler is a coroutine, which the time limit has cancelled
-        eventually(lambda: "tool_call_late" in types_of(ledger))
+        eventually(lambda: types_of(ledger)[-1] == "tool_call_finished")
+        assert CANARY not in reprs_of(ledger)
+    assert_found_nowhere(ledger.url, CANARY, CARD)
+
+
+def test_the_late_result_of_an_older_attempt_is_redacted(ledger: Driver, clock: FakeClock) -> None:
+    slow = ledger.begin(login(), on_crash="retry").claim
+    clock.advance(LEASE)
+    ledger.run(login(), Count("second"), on_crash="retry")
+    with pytest.raises(LeaseLost):
+        ledger.commit(slow, Succeeded({"echo": CANARY, "card": CARD}))
+    assert types_of(ledger)[-1] == "tool_call_late"
     assert_found_nowhere(ledger.url, CANARY, CARD)
 
 

@@ -95,7 +95,7 @@ def test_a_result_cannot_be_changed_through_what_a_caller_got(ledger: Driver) ->
 def test_a_failure_is_raised_as_itself_once_and_as_a_recorded_one_after(ledger: Driver) -> None:
     handler = Count(KeyError("no such card"))
     with pytest.raises(KeyError, match="no such card"):
-        ledger.run(charge(), handler)
+        ledger.run(charge(), handler, failed_on=KeyError)
     with pytest.raises(EffectFailed, match="no such card") as failure:
         ledger.run(charge(), handler)
     assert failure.value.error_type == "KeyError"

@@ -175,7 +175,7 @@ def test_what_was_done_stays_readable_to_whoever_lost_the_run(ledger: Driver, sh
     started(ledger)
     assert ledger.run(charge(run_id="r1"), Count({"id": "ch_1"})) == {"id": "ch_1"}
     with pytest.raises(ZeroDivisionError):
-        ledger.run(charge(run_id="r1", tool="halve"), Count(ZeroDivisionError("no")))
+        ledger.run(charge(run_id="r1", tool="halve"), Count(ZeroDivisionError("no")), failed_on=ZeroDivisionError)
     clock.advance(timedelta(seconds=31))
     resumed(shell.open(clock=clock))
     handler = Count()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from indelible import AwaitingApproval, Ledger, MayHaveHappened
+from indelible import AwaitingApproval, Idempotent, Ledger, MayHaveHappened, Refused
 from indelible.core.runs.run import side_effect_key
 from indelible.core.values.shapes import misshapen
 from indelible.errors import (
@@ -84,8 +84,8 @@ def work(ledger: Driver) -> None:
     ledger.run(charge(run_id="r1"), Count({"id": "ch_1", "fee": Decimal("0.30")}), side_effect="payment")
     with pytest.raises(MayHaveHappened):
         ledger.run(charge(run_id="r1", tool="mail"), Count(MayHaveHappened("line cut")), side_effect="notification")
-    with pytest.raises(ZeroDivisionError):
-        ledger.run(charge(run_id="r1", args={"amount": 0}), Count(ZeroDivisionError("no")), side_effect="payment")
+    with pytest.raises(Refused):
+        ledger.run(charge(run_id="r1", args={"amount": 0}), Count(Refused("no")), side_effect="payment")
     run.record("execution_succeeded", {"n": 1}, side_effect="notification", side_effect_key=MAIL, step="mail")
     run.artifact("s3://leads.csv", content=b"a,b", metadata={"rows": 3})
     run.hand_off("another ledger", state=STATE, suggested="charge_the_rest")
@@ -434,6 +434,30 @@ def test_our_own_check_and_that_of_others_agree_on_every_broken_packet(shapes: l
                 assert is_refused == (not theirs.is_valid(packet)), (path, other)
         at[path[-1]] = kept
     assert refused > 200
+
+
+def test_what_would_be_sent_again_is_held_in_another_ledger_and_keeps_its_turn(
+    places: tuple[Driver, Driver], tmp_path: Path
+) -> None:
+    """The provider remembers a key from the first entry on, and the other ledger does not know when that was."""
+    here, there = places
+    run = started(here)
+    words: dict[str, Any] = {"side_effect": "payment", "downstream": Idempotent(attempts=1)}
+    call = charge(run_id="r1", dedupe="turn", turn="m1")
+    with pytest.raises(ConnectionError):
+        here.run(call, Count(ConnectionError("cut")), **words)
+    assert [effect.on_crash for effect in here.effects()] == ["resend"]
+    run.hand_off("another ledger")
+    path = tmp_path / "run.packet"
+    here.export_packet("r1", path)
+    there.import_packet(path, key=key_of(here.ledger))
+    (effect,) = there.effects()
+    assert (effect.status, effect.on_crash, effect.turn) == ("in_doubt", "hold", "m1")
+    resumed(there)
+    handler = Count()
+    with pytest.raises(EffectInDoubt):
+        there.run(call, handler, **words)
+    assert handler.entries == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,22 +88,30 @@ def test_when_asked_a_call_without_an_id_is_taken_for_a_retry(ledger: Driver) ->
 
 def test_key_fields_identify_a_call_and_a_settled_one_replays(ledger: Driver) -> None:
     handler = Count("first")
-    first = charge(args={"order": {"id": 7}, "note": "a"}, key=["order.id"])
-    again = charge(args={"order": {"id": 7}, "note": "b"}, key=["order.id"])
-    assert ledger.run(first, handler) == ledger.run(again, handler) == "first"
-    assert ledger.run(charge(args={"order": {"id": 8}, "note": "a"}, key=["order.id"]), handler) == "first"
+    words: dict[str, Any] = {"key": ["order.id"], "on_reuse": "replay"}
+    first = charge(args={"order": {"id": 7}, "note": "a"}, **words)
+    again = charge(args={"order": {"id": 7}, "note": "b"}, **words)
+    assert ledger.run(first, handler) == ledger.run(first, handler) == ledger.run(again, handler) == "first"
+    assert ledger.run(charge(args={"order": {"id": 8}, "note": "a"}, **words), handler) == "first"
     assert handler.entries == 2
 
 
-def test_key_fields_with_other_content_are_refused_while_the_first_is_open(ledger: Driver) -> None:
+def test_key_fields_with_other_content_are_refused_before_and_after_the_first_is_settled(ledger: Driver) -> None:
     first = charge(args={"order": 7, "note": "a"}, key=["order"])
     other = charge(args={"order": 7, "note": "b"}, key=["order"])
     claim = ledger.begin(first).claim
     with pytest.raises(KeyReused) as conflict:
         ledger.run(other, Count())
     assert conflict.value.effect.id == claim.effect.id
+    assert conflict.value.outcome is None
     ledger.commit(claim, Succeeded("first"))
-    assert ledger.run(other, Count()) == "first"
+    handler = Count()
+    with pytest.raises(KeyReused) as reused:
+        ledger.run(other, handler)
+    assert (reused.value.effect.id, handler.entries) == (claim.effect.id, 0)
+    assert reused.value.outcome == Succeeded("first")
+    assert reused.value.differing == {"note": ("a", "b")}
+    assert ledger.run(replace(other, on_reuse="replay"), handler) == "first"
 
 
 def test_key_fields_with_other_content_are_refused_while_the_first_is_in_doubt(ledger: Driver) -> None:

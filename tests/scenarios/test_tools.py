@@ -173,7 +173,7 @@ def test_wrong_arguments_are_refused_as_python_does_and_nothing_is_recorded(ledg
 def test_key_fields_of_a_tool_identify_its_calls(ledger: Driver) -> None:
     calls: list[str] = []
 
-    @ledger.tool(key=["order.city"])
+    @ledger.tool(key=["order.city"], on_reuse="replay")
     def ship(order: Address, note: str) -> str:
         calls.append(note)
         return note
@@ -181,6 +181,21 @@ def test_key_fields_of_a_tool_identify_its_calls(ledger: Driver) -> None:
     assert ledger.call(ship, Address("Rome"), "first") == ledger.call(ship, Address("Rome"), "second") == "first"
     assert ledger.call(ship, Address("Oslo"), "third") == "third"
     assert calls == ["first", "third"]
+
+
+def test_key_fields_of_a_tool_with_other_arguments_are_refused(ledger: Driver) -> None:
+    calls: list[int] = []
+
+    @ledger.tool(key=["order"])
+    def refund(order: str, amount: int) -> int:
+        calls.append(amount)
+        return amount
+
+    assert ledger.call(refund, "1", 500) == ledger.call(refund, "1", 500) == 500
+    with pytest.raises(KeyReused) as reused:
+        ledger.call(refund, "1", 9900)
+    assert reused.value.differing == {"amount": (500, 9900)}
+    assert calls == [500]
 
 
 def test_a_key_field_that_is_no_parameter_is_refused_at_once(ledger: Driver) -> None:
@@ -277,7 +292,7 @@ def test_a_tool_has_its_effect_at_hand(ledger: Driver) -> None:
 
 
 def test_a_tool_that_failed_replays_its_failure(ledger: Driver) -> None:
-    @ledger.tool()
+    @ledger.tool(failed_on=ValueError)
     def refund(amount: int) -> None:
         raise ValueError("declined")
 

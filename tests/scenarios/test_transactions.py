@@ -14,7 +14,16 @@ import apsw
 import psycopg
 import pytest
 
-from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall, current_effect
+from indelible import (
+    AsyncLedger,
+    Ledger,
+    MayHaveHappened,
+    NothingHappened,
+    RunningEffect,
+    Succeeded,
+    ToolCall,
+    current_effect,
+)
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost, ResultNotRecorded
 from indelible.testing.clock import FakeClock
 from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, charge, in_thread, types_of
@@ -119,7 +128,25 @@ def test_what_the_handler_wrote_is_undone_when_its_result_cannot_be_recorded(led
     assert ledger.effects()[0].status == "in_doubt"
 
 
-def test_what_a_handler_wrote_after_its_lease_was_lost_is_undone(
+def test_what_a_handler_wrote_after_another_attempt_took_over_is_undone(
+    ledger: Driver, table: Table, clock: FakeClock, shell: Shell
+) -> None:
+    other = shell.open(clock=clock)
+
+    def handler(effect: RunningEffect) -> str:
+        clock.advance(LEASE)
+        assert other.run(charge(), Count("second"), wait=False, on_crash="retry") == "second"
+        table.book(effect, 5)
+        return "late"
+
+    with pytest.raises(LeaseLost):
+        ledger.run(charge(), handler, on_crash="retry")
+    assert table.amounts() == []
+    assert ledger.effects()[0].outcome == Succeeded("second")
+    assert types_of(ledger)[-1] == "tool_call_late"
+
+
+def test_what_a_handler_wrote_after_its_lease_was_lost_resolves_the_doubt_in_the_same_commit(
     ledger: Driver, table: Table, clock: FakeClock, shell: Shell
 ) -> None:
     other = shell.open(clock=clock)
@@ -131,11 +158,29 @@ def test_what_a_handler_wrote_after_its_lease_was_lost_is_undone(
         table.book(effect, 5)
         return "late"
 
-    with pytest.raises(LeaseLost):
-        ledger.run(charge(), handler)
-    assert table.amounts() == []
-    assert ledger.effects()[0].status == "in_doubt"
-    assert types_of(ledger) == ["tool_call_started", "tool_call_in_doubt", "tool_call_late"]
+    assert ledger.run(charge(), handler) == "late"
+    assert table.amounts() == [5]
+    assert ledger.effects()[0].outcome == Succeeded("late")
+    assert types_of(ledger) == ["tool_call_started", "tool_call_in_doubt", "tool_call_finished"]
+
+
+def test_a_handler_that_ran_out_of_time_and_lost_its_rows_does_not_succeed_late(place: dict[str, Any]) -> None:
+    table, gate = Table(place["url"]), Gate("booked")
+
+    def handler(effect: RunningEffect) -> Any:
+        with effect.transaction() as connection:
+            connection.execute(table.insert(5))
+        return gate(effect)
+
+    with Ledger.open(**place) as ledger:
+        with pytest.raises(TimeoutError):
+            ledger.run(charge(), handler, timeout=timedelta(milliseconds=500))
+        gate.await_entry()
+        gate.open()
+        eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("indelible-handler")])
+        eventually(lambda: not [one for one in threading.enumerate() if one.name == "indelible-late"])
+        assert table.amounts() == []
+        assert ledger.effects()[0].status == "in_doubt", "its rows were undone, so its result is not true"
 
 
 def test_a_transaction_whose_error_the_handler_swallows_leaves_no_rows_and_no_lock(
@@ -199,14 +244,17 @@ def test_many_handlers_with_transactions_take_turns(ledger: Driver, table: Table
     assert table.amounts() == list(range(12))
 
 
-def test_a_statement_that_fails_fails_the_effect_and_frees_the_database(ledger: Driver, table: Table) -> None:
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "failed"), ("payment", "in_doubt")])
+def test_a_statement_that_fails_fails_a_write_and_frees_the_database(
+    ledger: Driver, table: Table, side_effect: Any, status: str
+) -> None:
     def handler(effect: RunningEffect) -> None:
         with effect.transaction() as connection:
             connection.execute("INSERT INTO nowhere VALUES (5)")
 
     with pytest.raises((apsw.SQLError, psycopg.errors.UndefinedTable)):
-        ledger.run(charge(), handler)
-    assert ledger.effects()[0].status == "failed"
+        ledger.run(charge(), handler, side_effect=side_effect)
+    assert ledger.effects()[0].status == status
     ledger.run(charge(args={"amount": 6}), lambda effect: table.book(effect, 6))
     assert table.amounts() == [6]
 
@@ -376,8 +424,9 @@ def test_a_handler_that_ran_out_of_time_inside_a_statement_is_stopped(ledger: Dr
         table.end_queries("WITH RECURSIVE%")
 
 
+@pytest.mark.parametrize("side_effect", ["external_mutation", "write"])
 def test_a_handler_broken_off_by_its_time_limit_is_in_doubt_and_not_failed(
-    ledger: Driver, table: Table, monkeypatch: pytest.MonkeyPatch
+    ledger: Driver, table: Table, monkeypatch: pytest.MonkeyPatch, side_effect: Any
 ) -> None:
     """Losing its transaction makes the handler raise, perhaps before its caller has noted the doubt."""
     gate = Gate()
@@ -396,7 +445,8 @@ def test_a_handler_broken_off_by_its_time_limit_is_in_doubt_and_not_failed(
 
     monkeypatch.setattr(RunningEffect, "give_up", give_up_slowly)
     with pytest.raises(TimeoutError):
-        ledger.run(charge(), handler, timeout=timedelta(milliseconds=200))
+        ledger.run(charge(), handler, timeout=timedelta(milliseconds=200), side_effect=side_effect)
+    eventually(lambda: "indelible-late" not in {thread.name for thread in threading.enumerate()})
     assert ledger.effects()[0].status == "in_doubt"
 
 

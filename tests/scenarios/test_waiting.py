@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indelible import Claimed, Failed, InFlight, Ledger, NothingHappened, Succeeded
+from indelible import Claimed, Failed, InFlight, Ledger, NothingHappened, Refused, Succeeded
 from indelible.engine import waiting
 from indelible.errors import ApprovalPending, EffectDenied, EffectFailed, EffectInDoubt, StillRunning, StoreUnavailable
 from indelible.testing.clock import FakeClock
@@ -102,13 +102,13 @@ def test_many_callers_get_the_one_result(ledger: Driver) -> None:
 
 
 def test_a_waiting_caller_is_told_that_the_winner_failed(ledger: Driver) -> None:
-    gate = Gate(ValueError("declined"))
+    gate = Gate(Refused("declined"))
     winner = ledger.spawn("run", charge(), gate)
     gate.await_entry()
     waiter = ledger.spawn("run", charge(), Count())
     somebody_waits(ledger)
     gate.open()
-    with pytest.raises(ValueError, match="declined"):
+    with pytest.raises(Refused, match="declined"):
         winner.result(PATIENCE)
     with pytest.raises(EffectFailed, match="declined"):
         waiter.result(PATIENCE)

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 import pytest
 from jsonschema import Draft202012Validator
 
-from indelible.core.remote.problem_types import PROBLEM_TYPES
+from indelible.core.remote.problem_types import PROBLEM_TYPES, type_of_status
 from indelible.server.describing.description import TAGS, operations
 from indelible.server.describing.examples import EXAMPLES
 from indelible.server.describing.openapi import main, problems_page
@@ -185,6 +185,10 @@ def test_a_problem_explains_itself_to_people_and_to_programs(place: Place) -> No
     assert "unsafe" not in page.headers["content-security-policy"]
     assert "What to do next" in page.text
     assert place.get("/problems/none", None).status_code == 404
+
+
+def test_every_status_that_http_itself_refuses_with_has_a_type_that_is_described() -> None:
+    assert {type_of_status(status) for status in range(400, 600)} <= set(PROBLEM_TYPES)
 
 
 def test_the_reference_of_problems_is_what_the_code_says() -> None:

@@ -78,7 +78,7 @@ def test_an_event_that_is_not_sealed_yet_has_no_receipt_yet(place: Place, monkey
     store = place.ledgers.of("acme")._engine.recorded.journal
     monkeypatch.setattr(store, "index_of", lambda *words: None)
     answer = place.get("/v1/journal/inclusion", "auditor", params={"run_id": RUN, "seq": 0})
-    assert (answer.status_code, answer.json()["type"]) == (409, "/problems/refused")
+    assert (answer.status_code, answer.json()["type"]) == (409, "/problems/not-run")
 
 
 def test_tiles_and_entries_give_the_whole_tree_and_never_change(place: Place) -> None:

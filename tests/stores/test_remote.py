@@ -321,7 +321,7 @@ def test_a_server_that_does_not_know_what_became_of_it_is_asked_again_under_the_
         ((200, {}), Misconfigured, "answers look with something else"),
         ((302, b"", {"Location": "https://other.example/"}), Misconfigured, "sends us on to https://other.example/"),
         ((421, {"detail": "x"}), Misconfigured, "--allowed-host"),
-        ((429, {"type": "/problems/refused", "detail": "no"}), NotRun, "no"),
+        ((429, {"type": "/problems/not-run", "detail": "no"}), NotRun, "no"),
         ((401, b"who?"), NotAuthenticated, "does not know this credential"),
         (
             (401, {"type": "/problems/not-authenticated", "detail": "it was revoked"}),

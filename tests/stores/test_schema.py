@@ -209,6 +209,7 @@ def test_only_what_may_be_unknown_may_be_missing(schema: Schema) -> None:
         f"{effects}.detail_seq",
         f"{effects}.approval_id",
         f"{effects}.charges",
+        f"{effects}.turn",
         *(f"indelible_sheets.{name}" for name in ("due_at", "run_id", "seq", "body", "created_at")),
         "indelible_events.effect_id",
         "indelible_events.signature",

@@ -374,16 +374,25 @@ class Engine:
         return self.writer.do(command, known)
 
     def keep_late(self, claim: Claim, report: Returned | Raised, handling: Handling, running: RunningEffect) -> None:
-        """Report what a handler did after its caller stopped waiting: that resolves the doubt it left."""
-        stamp, screen = self.mint.stamp(SYSTEM), running.screen
+        """Report what a handler did after its caller stopped waiting: that resolves the doubt it left.
+
+        The rows of its transaction were undone when its caller stopped waiting, so a result that counts on them is no
+        proof, and an exception may come from that alone.
+        """
+        stamp, screen, is_undone = self.mint.stamp(SYSTEM), running.screen, running.had_transaction
         try:
             if isinstance(report, Returned):
+                if is_undone:
+                    return
                 detail = result_json(report.value, screen)
                 self.writer.do(Finish(claim=claim, stamp=stamp, status="succeeded", detail_json=detail))
                 return
             detail = error_json(report.error, screen)
-            follows_doubt = may_follow_doubt(claim.effect)
-            words = {"has_sent": running.has_sent, "follows_doubt": follows_doubt}
+            words = {
+                "has_sent": running.has_sent,
+                "follows_doubt": may_follow_doubt(claim.effect),
+                "is_interruption": is_undone,
+            }
             meaning = meaning_of(report.error, handling, claim.effect.id, **words)
             if meaning == "failed":
                 self.writer.do(Finish(claim=claim, stamp=stamp, status="failed", detail_json=detail))

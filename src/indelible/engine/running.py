@@ -230,6 +230,11 @@ class RunningEffect:
         """Is this handler's transaction open?"""
         return self._transaction is not None and self._transaction.is_open
 
+    @property
+    def had_transaction(self) -> bool:
+        """Say whether this attempt began a transaction: once the attempt is given up, its rows are undone."""
+        return self._transaction is not None
+
     def settle_inside(self, command: Command) -> Answer | None:
         """Settles in the handler's transaction; None when there is none, or the settlement did not hold."""
         return None if self._transaction is None else self._transaction.settle(command)

@@ -124,6 +124,7 @@ class StoreConformance(
             claim = take_claim(store, make, "effect")
             clock.advance(LEASE)
             apply_one(store, make.expire(claim.effect.ref))
+            apply_one(store, make.settle(claim.effect.ref))
             before = store.look([claim.effect.ref]).effects
             with store.transaction(make.tenant) as transaction:
                 self.handler_writes(transaction.connection, 7)

@@ -43,6 +43,12 @@ export function Effect() {
   )
 }
 
+const AFTER_A_CRASH: Record<Shown['on_crash'], string> = {
+  hold: 'it is held until a person or a probe settles it',
+  resend: 'it is sent again with the same key, while the provider remembers the key',
+  retry: 'it is tried again: its tool says that this is safe',
+}
+
 function Heading({ of }: { of: Shown }) {
   return (
     <header className="space-y-2">
@@ -56,7 +62,7 @@ function Heading({ of }: { of: Shown }) {
         <Fact name="Effect"><Id length={40}>{of.id}</Id></Fact>
         <Fact name="Run"><Link to="/runs/$runId" params={{ runId: of.run_id }}><Text>{of.run_id}</Text></Link></Fact>
         {of.approval_id && <Fact name="Approval"><Link to="/inbox" search={{ tab: 'all', approval: of.approval_id }}><code>{of.approval_id}</code></Link></Fact>}
-        <Fact name="After a crash">{of.on_crash === 'retry' ? 'it is tried again: its tool says that this is safe' : 'it is held until somebody has looked'}</Fact>
+        <Fact name="After a crash">{AFTER_A_CRASH[of.on_crash]}</Fact>
         <Fact name="Opened"><When at={of.created_at} />, last moved <When at={of.updated_at} /></Fact>
         {of.lease_until && of.status === 'processing' && <Fact name="Lease"><When at={of.lease_until} />: without a word from its worker until then, it is in doubt</Fact>}
       </Facts>

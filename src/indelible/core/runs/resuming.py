@@ -254,8 +254,10 @@ def _effect_content(effect: Effect) -> dict[str, Any]:
         "key": effect.key,
         "tool": effect.tool,
         "sideEffectClass": effect.side_effect,
-        "onCrash": effect.on_crash,
+        # The window of the provider is counted from the first entry, whose time another ledger does not know.
+        "onCrash": "hold" if effect.on_crash == "resend" else effect.on_crash,
         "callId": effect.call_id,
+        "turn": effect.turn,
         "digest": effect.digest,
         "status": "in_doubt" if effect.status == "processing" else effect.status,
         "attempt": effect.attempt,
@@ -312,6 +314,7 @@ def _read_effect(tenant: str, run_id: str, told: Mapping[str, Any], now: datetim
         updated_at=now,
         args_json=args,
         detail_json=detail,
+        turn=told.get("turn"),
     )
 
 
