@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from indelible import Approval, Effect, Ledger, MayHaveHappened, NothingHappened, Refused, Retry, migrate
+from indelible import Approval, Effect, Idempotent, Ledger, MayHaveHappened, NothingHappened, Refused, Retry, migrate
 from indelible.errors import BadCall, StoreError
 from indelible.integrations.function_calls import Answered, FunctionCalls
 
@@ -271,6 +271,15 @@ def test_38_a_default_that_a_model_leaves_out_is_judged(ledger: Ledger) -> None:
     (told,) = calls.answer([chat("c1", '{"charge": "ch_1"}', "refund")]).messages
     assert refunded == []
     assert "much" in told["content"]
+
+
+def test_37_a_lost_answer_stays_in_doubt_also_where_it_may_be_sent_again(ledger: Ledger, answer: Any) -> None:
+    till = Till(raises=ConnectionResetError("peer"))
+    words: Any = {"side_effect": "payment", "downstream": Idempotent(attempts=1)}
+    (waiting,) = answer(FunctionCalls(ledger, {"charge": till.charge}, run="order-1", **words), [chat()]).waiting
+    assert waiting.effect is not None
+    assert [effect.status for effect in ledger.effects()] == ["in_doubt"], "so that the provider's window still holds"
+    assert till.charged == [5]
 
 
 def test_37_a_lost_answer_waits_for_a_person_and_no_text_invites_a_repeat(ledger: Ledger, answer: Any) -> None:

@@ -91,7 +91,8 @@ def _refusal_of(effect: Effect | None, raised: Exception) -> Exception:
         raised: What the tool raised.
     """
     said = f"{type(raised).__qualname__}: {raised}"
-    if effect is not None and effect.status == "failed":
+    may_be_repeated = effect is not None and effect.status == "in_doubt" and effect.on_crash == "retry"
+    if effect is not None and (effect.status == "failed" or may_be_repeated):
         return EffectFailed(f"{effect.tool} failed: {said}", effect=effect, error_type=type(raised).__qualname__)
     if effect is not None and effect.status == "ready":
         return raised if isinstance(raised, NothingHappened) else NothingHappened(said)

@@ -25,8 +25,9 @@ from typing import Any
 from indelible import Approval, AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.dialects import Asked, asked_in, messages_of, object_in
-from indelible.integrations.telling import heard_of, replayed, with_note
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, hash_of
+from indelible.integrations.entries import Entry
+from indelible.integrations.telling import heard_of, with_note
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, hash_of
 from indelible.tool import called
 
 
@@ -105,29 +106,17 @@ class FunctionCalls:
 
     def _answered(self, asked: Asked, turn: str | None) -> _Told | Waiting:
         entry = self._entry(asked, turn)
-        while isinstance(entry, _Entry):
-            try:
-                value = self._ledger.blocking.run(entry.call, entry.enter, on_replay=entry.note_replay, **entry.words)
-                return _Told(with_note(_text(value), entry.note))
-            except Exception as error:
-                told = entry.told_of(error)
-                if told is not None:
-                    return told
-        return entry
+        if isinstance(entry, _Told):
+            return entry
+        answered: _Told | Waiting = entry.walk(self._ledger.blocking, entry.words)
+        return answered
 
     async def _answered_async(self, asked: Asked, turn: str | None) -> _Told | Waiting:
         entry = self._entry(asked, turn)
-        while isinstance(entry, _Entry):
-            enter = entry.enter_async if entry.is_async else entry.enter
-            try:
-                run = self._ledger.awaited.run
-                value = await run(entry.call, enter, on_replay=entry.note_replay, **entry.words)
-                return _Told(with_note(_text(value), entry.note))
-            except Exception as error:
-                told = entry.told_of(error)
-                if told is not None:
-                    return told
-        return entry
+        if isinstance(entry, _Told):
+            return entry
+        answered: _Told | Waiting = await entry.walk_async(self._ledger.awaited, entry.words)
+        return answered
 
     def _entry(self, asked: Asked, turn: str | None) -> _Entry | _Told:
         """Return a call on its way; or what the model is told of a call that cannot be made."""
@@ -148,7 +137,8 @@ class FunctionCalls:
             )
         except ValueError as wrong:
             return _Told(f"{asked.tool} was not called: {wrong}", is_error=True)
-        return _Entry(tool, call, self._terms.at_once(asked.tool))
+        kind = _AsyncEntry if inspect.iscoroutinefunction(tool) else _Entry
+        return kind(tool, call, self._terms.at_once(asked.tool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,74 +149,49 @@ class _Told:
     is_error: bool = False
 
 
-class _Entry:
-    """Is one call on its way: what the ledger is asked, and what its tool raised in this process, if it did."""
+class _Entry(Entry):
+    """One call on its way through a loop."""
 
     def __init__(self, tool: Callable[..., Any], call: ToolCall, words: dict[str, Any]) -> None:
+        super().__init__(call)
         self._tool = tool
-        self._raised: Exception | None = None
-        self._is_over = False
-        self.is_async = inspect.iscoroutinefunction(tool)
-        self.call = call
         self.words = words
-        self.note: str | None = None
-
-    def note_replay(self, effect: Effect) -> None:
-        """Note what the model hears with a recorded result."""
-        self.note = replayed(effect, self.call)
 
     def enter(self, effect: RunningEffect) -> Any:
-        """Enters the tool with the recorded arguments."""
-        self._check_may_enter()
-        try:
+        """Enter the tool with the recorded arguments."""
+        with self.running(effect):
             return called(self._tool, effect.args)
-        except Exception as error:
-            self._raised = error
-            raise
 
-    async def enter_async(self, effect: RunningEffect) -> Any:
-        """Enters a tool that is awaited with the recorded arguments."""
-        self._check_may_enter()
-        try:
-            return await called(self._tool, effect.args)
-        except Exception as error:
-            self._raised = error
-            raise
+    def given(self, recorded: Any) -> _Told:
+        """Return what the model is told of a value."""
+        return _Told(with_note(_text(recorded), self.note))
 
-    def _check_may_enter(self) -> None:
-        if self._is_over:  # it may be repeated, but when to do so is for the loop to say
-            raise NothingHappened(str(self._raised))
-
-    def told_of(self, error: Exception) -> _Told | Waiting | None:
-        """Gives what comes of a call that gave no value; None when the ledger is to be asked again."""
-        match error:
-            case _ if error is self._raised and not isinstance(error, NothingHappened):
-                self._is_over = True
-                return None  # what is on the record decides what is told, now and on every repeat
-            case NothingHappened() if error is not self._raised:
-                return _Told(str(error), is_error=True)
-            case ApprovalPending():
-                return self._waiting(error, error.approval)
-            case EffectInDoubt():
-                return self._waiting(error)
-            case _ if asked_again(error, self.words):
-                return None
-            case _ if isinstance(error, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
-                heard = heard_of(error, self.call.tool)
-                assert heard is not None, "each of these has a text"
+    def told_of(self, refusal: Exception, error: Exception) -> _Told | Waiting:
+        """Return what becomes of a call without a value, or raise."""
+        heard = heard_of(refusal, self.call.tool)
+        match refusal:
+            case ApprovalPending() | EffectInDoubt():
+                return Waiting(
+                    call_id=self.call.call_id or "",
+                    tool=self.call.tool,
+                    why=str(refusal),
+                    told="" if heard is None else heard.text,
+                    approval=getattr(refusal, "approval", None),
+                    effect=refusal.effect,
+                )
+            case _ if heard is not None and isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
                 return _Told(heard.text, is_error=True)
             case _:
                 raise error
 
-    def _waiting(self, error: ApprovalPending | EffectInDoubt, approval: Approval | None = None) -> Waiting:
-        return Waiting(
-            call_id=self.call.call_id or "",
-            tool=self.call.tool,
-            why=str(error),
-            told=getattr(heard_of(error, self.call.tool), "text", ""),
-            approval=approval,
-            effect=error.effect,
-        )
+
+class _AsyncEntry(_Entry):
+    """The same for a tool that is awaited."""
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Enter the tool with the recorded arguments."""
+        with self.running(effect):
+            return await called(self._tool, effect.args)
 
 
 def _together(asked: list[Asked], ended: list[_Told | Waiting]) -> Answered:

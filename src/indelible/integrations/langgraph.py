@@ -22,26 +22,24 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from indelible import Actor, Approval, AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect
+from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
 from indelible.errors import (
     ApprovalPending,
     BadCall,
     EffectFailed,
     EffectInDoubt,
-    IndelibleError,
     VoteRefused,
 )
+from indelible.integrations.entries import Entry
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.results import text_in
 from indelible.integrations.telling import heard_of, with_note
-from indelible.integrations.telling import replayed as replay_note
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
     OnError,
     Spoken,
     Terms,
-    asked_again,
     checked_on_error,
     hash_of,
     ordinal_of,
@@ -107,42 +105,37 @@ class ToolGate:
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Runs a tool call, replays it, pauses the graph, or tells the model why not."""
-        entry = self._entry(request, execute)
+        entry = self._entry(_Entry, request, execute)
         if isinstance(entry, ToolMessage):
             return entry
         ledger = self._ledger.blocking
         while True:
-            try:
-                return entry.given(ledger.run(entry.call, entry.enter, on_replay=entry.note_replay, **entry.words))
-            except Exception as error:
-                heard = self._heard(error, entry)
-            if isinstance(heard, ToolMessage):
-                return heard
-            if heard is not None:
+            heard = entry.walk(ledger, entry.words)
+            if isinstance(heard, Vote):
                 with entry.noting_refusal():
                     heard.verb_of(ledger)(heard.approval, **heard.words)
+            elif heard is not None:
+                return heard
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Does the same in an event loop."""
-        entry = self._entry(request, execute)
+        entry = self._entry(_AsyncEntry, request, execute)
         if isinstance(entry, ToolMessage):
             return entry
         ledger = self._ledger.awaited
         while True:
-            try:
-                value = await ledger.run(entry.call, entry.enter_async, on_replay=entry.note_replay, **entry.words)
-                return entry.given(value)
-            except Exception as error:
-                heard = self._heard(error, entry)
-            if isinstance(heard, ToolMessage):
-                return heard
-            if heard is not None:
+            heard = await entry.walk_async(ledger, entry.words)
+            if isinstance(heard, Vote):
                 with entry.noting_refusal():
                     await heard.verb_of(ledger)(heard.approval, **heard.words)
+            elif heard is not None:
+                return heard
 
-    def _entry(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> _Entry | ToolMessage:
+    def _entry(
+        self, kind: type[_Entry], request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]
+    ) -> _Entry | ToolMessage:
         """Return a call on its way; or what the model is told of arguments that the tool does not take."""
         call = request.tool_call
         try:
@@ -150,7 +143,7 @@ class ToolGate:
         except ValueError as wrong:
             told = f"{call['name']} was not called: {wrong}"
             return ToolMessage(content=told, name=call["name"], tool_call_id=call["id"], status="error")
-        return _Entry(request, execute, self._named(request, args), self._terms)
+        return kind(self, request, execute, self._named(request, args), self._terms)
 
     def run_of(self, config: RunnableConfig) -> str:
         """Names the run that calls belong to: the thread, unless the integrator said otherwise."""
@@ -187,34 +180,31 @@ class ToolGate:
             known = self._schemas[tool.name] = (tool, hash_of(convert_to_openai_tool(tool)))
         return known[1]
 
-    def _heard(self, error: Exception, entry: _Entry) -> ToolMessage | Vote | None:
-        """Gives what the model is told, or a vote to cast before the call is walked again; else raises or pauses."""
-        match error:
-            case NothingHappened() if entry.raised is not None:
-                return entry.message(f"{entry.call.tool} failed: {said_by(entry.raised)}")
-            case NothingHappened():
-                raise entry.bubbled(error) from None
+    def heard(self, refusal: Exception, error: Exception, entry: _Entry) -> ToolMessage | Vote | None:
+        """Return what the model is told, a vote to cast, or None to look again; else raise or pause.
+
+        If the tool raised, `error` is that, and `refusal` is what the record says of it.
+        """
+        is_raised = error is not refusal and self._on_error == "raise" and not isinstance(error, ToolError)
+        match refusal:
+            case NothingHappened() if refusal is error:
+                raise entry.bubbled(refusal) from None
             case ApprovalPending():
-                answer = interrupt(_question(error.approval, entry))
-                return self._vote(answer, error.approval, entry.config)
+                answer = interrupt(_question(refusal.approval, entry))
+                return self._vote(answer, refusal.approval, entry.config)
+            case _ if is_raised:
+                raise error
             case EffectInDoubt():
-                interrupt(_doubt(error, entry))  # whatever is answered: the ledger knows whether it was settled
+                interrupt(_doubt(refusal, entry))  # whatever is answered: the ledger knows whether it was settled
                 return None
-            case _ if asked_again(error, entry.words):
-                return None
-            case EffectFailed() if isinstance(entry.raised, ToolError):
-                return entry.raised.said
-            case _ if isinstance(error, (EffectFailed, *SAID_TO_THE_MODEL)):
-                heard = heard_of(error, entry.call.tool)
+            case EffectFailed() if isinstance(error, ToolError):
+                return error.said
+            case _ if isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
+                heard = heard_of(refusal, entry.call.tool)
                 assert heard is not None, "each of these has a text"
                 return entry.message(heard.text)
-            case IndelibleError():
-                raise error
-            case _ if isinstance(error, GraphBubbleUp) or (self._on_error == "raise" and type(error) is not ToolError):
-                raise error
             case _:
-                entry.raised = error  # the record decides what the model is told: it may have happened
-                return None
+                raise error
 
     def _vote(self, answer: Any, asked: Approval, config: RunnableConfig) -> Vote | None:
         """Gives the vote that an answer is, if the integrator can tell who made it; else it is a word to look again.
@@ -300,45 +290,33 @@ def _validated(tool: BaseTool | None, args: Mapping[str, Any]) -> Mapping[str, A
     return bound(schema if isinstance(schema, Mapping) else None, args, "" if tool is None else tool.name)
 
 
-class _Entry:
-    """Is one tool call on its way through the gate: what the ledger is asked, and what the tool itself gave."""
+class _Entry(Entry):
+    """One tool call on its way through the gate."""
 
-    def __init__(self, request: ToolCallRequest, execute: Callable[[Any], Any], named: Named, terms: Terms) -> None:
+    def __init__(
+        self, gate: ToolGate, request: ToolCallRequest, execute: Callable[[Any], Any], named: Named, terms: Terms
+    ) -> None:
+        super().__init__(terms.call(named))
+        self._gate = gate
         self._request = request
         self._execute = execute
         self._live: list[Given] = []
         self._bubble: GraphBubbleUp | None = None
         self.not_counted: str | None = None
-        self.raised: Exception | None = None
-        """What the tool raised in this process; it is not entered again by itself."""
         self.config: RunnableConfig = request.runtime.config
-        self.call = terms.call(named)
         self.words = terms.at_once(named.tool)
-        self._note: str | None = None
-
-    def note_replay(self, effect: Effect) -> None:
-        """Note what the model hears with a recorded result."""
-        self._note = replay_note(effect, self.call)
 
     def enter(self, effect: RunningEffect) -> Any:
-        """Enters the tool with the recorded arguments."""
-        self._check_may_enter()
-        try:
-            return self._kept(self._execute(self._with_recorded_args(effect)))
-        except GraphBubbleUp as bubble:
-            return self._kept_or_nothing(bubble)
+        """Enter the tool with the recorded arguments."""
+        with self.running(effect):
+            try:
+                return self._kept(self._execute(self._with_recorded_args(effect)))
+            except GraphBubbleUp as bubble:
+                return self._kept_or_nothing(bubble)
 
-    async def enter_async(self, effect: RunningEffect) -> Any:
-        """Does the same in an event loop."""
-        self._check_may_enter()
-        try:
-            return self._kept(await self._execute(self._with_recorded_args(effect)))
-        except GraphBubbleUp as bubble:
-            return self._kept_or_nothing(bubble)
-
-    def _check_may_enter(self) -> None:
-        if self.raised is not None:  # it may be repeated, but the model or a resumed graph says when
-            raise NothingHappened(str(self.raised))
+    def told_of(self, refusal: Exception, error: Exception) -> Any:
+        """Return what becomes of a call without a value, or raise."""
+        return self._gate.heard(refusal, error, self)
 
     def _with_recorded_args(self, effect: RunningEffect) -> ToolCallRequest:
         return self._request.override(tool_call={**self._request.tool_call, "args": effect.args})
@@ -366,12 +344,12 @@ class _Entry:
             return self._live[-1]
         if not isinstance(recorded, Mapping) or set(recorded) not in ({"call_id", "gave"}, {"call_id", "to_parent"}):
             # Another framework recorded it, or a person settled it by hand, with a value of their own.
-            return self.message(with_note(text_in(recorded), self._note), status="success")
+            return self.message(with_note(text_in(recorded), self.note), status="success")
         if "to_parent" in recorded:
             command = replayed(recorded["to_parent"], None, None)
             assert isinstance(command, Command)
             raise ParentCommand(command)
-        return replayed(recorded["gave"], recorded["call_id"], self.call.call_id, self._note)
+        return replayed(recorded["gave"], recorded["call_id"], self.call.call_id, self.note)
 
     @contextmanager
     def noting_refusal(self) -> Iterator[None]:
@@ -386,9 +364,16 @@ class _Entry:
         return ToolMessage(content=content, name=self.call.tool, tool_call_id=self.call.call_id, status=status)
 
 
-def said_by(error: Exception) -> str:
-    """Return what a tool said when it raised."""
-    return error.said.text if isinstance(error, ToolError) else f"{type(error).__qualname__}: {error}"
+class _AsyncEntry(_Entry):
+    """The same in an event loop."""
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Enter the tool with the recorded arguments."""
+        with self.running(effect):
+            try:
+                return self._kept(await self._execute(self._with_recorded_args(effect)))
+            except GraphBubbleUp as bubble:
+                return self._kept_or_nothing(bubble)
 
 
 class ToolError(Exception):
