@@ -17,7 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, IndelibleError, NotRun, VoteRefused
-from indelible.integrations.calling_again import OPEN, meant_call_id
+from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.mcp_words import (
     IDEMPOTENCY_KEY,
     LOOK_SCHEMA,
@@ -143,10 +143,8 @@ class McpGate:
             return replace(call, dedupe="args", resource=chosen)
         if call.dedupe != "call" or is_chosen(meta):
             return call
-        assert call.call_id is not None
         found = [await self._ledger.effects(run_id=self._run, tool=call.tool, status=status) for status in OPEN]
-        open_calls = [effect for page in found for effect in page]
-        return replace(call, call_id=meant_call_id(open_calls, call.args, call.call_id))
+        return meant(call, (effect for page in found for effect in page))
 
     async def _tool(self, name: str) -> types.Tool:
         """Finds a tool; what the server below does not list is not called."""
