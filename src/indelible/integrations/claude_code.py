@@ -34,7 +34,7 @@ from indelible.integrations.claude_words import cut, decided, may_run, was_done
 from indelible.integrations.passing import heard_of_answer
 from indelible.integrations.results import ToolError
 from indelible.integrations.telling import heard_of
-from indelible.integrations.terms import Named
+from indelible.integrations.terms import Named, hash_of
 
 Answer = dict[str, Any]
 """Is what a hook prints; empty when it has nothing to decide."""
@@ -139,8 +139,15 @@ class ClaudeCodeHook:
         args, tool, run = event.get("tool_input"), _text(event, "tool_name"), self._run_of(event)
         if not isinstance(args, Mapping):
             raise BadCall("tool_input: an object is expected here")
-        use = _text(event, "tool_use_id")
-        call = call_of(self._terms, Named(tool=tool, args=args, run_id=run, call_id=use, turn=turn_in(event)))
+        named = Named(
+            tool=tool,
+            args=args,
+            run_id=run,
+            call_id=_text(event, "tool_use_id"),
+            schema=hash_of(["claude code", tool]),  # its arguments are complete as they are
+            turn=turn_in(event),
+        )
+        call = call_of(self._terms, named)
         if call.dedupe != "call":
             return call
         found = (self._ledger.effects(run_id=run, tool=tool, status=status) for status in OPEN)
