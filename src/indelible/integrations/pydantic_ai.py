@@ -147,6 +147,8 @@ class _Entry(Passage):
             except _DEFERRED as deferred:  # the tool itself asks for a person or for a result: it is entered again then
                 self._deferred = deferred
                 raise NothingHappened("the tool defers the call") from deferred
+            except (ToolRetryError, ToolFailedError) as wrapped:  # what the tool raised is what it may declare
+                raise wrapped.__cause__ or wrapped from None
         self._live.append(result)
         if isinstance(result, ToolReturn):
             return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
