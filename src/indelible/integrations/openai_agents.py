@@ -26,7 +26,7 @@ from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
 
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
-from indelible.errors import BadCall, IndelibleError, ReviewRequired, UnknownRun
+from indelible.errors import BadCall, IndelibleError, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.passing import Passage, heard_of_answer, turn_of
 from indelible.integrations.results import ToolFailed as ToolFailed
@@ -84,8 +84,8 @@ class LedgerTools:
             return await self._invoked(bare, context, arguments)
 
         async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-            call = self._call(context, tool.name, arguments, call_id)
-            return isinstance(await self._ledger.ask(call, **self._terms.options(tool.name)), AwaitingApproval)
+            standing = await self._standing(self._call(context, tool.name, arguments, call_id))
+            return isinstance(standing, AwaitingApproval)
 
         return dataclasses.replace(tool, on_invoke_tool=_Entrance(invoke, tool), needs_approval=asks)
 
@@ -135,7 +135,7 @@ class LedgerTools:
         waiting = []
         for item in state.get_interruptions():
             call = await self._asked_about(state, item)
-            match await self._ledger.ask(call, **self._terms.options(call.tool)):
+            match await self._standing(call):
                 case AwaitingApproval():
                     waiting.append(item)
                 case Denied() as denied:
@@ -143,6 +143,13 @@ class LedgerTools:
                 case _:
                     state.approve(item)
         return waiting
+
+    async def _standing(self, call: ToolCall) -> Any:
+        """Return how a call stands; None if the ledger refuses it, and then the tool says why when it is entered."""
+        try:
+            return await self._ledger.ask(call, **self._terms.options(call.tool))
+        except NotRun:
+            return None
 
     async def _asked_about(self, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
         """Return the call of an interruption, in the turn in which it was asked about: an agent's tool has its own."""
