@@ -328,6 +328,12 @@ async def test_a_call_of_a_later_turn_is_asked_about_and_one_of_the_same_turn_is
     assert len(bank.calls) == 2
 
 
+async def test_a_read_of_a_client_that_sends_no_ids_reads_each_time(ledger: AsyncLedger) -> None:
+    bank = Bank()
+    async with behind(ledger, bank, side_effect="read") as client:
+        assert [text(await client.call_tool("pay", {"to": "ana"})) for _ in range(2)] == ["paid 1", "paid 2"]
+
+
 async def test_a_default_of_the_schema_is_judged_shown_sent_and_the_same_call(ledger: AsyncLedger) -> None:
     bank, ana = Bank(), Person(decision="approve")
     bank.currency = {"type": "string", "default": "usd"}

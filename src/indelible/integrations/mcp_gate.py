@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, cast
+from uuid import uuid4
 
 import mcp_types as types
 from mcp.server import ServerRequestContext
@@ -128,13 +129,17 @@ class McpGate:
             tool=params.name,
             args=params.arguments or {},
             run_id=self._run,
-            call_id=call_id_in(meta),
+            call_id=call_id_in(meta) or self._new_id(params.name),
             schema=schema_of(tool),
             turn=None if is_chosen(meta) else turn if isinstance(turn, str) and turn else self._turn,
             parameters=tool.input_schema,
         )
         call = await self._meant(self._terms.call(named), meta)
         return _Entry(self._upstream, call, self._terms.at_once(call.tool), said, meta)
+
+    def _new_id(self, tool: str) -> str | None:
+        """Return an id for a read whose client sends none: each call reads anew."""
+        return f"mcp-{uuid4().hex}" if self._terms.options(tool).get("side_effect") in ("none", "read") else None
 
     async def _meant(self, call: ToolCall, meta: Mapping[str, Any]) -> ToolCall:
         """Return the call that the client means: by the key that it chose, or the open one that its model repeats."""
