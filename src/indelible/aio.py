@@ -77,8 +77,11 @@ class AsyncLedger(OpenedDesk):
         answer: Begun | MayRun = await self._engine.drive_async(walk.ask(self._prepare(call, options), self._mint))
         return answer
 
-    async def commit(self, claim: Claim, outcome: Outcome) -> Any:
-        """Settles a claim with `Succeeded(value)` or `Failed(error)` and gives the recorded value."""
+    async def commit(self, claim: Claim, outcome: Outcome | Exception) -> Any:
+        """Settle a claim with `Succeeded(value)` or `Failed(error)` and return the recorded value.
+
+        An exception of the tool is recorded as what it means for the tool, as it would be if `run` had entered it.
+        """
         return await self._engine.drive_async(self._commit(claim, outcome))
 
     async def heartbeat(self, claim: Claim, **options: Unpack[OptionWords]) -> None:

@@ -80,8 +80,11 @@ class Ledger(OpenedDesk):
         answer: Begun | MayRun = self._engine.drive(walk.ask(self._prepare(call, options), self._mint))
         return answer
 
-    def commit(self, claim: Claim, outcome: Outcome) -> Any:
-        """Settles a claim with `Succeeded(value)` or `Failed(error)` and gives the recorded value."""
+    def commit(self, claim: Claim, outcome: Outcome | Exception) -> Any:
+        """Settle a claim with `Succeeded(value)` or `Failed(error)` and return the recorded value.
+
+        An exception of the tool is recorded as what it means for the tool, as it would be if `run` had entered it.
+        """
         return self._engine.drive(self._commit(claim, outcome))
 
     def heartbeat(self, claim: Claim, **options: Unpack[OptionWords]) -> None:

@@ -15,9 +15,10 @@ import claude_agent_sdk
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions, tool
 
-from indelible import AsyncLedger, MayHaveHappened, NothingHappened, Retry, Succeeded
+from indelible import AsyncLedger, MayHaveHappened, NothingHappened, Refused, Retry, Succeeded
 from indelible.errors import BadCall
 from indelible.integrations.claude_agent import LedgerHooks
+from indelible.integrations.results import ToolError
 from tests.frameworks.claude_script import Heard, Interrupted, ScriptedClaude, Use, play
 
 pytestmark = pytest.mark.anyio
@@ -104,12 +105,38 @@ async def test_a_tool_of_ones_own_runs_once_and_the_model_gets_what_it_gave_agai
     assert (newest.run_id, newest.tool, newest.call_id) == ("session-1", "charge", "toolu_2")
 
 
-async def test_the_same_id_with_other_arguments_is_refused(ledger: AsyncLedger) -> None:
+async def test_the_same_key_with_other_arguments_is_told_and_not_run(ledger: AsyncLedger) -> None:
     till = Till()
-    await charge(ledger, till)
-    heard = await charge(ledger, till, charging(amount=5000))
-    assert "other arguments" in heard.errors["toolu_1"]
+    await charge(ledger, till, key=["order"])
+    heard = await charge(ledger, till, charging("toolu_2", amount=5000), key=["order"])
+    assert "already done with" in heard.errors["toolu_2"]
     assert till.charged == [5]
+
+
+async def test_a_model_that_repeats_itself_gets_the_recorded_result_and_hears_so(ledger: AsyncLedger) -> None:
+    till = Till()
+    heard = await charge(ledger, till, charging(), charging("toolu_2"))
+    assert heard.results["toolu_1"] == "charged 5"
+    assert heard.results["toolu_2"].startswith("charged 5")
+    assert "Nothing was run now" in heard.results["toolu_2"]
+    assert till.charged == [5]
+
+
+async def test_a_default_that_the_model_leaves_out_is_judged_recorded_and_the_same_call(ledger: AsyncLedger) -> None:
+    amounts: list[int] = []
+    properties = {"order": {"type": "string"}, "amount": {"type": "integer", "default": 5000}}
+
+    @tool("charge", "Charges", {"type": "object", "properties": properties, "required": ["order"]})
+    async def charged(args: dict[str, Any]) -> dict[str, Any]:
+        amounts.append(args["amount"])
+        return {"content": [{"type": "text", "text": "charged"}]}
+
+    for use, args in (("toolu_1", {"order": "o1"}), ("toolu_2", {"order": "o1", "amount": 5000})):
+        async with LedgerHooks(ledger) as gate:
+            options = ClaudeAgentOptions(mcp_servers={"till": gate.server("till", [charged])}, hooks=gate.hooks())
+            await play(options, Use(id=use, tool="mcp__till__charge", args=args))
+    assert amounts == [5000]
+    assert [effect.args for effect in await ledger.effects()] == [{"order": "o1", "amount": 5000}]
 
 
 async def test_what_waits_for_a_person_ends_the_session_and_goes_on_when_it_is_resumed(ledger: AsyncLedger) -> None:
@@ -131,7 +158,7 @@ async def test_or_it_is_told_to_the_model_which_calls_again_under_a_new_id(ledge
     await ledger.approve(question, digest=question.digest, by="ana")
     assert (await charge(ledger, till, charging("toolu_2"), **words)).results == {"toolu_2": "charged 5"}
     assert await statuses(ledger) == {"toolu_1": "succeeded"}
-    assert "waits for a person" in (await charge(ledger, till, charging("toolu_3"), **words)).errors["toolu_3"]
+    assert "Nothing was run now" in (await charge(ledger, till, charging("toolu_3"), **words)).results["toolu_3"]
     assert till.charged == [5]
 
 
@@ -142,10 +169,10 @@ async def test_a_denial_is_told_to_the_model_and_edited_arguments_are_those_that
     edited = await ledger.edit_approval(question, {"order": "o1", "amount": 4}, digest=question.digest, by="ana")
     await ledger.approve(edited, digest=edited.digest, by="bob")
     assert (await charge(ledger, till, approval="required")).results == {"toolu_1": "charged 4"}
-    await charge(ledger, till, charging("toolu_2"), approval="required")
+    await charge(ledger, till, charging("toolu_2", 6), approval="required")
     (question,) = await ledger.approvals(status="pending")
     await ledger.deny(question, by="ana", reason="too much")
-    heard = await charge(ledger, till, charging("toolu_2"), approval="required")
+    heard = await charge(ledger, till, charging("toolu_2", 6), approval="required")
     assert "too much" in heard.errors["toolu_2"]
     assert till.charged == [4]
 
@@ -153,8 +180,10 @@ async def test_a_denial_is_told_to_the_model_and_edited_arguments_are_those_that
 @pytest.mark.parametrize(
     ("till", "said", "status"),
     [
-        (Till(raises=ValueError("no funds")), "no funds", "failed"),
+        (Till(raises=Refused("no funds")), "no funds", "failed"),
+        (Till(raises=KeyError("no funds")), "no funds", "failed"),
         (Till(says={"content": [{"type": "text", "text": "declined"}], "is_error": True}), "declined", "failed"),
+        (Till(raises=ConnectionError("reset")), "may have happened", "in_doubt"),
         (Till(raises=MayHaveHappened("no answer")), "may have happened", "in_doubt"),
         (Till(raises=TimeoutError("no answer")), "may have happened", "in_doubt"),
     ],
@@ -163,7 +192,7 @@ async def test_what_a_tool_says_when_it_fails_it_says_again(
     ledger: AsyncLedger, till: Till, said: str, status: str
 ) -> None:
     for _ in range(2):
-        assert said in (await charge(ledger, till)).errors["toolu_1"]
+        assert said in (await charge(ledger, till, failed_on=(KeyError, ToolError))).errors["toolu_1"]
     assert till.charged == [5]
     assert await statuses(ledger) == {"toolu_1": status}
 
@@ -179,7 +208,7 @@ async def test_what_a_person_settled_by_hand_is_told_as_they_said_it(ledger: Asy
 
 async def test_a_tool_that_did_nothing_may_be_called_again(ledger: AsyncLedger) -> None:
     till = Till(raises=NothingHappened("the line is busy"))
-    assert "calling again is safe" in (await charge(ledger, till)).errors["toolu_1"]
+    assert "Nothing was done" in (await charge(ledger, till)).errors["toolu_1"]
     till.raises = None
     assert (await charge(ledger, till)).results == {"toolu_1": "charged 5"}
 
@@ -187,10 +216,11 @@ async def test_a_tool_that_did_nothing_may_be_called_again(ledger: AsyncLedger) 
 async def test_a_tool_that_may_be_repeated_is_by_what_its_terms_say(ledger: AsyncLedger) -> None:
     till = Till(raises=ConnectionError("busy"))
     retry = Retry(on=(ConnectionError,), attempts=2, backoff=timedelta(0))
-    assert "busy" in (await charge(ledger, till, terms={"charge": {"retry": retry}})).errors["toolu_1"]
+    words = {"retry": retry, "failed_on": ConnectionError}
+    assert "busy" in (await charge(ledger, till, terms={"charge": words})).errors["toolu_1"]
     assert till.charged == [5, 5]
     doubtful = Till(raises=MayHaveHappened("no answer"))
-    heard = await charge(ledger, doubtful, charging("toolu_2"), terms={"charge": {"on_crash": "retry"}})
+    heard = await charge(ledger, doubtful, charging("toolu_2", 5), run="two", terms={"charge": {"on_crash": "retry"}})
     assert "no answer" in heard.errors["toolu_2"]
     assert doubtful.charged == [5]
 
@@ -218,7 +248,7 @@ async def test_a_tool_of_claude_codes_is_recorded_and_denied_when_it_comes_again
     shell = Shell()
     assert (await push(ledger, shell)).results == {"toolu_1": {"stdout": "pushed", "interrupted": False}}
     heard = await push(ledger, shell)
-    assert "was carried out before" in heard.errors["toolu_1"]
+    assert "Nothing was run now" in heard.errors["toolu_1"]
     assert '"stdout": "pushed"' in heard.errors["toolu_1"]
     await push(ledger, shell, pushing("toolu_2"))
     assert shell.ran == ["git push", "git push"]
@@ -229,11 +259,11 @@ async def test_a_tool_of_claude_codes_is_recorded_and_denied_when_it_comes_again
     ("raises", "status", "says"),
     [(ValueError("Exit code 1"), "failed", "Exit code 1"), (Interrupted("stopped"), "in_doubt", "may have happened")],
 )
-async def test_a_failure_is_recorded_as_one_and_an_interruption_is_in_doubt(
+async def test_a_declared_failure_is_recorded_as_one_and_an_interruption_is_in_doubt(
     ledger: AsyncLedger, raises: Exception, status: str, says: str
 ) -> None:
     shell = Shell(raises=raises)
-    await push(ledger, shell)
+    await push(ledger, shell, failed_on=ToolError)
     assert await statuses(ledger) == {"toolu_1": status}
     assert says in (await push(ledger, shell)).errors["toolu_1"]
     assert shell.ran == ["git push"]

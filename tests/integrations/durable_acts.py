@@ -39,7 +39,8 @@ def durable(tracer: KilledAtLine, url: str, folder: str, run_id: str, **words: A
     """Runs the agent in Pydantic AI, durably."""
     outside = Outside(folder, orders=words.pop("orders", 3))
     with Ledger.open(url) as ledger:
-        terms = {"charge": {"lease": LEASE, **words}, "model.turn": {"lease": LEASE}}
+        # One order is charged twice on purpose, in one turn: by the ids, which are recorded with the model's answers.
+        terms = {"charge": {"lease": LEASE, "dedupe": "call", **words}, "model.turn": {"lease": LEASE}}
         output = _pydantic_ai(outside, pydantic_ai_durability.LedgerDurability(ledger, run=run_id, terms=terms))
     outside.end(output, tracer.count)
 

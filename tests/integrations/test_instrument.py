@@ -21,7 +21,7 @@ from agents.exceptions import UserError
 from agents.run_context import RunContextWrapper
 from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.prebuilt import ToolNode
@@ -132,7 +132,7 @@ def till(outside: Outside) -> Server[Any]:
 
 async def called_at_the_till(outside: Outside) -> Any:
     async with Client(till(outside)) as client:
-        (said,) = (await client.call_tool("charge", {"order": "o1"})).content
+        said, *_ = (await client.call_tool("charge", {"order": "o1"})).content
         return said.text  # type: ignore[union-attr]
 
 
@@ -165,8 +165,8 @@ def test_of_two_workers_one_does_it_and_the_other_gets_its_result(work: Agent, o
 
 def test_what_may_have_happened_is_not_repeated(work: Agent, outside: Outside, ledger: Ledger) -> None:
     crash_at("after_handler", work, tool="charge")
-    with suppress(EffectInDoubt, UserError):  # a framework that cannot pause here stops
-        assert work() != "done"
+    with suppress(EffectInDoubt, UserError):  # a framework that cannot pause here stops, or tells the model
+        work()
     assert outside.times("o1") == 1
     assert [effect.tool for effect in ledger.effects(status="in_doubt")] == ["charge"]
 
@@ -182,7 +182,8 @@ def test_graphs_in_an_event_loop_too(ledger: Ledger, outside: Outside) -> None:
     async def asked(thread: str) -> Any:
         model = Scripted(responses=[AIMessage(content="", tool_calls=calls), AIMessage(content="done")])
         agent = create_agent(model, [tool])
-        told = await agent.ainvoke({"messages": [("user", "charge")]}, {"configurable": {"thread_id": thread}})
+        asks = {"messages": [HumanMessage("charge", id="m1")]}
+        told = await agent.ainvoke(asks, {"configurable": {"thread_id": thread}})
         return [message.content for message in told["messages"][2:]]
 
     with instrument(ledger):
@@ -299,7 +300,7 @@ def test_terms_hold_in_every_framework(ledger: Ledger, outside: Outside, tmp_pat
             assert "waits for a person" in mcp(outside, tmp_path)
         with ledger.in_run("third"):
             assert langchain(outside, tmp_path) == "", "the last that was said is the model's call"
-        with ledger.in_run("fourth"), pytest.raises(UserError, match="approv"):
+        with ledger.in_run("fourth"):
             openai_agents(outside, tmp_path)
     assert outside.times("o1") == 0
     assert len(ledger.approvals(status="pending")) == 4

@@ -15,7 +15,9 @@ from mcp.shared.exceptions import MCPError
 
 from indelible import AsyncLedger, Succeeded, migrate
 from indelible.integrations.mcp import ledger_proxy
-from indelible.integrations.mcp_words import IDEMPOTENCY_KEY, REPLAYED
+from indelible.integrations.mcp_words import IDEMPOTENCY_KEY, REPLAYED, TURN
+from indelible.integrations.results import ToolError
+from indelible.integrations.telling import TEXTS
 
 pytestmark = pytest.mark.anyio
 MODES = ("2026-07-28", "legacy")
@@ -33,11 +35,13 @@ class Bank:
         self.calls: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.description = "Pays."
+        self.currency: dict[str, Any] = {"type": "string"}
         self.answer: Callable[[], types.CallToolResult | types.InputRequiredResult] | None = None
         self.server: Server[Any] = Server("bank", on_list_tools=self._list, on_call_tool=self._call)
 
     async def _list(self, ctx: Any, params: Any) -> types.ListToolsResult:
-        schema = {"type": "object", "properties": {"to": {"type": "string"}, "amount": {"type": "integer"}}}
+        properties = {"to": {"type": "string"}, "amount": {"type": "integer"}, "currency": self.currency}
+        schema = {"type": "object", "properties": properties}
         hints = types.ToolAnnotations(read_only_hint=True)
         tool = types.Tool(name="pay", description=self.description, input_schema=schema, annotations=hints)
         return types.ListToolsResult(tools=[tool])
@@ -75,9 +79,14 @@ async def behind(
 
 
 def text(result: types.CallToolResult) -> str:
-    (block,) = result.content
+    block, *_ = result.content
     assert isinstance(block, types.TextContent)
     return block.text
+
+
+def is_noted(result: types.CallToolResult) -> bool:
+    last = result.content[-1]
+    return isinstance(last, types.TextContent) and last.text.startswith(TEXTS["replayed"].partition("{")[0])
 
 
 @pytest.fixture
@@ -95,6 +104,7 @@ async def test_a_call_reaches_the_server_once_and_its_result_is_given_again(ledg
         again = await client.call_tool("pay", {"amount": 5, "to": "ana"})
     assert bank.calls == [{"to": "ana", "amount": 5}]
     assert (text(first), text(again)) == ("paid 1", "paid 1")
+    assert (is_noted(first), is_noted(again)) == (False, True), "the model hears that nothing was run now"
     assert again.structured_content == {"n": 1}
     assert (again.meta or {}).get(REPLAYED) is True
     (effect,) = await ledger.effects(run_id="order-1")
@@ -214,34 +224,41 @@ async def test_a_tool_that_changed_since_it_was_approved_is_asked_about_again(le
     assert bank.calls == []
 
 
-async def test_a_tool_that_failed_is_told_to_have_failed_again(ledger: AsyncLedger) -> None:
+@pytest.mark.parametrize("words", [{"failed_on": ToolError}, {"side_effect": "write"}])
+async def test_a_tool_that_failed_is_told_to_have_failed_again(ledger: AsyncLedger, words: dict[str, Any]) -> None:
     bank = Bank()
     bank.answer = lambda: types.CallToolResult(content=[types.TextContent(text="no funds")], is_error=True)
-    async with behind(ledger, bank) as client:
+    async with behind(ledger, bank, **words) as client:
         first = await client.call_tool("pay", {"to": "bob"})
         again = await client.call_tool("pay", {"to": "bob"})
     assert len(bank.calls) == 1
     assert (first.is_error, text(first)) == (True, "no funds")
-    assert again.is_error
-    assert "no funds" in text(again)
+    assert (again.is_error, text(again)) == (True, "no funds")
+    assert [effect.status for effect in await ledger.effects()] == ["failed"]
 
 
-@pytest.mark.parametrize(("code", "status"), [(types.INVALID_PARAMS, "ready"), (types.INTERNAL_ERROR, "in_doubt")])
-async def test_an_error_of_the_protocol_is_taken_for_what_it_can_mean(
-    ledger: AsyncLedger, code: int, status: str
-) -> None:
-    def refuse() -> Any:
-        raise MCPError(code, "went wrong")
+CODES = (types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.INVALID_REQUEST, types.PARSE_ERROR, types.INTERNAL_ERROR)
+
+
+@pytest.mark.parametrize("code", [*CODES, None])
+async def test_no_error_proves_that_nothing_happened(ledger: AsyncLedger, code: int | None) -> None:
+    """A client library makes these codes of answers that it cannot read; a server may fail after the deed."""
+
+    def refuse() -> types.CallToolResult:
+        if code is not None:
+            raise MCPError(code, "went wrong")
+        return types.CallToolResult(content=[types.TextContent(text="went wrong")], is_error=True)
 
     bank = Bank()
     bank.answer = refuse
-    async with behind(ledger, bank) as client:
-        told = await client.call_tool("pay", {"to": "bob"})
-        assert told.is_error
-        (effect,) = await ledger.effects()
-        assert effect.status == status
-        await client.call_tool("pay", {"to": "bob"})
-    assert len(bank.calls) == (2 if status == "ready" else 1)
+    async with behind(ledger, bank, side_effect="payment") as client:
+        for _ in range(2):
+            told = await client.call_tool("pay", {"to": "bob"})
+            assert told.is_error
+            (effect,) = await ledger.effects()
+            assert effect.status == "in_doubt"
+            assert text(told) == f"Indelible: {TEXTS['in_doubt'].format(tool='pay', effect=effect.id)}"
+    assert len(bank.calls) == 1
 
 
 async def test_what_the_server_below_asks_for_is_handed_on(ledger: AsyncLedger) -> None:
@@ -269,23 +286,62 @@ async def test_a_tool_that_is_not_listed_is_not_called(ledger: AsyncLedger) -> N
     assert await ledger.effects() == []
 
 
-async def test_a_model_that_calls_again_under_a_new_id_makes_the_call_that_was_asked_about(ledger: AsyncLedger) -> None:
+@pytest.mark.parametrize("side_effect", ["payment", "read"])
+async def test_a_model_that_calls_again_under_a_new_id_makes_the_call_that_was_asked_about(
+    ledger: AsyncLedger, side_effect: str
+) -> None:
     """It was told to; the id is the client's, and people decided about the call. An id that was chosen is kept to."""
     bank = Bank()
 
-    async def pay(client: Client, name: str, call_id: str) -> str:
+    async def pay(client: Client, name: str, call_id: str) -> types.CallToolResult:
         meta = cast("types.RequestParamsMeta", {name: call_id})
-        return text(await client.call_tool("pay", {"to": "ana"}, meta=meta))
+        return await client.call_tool("pay", {"to": "ana"}, meta=meta)
 
-    async with behind(ledger, bank, mode="legacy", approval="required") as client:
-        assert "waits for a person" in await pay(client, "claudecode/toolUseId", "toolu_1")
+    async with behind(ledger, bank, mode="legacy", approval="required", side_effect=side_effect) as client:
+        assert "waits for a person" in text(await pay(client, "claudecode/toolUseId", "toolu_1"))
         (question,) = await ledger.approvals(status="pending")
-        assert "waits for a person" in await pay(client, IDEMPOTENCY_KEY, "another")
+        assert "waits for a person" in text(await pay(client, IDEMPOTENCY_KEY, "another"))
         assert len(await ledger.approvals(status="pending")) == 2
         await ledger.approve(question, digest=question.digest, by="ana")
-        assert await pay(client, "claudecode/toolUseId", "toolu_2") == "paid 1"
-        assert "waits for a person" in await pay(client, "claudecode/toolUseId", "toolu_3")
+        paid = await pay(client, "claudecode/toolUseId", "toolu_2")
+        assert (text(paid), is_noted(paid)) == ("paid 1", False)
+        again = await pay(client, "claudecode/toolUseId", "toolu_3")
+        assert is_noted(again) if side_effect == "payment" else "waits for a person" in text(again)
     assert bank.calls == [{"to": "ana"}]
+
+
+async def test_a_call_of_a_later_turn_is_asked_about_and_one_of_the_same_turn_is_not_made(ledger: AsyncLedger) -> None:
+    bank = Bank()
+
+    async def pay(client: Client, turn: str) -> types.CallToolResult:
+        meta = cast("types.RequestParamsMeta", {TURN: turn, "openai/toolCallId": "call_0"})
+        return await client.call_tool("pay", {"to": "ana"}, meta=meta)
+
+    async with behind(ledger, bank, mode="legacy", side_effect="payment") as client:
+        assert text(await pay(client, "m1")) == text(await pay(client, "m1")) == "paid 1"
+        assert "waits for a person" in text(await pay(client, "m2"))
+        (question,) = await ledger.approvals(status="pending")
+        await ledger.approve(question, digest=question.digest, by="ana")
+        assert text(await pay(client, "m2")) == "paid 2"
+    async with behind(ledger, bank, mode="legacy", side_effect="payment", turn="m3") as client:
+        assert "waits for a person" in text(await client.call_tool("pay", {"to": "ana"}))
+    assert len(bank.calls) == 2
+
+
+async def test_a_read_of_a_client_that_sends_no_ids_reads_each_time(ledger: AsyncLedger) -> None:
+    bank = Bank()
+    async with behind(ledger, bank, side_effect="read") as client:
+        assert [text(await client.call_tool("pay", {"to": "ana"})) for _ in range(2)] == ["paid 1", "paid 2"]
+
+
+async def test_a_default_of_the_schema_is_judged_shown_sent_and_the_same_call(ledger: AsyncLedger) -> None:
+    bank, ana = Bank(), Person(decision="approve")
+    bank.currency = {"type": "string", "default": "usd"}
+    async with behind(ledger, bank, person=ana, approver="ana", approval="required") as client:
+        for args in ({"to": "bob"}, {"to": "bob", "currency": "usd"}):
+            assert text(await client.call_tool("pay", args)) == "paid 1"
+    assert bank.calls == [{"to": "bob", "currency": "usd"}]
+    assert ['"currency": "usd"' in asked for asked in ana.asked] == [True]
 
 
 async def test_what_a_person_settled_by_hand_is_told_as_they_said_it(ledger: AsyncLedger) -> None:

@@ -58,7 +58,7 @@ def paid_lines(paid: Path) -> int:
 
 
 def text(result: types.CallToolResult) -> str:
-    (block,) = result.content
+    block, *_ = result.content
     assert isinstance(block, types.TextContent)
     return block.text
 

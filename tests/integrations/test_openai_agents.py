@@ -8,13 +8,24 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from agents import Agent, Runner, RunState, Tool, WebSearchTool, function_tool, set_tracing_disabled
-from agents.exceptions import UserError
+from agents import (
+    Agent,
+    Runner,
+    RunState,
+    SQLiteSession,
+    Tool,
+    ToolOutputImage,
+    ToolOutputText,
+    WebSearchTool,
+    function_tool,
+    set_tracing_disabled,
+)
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from indelible import AsyncLedger, migrate
+from indelible import AsyncLedger, Refused, migrate
 from indelible.errors import BadCall, ReviewRequired
 from indelible.integrations.openai_agents import LedgerTools, ledger_tools
+from indelible.integrations.telling import TEXTS
 from tests.scenarios.raw import execute
 
 pytestmark = pytest.mark.anyio
@@ -76,17 +87,21 @@ async def test_a_call_runs_once_and_the_model_gets_what_it_gave_again(ledger: As
     assert till.charged == [5]
 
 
-async def test_a_new_id_is_a_new_call_and_an_old_one_with_other_arguments_is_none(ledger: AsyncLedger) -> None:
-    till = Till()
-    tools = ledger_tools([function_tool(till.charge)], ledger, run="order-1")
-    await Runner.run(agent_with(tools, calling(call_id="c1"), calling(call_id="c2")), "go")
-    with pytest.raises(UserError, match="other arguments"):
-        await Runner.run(agent_with(tools, calling(6, call_id="c1")), "go")
-    assert till.charged == [5, 5]
+async def test_parts_that_the_sdk_knows_get_the_note_as_a_part_more(ledger: AsyncLedger) -> None:
+    @function_tool
+    def chart(amount: int) -> Any:
+        """Draws."""
+        return [ToolOutputText(text="a chart"), ToolOutputImage(image_url="https://example.com/1.png")]
+
+    tools = ledger_tools([chart], ledger, run="order-1")
+    draws = [[function_call("chart", {"amount": 5}, call_id=call_id)] for call_id in ("c1", "c2")]
+    _, again = outputs(await Runner.run(agent_with(tools, *draws), "go"))
+    assert [part["type"] for part in again] == ["text", "image", "text"]
+    assert "Nothing was run now" in again[-1]["text"]
 
 
-async def test_a_tool_that_raises_is_told_its_own_way_and_not_run_again(ledger: AsyncLedger) -> None:
-    till = Till(raises=ValueError("no funds"))
+async def test_a_tool_that_refuses_is_told_its_own_way_and_not_run_again(ledger: AsyncLedger) -> None:
+    till = Till(raises=Refused("no funds"))
     told = function_tool(till.charge, failure_error_function=lambda context, error: f"it said: {error}")
     for _ in range(2):
         result = await Runner.run(agent_with(ledger_tools([told], ledger, run="order-1"), calling()), "go")
@@ -94,6 +109,19 @@ async def test_a_tool_that_raises_is_told_its_own_way_and_not_run_again(ledger: 
     assert till.charged == [5]
     (effect,) = await ledger.effects()
     assert effect.status == "failed"
+
+
+async def test_the_turn_is_the_users_message_in_a_session_or_what_the_integrator_says(ledger: AsyncLedger) -> None:
+    till, session = Till(), SQLiteSession("order-1")
+    tools = ledger_tools([function_tool(till.charge)], ledger, run="order-1", side_effect="notification")
+    for _ in range(2):  # the user says the same twice; a model numbers the calls of each turn from zero
+        await Runner.run(agent_with(tools, calling(call_id="call_0")), "charge 5", session=session)
+    assert till.charged == [5, 5]
+    for turn in ("m1", "m1", "m2"):
+        words = {"run": "order-2", "side_effect": "notification", "turn": lambda context: context.context}
+        tools = ledger_tools([function_tool(till.charge)], ledger, **words)
+        await Runner.run(agent_with(tools, calling(call_id="call_0")), "charge 5", context=turn)
+    assert till.charged == [5, 5, 5, 5]
 
 
 async def test_a_state_that_says_approved_approves_nothing(ledger: AsyncLedger) -> None:
@@ -105,8 +133,8 @@ async def test_a_state_that_says_approved_approves_nothing(ledger: AsyncLedger) 
     (item,) = state.get_interruptions()
     assert [one.call_id for one in await gate.answer(state)] == ["c1"]
     state.approve(item)
-    with pytest.raises(UserError, match="waits for a person"):
-        await Runner.run(agent, state)
+    (told,) = outputs(await Runner.run(agent, state))
+    assert "waits for a person" in told
     assert till.charged == []
 
 
@@ -159,8 +187,8 @@ async def test_a_timeout_leaves_it_in_doubt(ledger: AsyncLedger) -> None:
             break
     (effect,) = await ledger.effects(run_id=run)
     assert effect.status == "in_doubt"
-    with pytest.raises(UserError, match="may have happened"):
-        await Runner.run(agent_with(ledger_tools([slow], ledger, run=run), calling()), "go")
+    (told,) = outputs(await Runner.run(agent_with(ledger_tools([slow], ledger, run=run), calling()), "go"))
+    assert told == TEXTS["in_doubt"].format(tool="charge", effect=effect.id)
     assert till.charged == [5]
 
 

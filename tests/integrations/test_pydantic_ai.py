@@ -21,7 +21,6 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolApproved
 
 from indelible import AsyncLedger
-from indelible.errors import KeyReused
 from indelible.integrations.pydantic_ai import LedgerCapability
 
 pytestmark = pytest.mark.anyio
@@ -109,13 +108,37 @@ async def test_a_return_with_its_parts_comes_back_as_one(ledger: AsyncLedger) ->
     assert till.charged == [5]
 
 
-async def test_what_a_tool_asks_of_the_model_it_asks_again_without_running(ledger: AsyncLedger) -> None:
+async def test_what_a_tool_that_declares_it_asks_of_the_model_it_asks_again_without_running(
+    ledger: AsyncLedger,
+) -> None:
     till = Till(ModelRetry("another amount, please"))
     model = Scripted([ToolCallPart("charge", {"money": {"amount": 5}}, tool_call_id="c1")])
     for _ in range(2):
-        result = await agent_of(ledger, till, model).run("go", conversation_id="order-1")
+        agent = agent_of(ledger, till, model, failed_on=ModelRetry)
+        result = await agent.run("go", conversation_id="order-1")
         assert "another amount, please" in str(result.all_messages())
     assert till.charged == [5]
+
+
+async def test_a_tool_that_asks_the_model_after_it_may_have_done_something_pauses_the_agent(
+    ledger: AsyncLedger,
+) -> None:
+    till = Till(ModelRetry("try again"))
+    for _ in range(2):
+        result = await agent_of(ledger, till).run("go", conversation_id="order-1")
+        assert isinstance(result.output, DeferredToolRequests)
+        assert result.output.metadata["c1"]["type"] == "indelible.in_doubt"
+        assert "try again" not in str(result.all_messages())
+    assert till.charged == [5]
+
+
+async def test_what_a_tool_sends_beside_its_result_begins_no_turn(ledger: AsyncLedger) -> None:
+    till = Till(ToolReturn("ok", content="see receipt"))
+    calls = [[ToolCallPart("charge", {"money": {"amount": 5}}, tool_call_id=one)] for one in ("c1", "c2", "c3")]
+    result = await agent_of(ledger, till, Scripted(*calls)).run("go", conversation_id="order-1")
+    assert result.output == "done"
+    assert till.charged == [5]
+    assert str(result.all_messages()).count("Nothing was run now") == 2
 
 
 async def test_saying_approved_to_the_agent_approves_nothing(ledger: AsyncLedger) -> None:
@@ -131,13 +154,14 @@ async def test_saying_approved_to_the_agent_approves_nothing(ledger: AsyncLedger
     assert isinstance(again.output, DeferredToolRequests)
     assert till.charged == []
     await ledger.approve(approval.id, digest=approval.digest, by="ana")
-    with pytest.raises(KeyReused):
-        await agent.run(
-            message_history=paused.all_messages(),
-            deferred_tool_results=DeferredToolResults(
-                approvals={"c1": ToolApproved(override_args={"money": {"amount": 5000}})}
-            ),
-        )
+    other = await agent.run(
+        message_history=paused.all_messages(),
+        deferred_tool_results=DeferredToolResults(
+            approvals={"c1": ToolApproved(override_args={"money": {"amount": 5000}})}
+        ),
+    )
+    assert isinstance(other.output, DeferredToolRequests), "other arguments are another call, and a new question"
+    assert till.charged == []
     done = await agent.run(
         message_history=paused.all_messages(), deferred_tool_results=paused.output.build_results(approve_all=True)
     )

@@ -175,19 +175,30 @@ async def test_an_approval_pauses_and_what_is_run_again_goes_on(ledger: AsyncLed
 async def test_what_a_tool_said_of_its_failure_it_says_again(ledger: AsyncLedger) -> None:
     till, model = Till(raises=ToolFailed("no funds")), Scripted()
     for _ in range(2):
-        result = await agent_of(LedgerDurability(ledger, run="order-1"), till, model).run("go")
+        durable = LedgerDurability(ledger, run="order-1", failed_on=ToolFailed)
+        result = await agent_of(durable, till, model).run("go")
         assert "no funds" in str(result.all_messages())
     assert (till.charged, model.asked) == ([1.5], 2)
 
 
 async def test_a_tool_that_raises_stops_the_agent_and_stays_failed(ledger: AsyncLedger) -> None:
     till, model = Till(raises=OSError("no line")), Scripted()
-    agent = agent_of(LedgerDurability(ledger, run="order-1"), till, model)
+    agent = agent_of(LedgerDurability(ledger, run="order-1", failed_on=OSError), till, model)
     with pytest.raises(OSError, match="no line"):
         await agent.run("go")
     with pytest.raises(EffectFailed, match="no line"):
         await agent.run("go")
     assert (till.charged, model.asked) == ([1.5], 1)
+
+
+async def test_a_tool_that_loses_its_answer_stops_the_agent_and_is_in_doubt(ledger: AsyncLedger) -> None:
+    till, model = Till(raises=OSError("no line")), Scripted()
+    agent = agent_of(LedgerDurability(ledger, run="order-1"), till, model)
+    with pytest.raises(OSError, match="no line"):
+        await agent.run("go")
+    (effect,) = await ledger.effects(tool="charge")
+    assert effect.status == "in_doubt"
+    assert till.charged == [1.5]
 
 
 class Memory(AbstractCapability[Any]):

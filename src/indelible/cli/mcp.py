@@ -150,8 +150,14 @@ def read_terms(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _word(told: tuple[str, Any]) -> tuple[str, Any]:
-    """Reads `lease_s = 30` as a duration; all other words are as `@ledger.tool` has them."""
+    """Read `lease_s = 30` as a duration, and `failed_on = ["ToolError"]` as what a tool reports to have failed."""
     name, value = told
+    if name == "failed_on":
+        if value not in ("ToolError", ["ToolError"]):
+            raise Misconfigured(f'{name} = {value!r}: only "ToolError" can be named here, what a tool reports itself')
+        from indelible.integrations.results import ToolError
+
+        return name, ToolError
     if name not in ("lease_s", "timeout_s", "wait_s"):
         return name, value
     if isinstance(value, bool) or not isinstance(value, int | float):

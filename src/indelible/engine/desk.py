@@ -22,6 +22,7 @@ from indelible.core.effects.calls import (
     check_run_id,
 )
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
+from indelible.core.effects.meaning import may_follow_doubt, meaning_of
 from indelible.core.effects.reconciling import Reconciled, reconciled
 from indelible.core.effects.requests import Mint, Prepared, Recall, Request, Walk
 from indelible.core.events import Event
@@ -188,21 +189,26 @@ class Desk(Preparing):
     # Walks that need more than one line
 
     def _commit(
-        self, claim: Claim, outcome: Outcome, mint: Mint | None = None, known: Effect | None = None
+        self, claim: Claim, outcome: Outcome | Exception, mint: Mint | None = None, known: Effect | None = None
     ) -> Generator[Request, Any, Any]:
         mint = mint or self._mint
-        if not isinstance(outcome, Succeeded | Failed):
+        if not isinstance(outcome, Succeeded | Failed | Exception):
             raise BadCall(f"commit with Succeeded(value) or Failed(error), not {type(outcome).__name__}")
         self._own(claim.effect)
         value = None
         screen = claim.screen or self._screen_of(claim.effect)
+        words: OptionWords = {"side_effect": claim.effect.side_effect}
+        handling = self._handling(claim.effect.tool, words)
+        if isinstance(outcome, Exception):
+            meaning = meaning_of(outcome, handling, claim.effect.id, follows_doubt=may_follow_doubt(claim.effect))
+            yield from walk.finish_with_error(claim, outcome, meaning, mint, screen)
+            return None
         if isinstance(outcome, Succeeded):
             most = self._max_result_bytes
             value = yield from walk.finish_with_value(claim, outcome.value, most, mint, screen, known)
         else:
             yield from walk._finish(claim, outcome, outcomes.outcome_json(outcome, screen), mint, known=known)
-        words: OptionWords = {"side_effect": claim.effect.side_effect}
-        yield from walk.await_seal(claim.effect, self._handling(claim.effect.tool, words))
+        yield from walk.await_seal(claim.effect, handling)
         return value
 
     def _settle(

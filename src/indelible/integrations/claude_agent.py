@@ -21,14 +21,15 @@ from typing import Any, cast
 
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
 
-from indelible import AsyncLedger, AwaitingApproval, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, NotRun
-from indelible.integrations.calling_again import OPEN, meant_call_id
-from indelible.integrations.claude_calls import CallIds
-from indelible.integrations.claude_words import decided, has_failed, may_run, was_done
+from indelible import AsyncLedger, AwaitingApproval, Effect, Ledger, MayHaveHappened, RunningEffect, ToolCall
+from indelible.errors import BadCall, EffectFailed, NotRun
+from indelible.integrations.calling_again import OPEN, meant
+from indelible.integrations.claude_calls import BuiltIn, CallIds, call_of, turn_in
+from indelible.integrations.claude_words import cut, decided, may_run, was_done
+from indelible.integrations.passing import Passage
 from indelible.integrations.results import ToolError, text_in
-from indelible.integrations.telling import error_in, waits
-from indelible.integrations.terms import Named, Terms, asked_again, hash_of
+from indelible.integrations.telling import heard_of, waits
+from indelible.integrations.terms import Named, Terms, hash_of
 
 Hook = Callable[[Any, str | None, Any], Awaitable[dict[str, Any]]]
 Result = dict[str, Any]
@@ -36,12 +37,17 @@ _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 class LedgerHooks:
-    """Lets each tool call of an agent run at most once and with permission, whoever resumes its session, and wherever.
+    """Let each tool call of an agent run at most once and with permission, wherever its session is resumed.
 
-    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
-    belong to the run that `run` names, by default the session. With `defers=False`, a call that waits for a person is
-    told to the model instead of ending the session; with `allows`, Claude Code does not ask about what the ledger lets
-    run. Close it when the agent is done: what its hooks began and nobody reported is in doubt then.
+    Close it when the agent is done: what its hooks began and Claude Code did not report is in doubt then.
+
+    Args:
+        ledger: The ledger.
+        run: The run that calls belong to. Default: the session.
+        terms: How single tools are treated, in the words of `@ledger.tool`.
+        defers: A call that waits for a person ends the session. If False, the model is told instead. Default: True.
+        allows: Claude Code does not ask about what the ledger lets run. Default: False.
+        usual: The words of `terms` for all tools.
     """
 
     def __init__(
@@ -57,9 +63,10 @@ class LedgerHooks:
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)
+        self._built_in = BuiltIn(terms, usual)
         self._defers = defers
         self._allows = allows
-        self._schemas: dict[str, dict[str, str]] = {}
+        self._tools: dict[str, dict[str, SdkMcpTool[Any]]] = {}
         self._announced: dict[str, Named] = {}
         self._visits: dict[str, _Visit] = {}
 
@@ -81,7 +88,7 @@ class LedgerHooks:
         """Gives a server for `mcp_servers`, under this name, whose tools stand behind the ledger."""
         if not _SERVER_NAME.fullmatch(name):
             raise BadCall(f"server {name!r}: use the characters A-Z a-z 0-9 _ -, which Claude Code leaves as they are")
-        self._schemas[name] = {tool.name: _schema_of(tool) for tool in tools}
+        self._tools[name] = {tool.name: tool for tool in tools}
         ids = CallIds()
         behind = [dataclasses.replace(tool, handler=self._entrance(tool, ids)) for tool in tools]
         config = create_sdk_mcp_server(name, version, behind)
@@ -93,7 +100,7 @@ class LedgerHooks:
 
         `matcher` names the tools of Claude Code and of other servers that stand behind the ledger as well.
         """
-        before = [_blocking(f"{_prefix(name)}.*", self._announce) for name in self._schemas]
+        before = [_blocking(f"{_prefix(name)}.*", self._announce) for name in self._tools]
         if matcher is None:
             return {"PreToolUse": before}
         after = [HookMatcher(matcher=matcher, hooks=[cast("Any", self._after)])]
@@ -107,11 +114,11 @@ class LedgerHooks:
 
     async def _announce(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
         """Tells our tool which call it is entered for, and pauses the session while a person has to decide."""
-        server = next(name for name in self._schemas if event["tool_name"].startswith(_prefix(name)))
+        server = next(name for name in self._tools if event["tool_name"].startswith(_prefix(name)))
         tool = event["tool_name"].removeprefix(_prefix(server))
-        named = await self._named(tool, event, self._schemas[server].get(tool, ""))
+        named, call = await self._named(self._terms, tool, event, self._tools[server].get(tool))
         try:
-            standing = await self._ledger.ask(self._terms.call(named), **self._terms.options(tool))
+            standing = await self._ledger.ask(call, **self._terms.options(tool))
         except NotRun:
             standing = None  # the tool says why
         if isinstance(standing, AwaitingApproval) and self._defers:
@@ -124,16 +131,16 @@ class LedgerHooks:
             named = self._announced.pop(ids.current() or "", None)
             if named is None:
                 return _refusal(f"{tool.name} was not called: no hook announced it. Put gate.hooks() into the options")
-            call = self._terms.call(dataclasses.replace(named, args=args))
-            return await self._entered(tool, call)
+            return await self._entered(tool, self._terms.call(dataclasses.replace(named, args=args)))
 
         return entered
 
     async def _entered(self, tool: SdkMcpTool[Any], call: ToolCall) -> Result:
-        entry = _Entry(tool, self._terms.at_once(tool.name))
+        entry = _Entry(tool, call, self._terms.at_once(tool.name))
         while True:
             try:
-                return entry.given(await self._ledger.run(call, entry.enter, **entry.words))
+                given = await self._ledger.run(call, entry.enter, on_replay=entry.note_replay, **entry.words)
+                return entry.given(given)
             except Exception as error:
                 told = entry.told_of(error)
                 if told is not None:
@@ -145,11 +152,10 @@ class LedgerHooks:
         """Begins a call that Claude Code makes, or denies it with the reason."""
         if self._is_ours(event["tool_name"]):
             return {}
-        named = await self._named(event["tool_name"], event)
-        call = self._terms.call(named)
+        _, call = await self._named(self._built_in, event["tool_name"], event)
         visit = _Visit(call.tool)
-        words = self._terms.at_once(call.tool)
-        refusal = await visit.begin(self._ledger.run(call, visit.enter, **words))
+        words = self._built_in.at_once(call.tool)
+        refusal = await visit.begin(self._ledger.run(call, visit.enter, on_replay=visit.note_replay, **words))
         if refusal is not None:
             return decided("deny", refusal)
         self._visits[event["tool_use_id"]] = visit
@@ -169,66 +175,64 @@ class LedgerHooks:
         return {}
 
     def _is_ours(self, tool: str) -> bool:
-        return any(tool.startswith(_prefix(name)) for name in self._schemas)
+        return any(tool.startswith(_prefix(name)) for name in self._tools)
 
-    async def _named(self, tool: str, event: Any, schema: str = "") -> Named:
-        run, args = self._run or event["session_id"], event["tool_input"]
-        found = [await self._ledger.effects(run_id=run, tool=tool, status=status) for status in OPEN]
-        call_id = meant_call_id((effect for page in found for effect in page), args, event["tool_use_id"])
-        return Named(tool=tool, args=args, run_id=run, call_id=call_id, schema=schema)
+    async def _named(
+        self, terms: Terms, tool: str, event: Any, own: SdkMcpTool[Any] | None = None
+    ) -> tuple[Named, ToolCall]:
+        named = Named(
+            tool=tool,
+            args=event["tool_input"],
+            run_id=self._run or event["session_id"],
+            call_id=event["tool_use_id"],
+            schema="" if own is None else _schema_of(own),
+            turn=turn_in(event),
+            parameters=None if own is None else _parameters_of(own),
+        )
+        call = call_of(terms, named)
+        if call.dedupe == "call":
+            found = [await self._ledger.effects(run_id=call.run_id, tool=tool, status=status) for status in OPEN]
+            call = meant(call, (effect for page in found for effect in page))
+        return dataclasses.replace(named, call_id=call.call_id, turn=call.turn), call
 
 
-class _Entry:
-    """Is one call of a tool of ours: what it gave stays at hand, so that only a repeat gets it from the record."""
+class _Entry(Passage):
+    """One call of a tool of ours: what it gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: SdkMcpTool[Any], words: dict[str, Any]) -> None:
+    def __init__(self, tool: SdkMcpTool[Any], call: ToolCall, words: dict[str, Any]) -> None:
+        super().__init__(call, words)
         self._tool = tool
         self._live: Result | None = None
-        self._raised: Exception | None = None
-        self._is_over = False
-        self.words = words
 
     async def enter(self, effect: RunningEffect) -> Result:
-        """Enters the tool with the recorded arguments."""
-        if self._is_over:  # it may be repeated, but when to do so is for the model to say
-            raise NothingHappened(str(self._raised))
-        try:
-            result = await self._tool.handler(effect.args)
-            self._live = dict(result)
+        """Enter the tool with the recorded arguments."""
+        self._live = None
+        with self.entering(effect):
+            result = dict(await self._tool.handler(effect.args))
+            self._live = result
             if result.get("is_error"):
                 raise ToolError(_text_of(result))
-        except Exception as error:
-            self._raised = error
-            raise
-        return self._live
+        return result
 
     def given(self, recorded: Any) -> Result:
-        """Gives what the tool gave, now or as it was recorded, or as a person settled it."""
+        """Return what the tool gave, now or as it was recorded, or as a person settled it."""
         if self._live is not None:
             return self._live
         is_result = isinstance(recorded, Mapping) and isinstance(recorded.get("content"), list)
-        return dict(recorded) if is_result else _said(text_in(recorded))
+        result = dict(recorded) if is_result else _said(text_in(recorded))
+        return (
+            result if self.note is None else {**result, "content": [*result["content"], *_said(self.note)["content"]]}
+        )
 
     def told_of(self, error: Exception) -> Result | None:
-        """Gives what the model is told of a call that gave no result; None when the ledger is to be asked again."""
-        match error:
-            case _ if error is self._raised and not isinstance(error, NothingHappened):
-                self._is_over = True
-                return None  # what is on the record decides what is told, now and on every repeat
-            case NothingHappened() if error is not self._raised:
-                return self.given(_error(str(error)))
-            case NothingHappened():
-                return _error(f"{self._tool.name}: {error}; nothing was done, and calling again is safe")
-            case ApprovalPending():
-                return _refusal(waits(error.approval))
-            case _ if asked_again(error, self.words):
-                return None
-            case EffectFailed():
-                return self.given(_error(error_in(error)))
-            case NotRun():
-                return _refusal(str(error))
-            case _:
-                raise error
+        """Return what the model is told of a call that gave no result; None if the ledger is to be asked again."""
+        try:
+            heard = self.heard(error)
+        except NotRun as refused:
+            return _refusal(str(refused))
+        if heard is None:
+            return None
+        return self.given(_error(heard.text)) if heard.outcome == "failed" else _refusal(heard.text)
 
 
 class _Visit:
@@ -239,7 +243,12 @@ class _Visit:
         self._entered = asyncio.Event()
         self._report: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Future[Any]
+        self._recorded: list[Effect] = []
         self.effect: RunningEffect
+
+    def note_replay(self, effect: Effect) -> None:
+        """Note the effect whose recorded result answers the call."""
+        self._recorded.append(effect)
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Stands for the tool: is inside from now on until the report."""
@@ -262,13 +271,11 @@ class _Visit:
 
     async def _refused(self) -> str:
         try:
-            return was_done(self._tool, await self._task)
-        except ApprovalPending as pending:
-            return waits(pending.approval)
-        except EffectFailed as failed:
-            return has_failed(self._tool, error_in(failed))
-        except NotRun as refused:
-            return str(refused)
+            value = await self._task
+        except (EffectFailed, NotRun) as refused:
+            heard = heard_of(refused, self._tool)
+            return str(refused) if heard is None else cut(heard.text)
+        return was_done(self._recorded[-1], value)
 
     async def report(self, outcome: Any) -> None:
         """Tells what came of it; what cannot be recorded is raised."""
@@ -311,3 +318,10 @@ def _text_of(result: Mapping[str, Any]) -> str:
 
 def _schema_of(tool: SdkMcpTool[Any]) -> str:
     return hash_of([tool.name, tool.description, tool.input_schema])
+
+
+def _parameters_of(tool: SdkMcpTool[Any]) -> Mapping[str, Any] | None:
+    """Return the tool's JSON Schema; None if its parameters are said otherwise, and then they have no defaults."""
+    schema = tool.input_schema
+    is_json_schema = isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping)
+    return schema if is_json_schema else None

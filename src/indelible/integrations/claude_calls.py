@@ -1,12 +1,40 @@
-"""Which call a tool in a server of the Claude Agent SDK is entered for: the SDK hands over its arguments alone."""
+"""What tells the calls of Claude Code apart, and for which of them a tool in a server of its Agent SDK is entered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
+from indelible import ToolCall
+from indelible.integrations.terms import Named, Terms
+
 _CALL_ID = "claudecode/toolUseId"
+
+
+class BuiltIn(Terms):
+    """The terms of tools that Claude Code runs itself.
+
+    A shell and an editor work on files that change, so the same command later is another one: such a call is known by
+    its id. The tools of MCP servers are known as everywhere.
+    """
+
+    def _usual_dedupe(self, words: Mapping[str, Any], named: Named) -> str:
+        usual = super()._usual_dedupe(words, named)
+        return "call" if usual == "turn" and not named.tool.startswith("mcp__") else usual
+
+
+def call_of(terms: Terms, named: Named) -> ToolCall:
+    """Return the call. Claude never uses an id again, so a call that is known by its id belongs to no turn."""
+    call = terms.call(named)
+    return replace(call, turn=None) if call.dedupe == "call" else call
+
+
+def turn_in(event: Mapping[str, Any]) -> str | None:
+    """Return the id of the user's prompt that a hook is told; None from a Claude Code that does not tell it."""
+    found = event.get("prompt_id")
+    return found if isinstance(found, str) and found else None
 
 
 class CallIds:

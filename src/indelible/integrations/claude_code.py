@@ -17,26 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from indelible import (
-    AwaitingApproval,
-    Canceled,
     Claim,
     Claimed,
-    Denied,
     Failed,
-    InDoubt,
-    InFlight,
     Ledger,
+    MayHaveHappened,
     Outcome,
     Replayed,
-    ReplayedFailure,
     Succeeded,
     ToolCall,
 )
 from indelible.errors import BadCall, NotRun
-from indelible.integrations.calling_again import OPEN, meant_call_id
-from indelible.integrations.claude_words import decided, has_failed, may_run, was_done
-from indelible.integrations.telling import waits
-from indelible.integrations.terms import Named, Terms
+from indelible.integrations.calling_again import OPEN, meant
+from indelible.integrations.claude_calls import BuiltIn, call_of, turn_in
+from indelible.integrations.claude_words import cut, decided, may_run, was_done
+from indelible.integrations.passing import heard_of_answer
+from indelible.integrations.results import ToolError
+from indelible.integrations.telling import heard_of
+from indelible.integrations.terms import Named, hash_of
 
 Answer = dict[str, Any]
 """Is what a hook prints; empty when it has nothing to decide."""
@@ -46,11 +44,16 @@ _LEASE = timedelta(hours=1)
 
 
 class ClaudeCodeHook:
-    """Lets each tool call of a Claude Code session run at most once and with permission, and records what came of it.
+    """Let each tool call of a Claude Code session run at most once and with permission, and record what came of it.
 
-    Calls belong to the run `run`, by default the session. `terms` says how single tools are treated, in the words of
-    `@ledger.tool`; further words hold for all. With `allows`, Claude Code does not ask about what the ledger lets run;
-    with `defers`, a call that waits for a person ends a `claude -p`, and resuming the session makes it again.
+    Args:
+        ledger: The ledger.
+        claims: The folder that keeps the right to report a call between two hooks.
+        run: The run that calls belong to. Default: the session.
+        terms: How single tools are treated, in the words of `@ledger.tool`.
+        allows: Claude Code does not ask about what the ledger lets run. Default: False.
+        defers: A call that waits for a person ends a `claude -p`; resuming the session makes it again. Default: False.
+        usual: The words of `terms` for all tools.
     """
 
     def __init__(
@@ -67,9 +70,9 @@ class ClaudeCodeHook:
         self._ledger = ledger
         self._claims = claims
         self._run = run
-        self._terms = Terms(terms, {"lease": _LEASE, **usual})
+        self._terms = BuiltIn(terms, {"lease": _LEASE, **usual})
         self._allows = allows
-        self._waiting = "defer" if defers else "deny"
+        self._defers = defers
 
     def answer(self, event: Mapping[str, Any]) -> Answer:
         """Gives what to answer to one event; raises when the ledger cannot tell, and then nothing may run."""
@@ -78,9 +81,10 @@ class ClaudeCodeHook:
                 return self._before(event)
             case "PostToolUse":
                 return self._after(event, Succeeded(_recordable(event.get("tool_response"))))
-            case "PostToolUseFailure" if event.get("is_interrupt") is not True:
-                return self._after(event, Failed(_recordable(str(event.get("error"))), "ToolError"))
-            case str():  # one that was cut short is in doubt when its lease ends; others are none of our business
+            case "PostToolUseFailure":
+                said = _recordable(str(event.get("error")))
+                return self._after(event, MayHaveHappened(said) if event.get("is_interrupt") else ToolError(said))
+            case str():  # another event is none of our business
                 return {}
             case _:
                 raise BadCall("this is no event of Claude Code's hooks: it has no hook_event_name")
@@ -91,23 +95,16 @@ class ClaudeCodeHook:
         try:
             begun = self._ledger.begin(call, **self._terms.options(call.tool))
         except NotRun as refused:
-            return decided("deny", str(refused))
+            heard = heard_of(refused, call.tool)
+            return decided("deny", str(refused) if heard is None else heard.text)
         match begun:
             case Claimed(claim):
                 return self._let_in(claim, call, token)
             case Replayed(value):
-                return decided("deny", was_done(f"{call.tool} ({begun.effect.id})", value))
-            case ReplayedFailure(error):
-                return decided("deny", has_failed(f"{call.tool} ({begun.effect.id})", error))
-            case AwaitingApproval(approval):
-                return decided("defer" if self._waiting == "defer" else "deny", waits(approval))
-            case Denied(reason) | Canceled(reason):
-                return decided("deny", f"{call.tool} was {begun.effect.status}: {reason}")
-            case InFlight(effect):
-                return decided("deny", f"{call.tool} ({effect.id}) is being carried out, or was cut short")
-            case InDoubt(effect):
-                settle = f"a person settles it: indelible effects show {effect.id}"
-                return decided("deny", f"{call.tool} may have happened, so it is not repeated; {settle}")
+                return decided("deny", was_done(begun.effect, value))
+            case _:
+                heard = heard_of_answer(begun, call.tool)
+                return decided("defer" if heard.outcome == "waits" and self._defers else "deny", cut(heard.text))
 
     def _let_in(self, claim: Claim, call: ToolCall, token: _Token) -> Answer:
         if claim.screen is None:
@@ -121,7 +118,7 @@ class ClaudeCodeHook:
         token.keep(claim)
         return may_run(args, call.args, allows=self._allows)
 
-    def _after(self, event: Mapping[str, Any], outcome: Outcome) -> Answer:
+    def _after(self, event: Mapping[str, Any], outcome: Outcome | Exception) -> Answer:
         """Reports what came of a call; one that was not begun here is none of ours."""
         token = _Token(self._place(event))
         kept = token.read()
@@ -135,18 +132,26 @@ class ClaudeCodeHook:
         return {}
 
     def _declare(self, tool: str) -> None:
-        """Tells the ledger what of this tool's results must not be recorded."""
-        rules = self._terms.options(tool).get("redact")
-        if rules is not None:
-            self._ledger.tool(tool, redact=rules)(_runs_elsewhere)
+        """Tell the ledger how this tool is treated: what of its results is redacted, and what its errors mean."""
+        self._ledger.tool(tool, **self._terms.options(tool))(_runs_elsewhere)
 
     def _call(self, event: Mapping[str, Any]) -> ToolCall:
         args, tool, run = event.get("tool_input"), _text(event, "tool_name"), self._run_of(event)
         if not isinstance(args, Mapping):
             raise BadCall("tool_input: an object is expected here")
+        named = Named(
+            tool=tool,
+            args=args,
+            run_id=run,
+            call_id=_text(event, "tool_use_id"),
+            schema=hash_of(["claude code", tool]),  # its arguments are complete as they are
+            turn=turn_in(event),
+        )
+        call = call_of(self._terms, named)
+        if call.dedupe != "call":
+            return call
         found = (self._ledger.effects(run_id=run, tool=tool, status=status) for status in OPEN)
-        call_id = meant_call_id((effect for page in found for effect in page), args, _text(event, "tool_use_id"))
-        return self._terms.call(Named(tool=tool, args=args, run_id=run, call_id=call_id))
+        return meant(call, (effect for page in found for effect in page))
 
     def _run_of(self, event: Mapping[str, Any]) -> str:
         return self._run or _text(event, "session_id")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal
+
+from indelible import Effect
+from indelible.integrations.results import text_in
+from indelible.integrations.telling import TEXTS, with_note
 
 Decision = Literal["allow", "ask", "deny", "defer"]
 _MOST_TOLD = 4000
@@ -32,13 +35,12 @@ def may_run(approved: Mapping[str, Any], args: Mapping[str, Any], *, allows: boo
     return edited
 
 
-def was_done(call: str, outcome: Any) -> str:
-    """Says that a call was carried out before, and what came of it."""
-    text = outcome if isinstance(outcome, str) else json.dumps(outcome, ensure_ascii=False)
-    cut = text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}… ({len(text)} characters)"
-    return f"{call} was carried out before and is not repeated; what came of it: {cut}"
+def was_done(effect: Effect, value: Any) -> str:
+    """Return what the model hears of a call that has a recorded result: Claude Code cannot be given it otherwise."""
+    made = {"tool": effect.tool, "when": f"{effect.created_at:%Y-%m-%d %H:%M}", "effect": effect.id}
+    return with_note(cut(text_in(value)), TEXTS["replayed"].format_map(made))
 
 
-def has_failed(call: str, error: str) -> str:
-    """Says that a call was carried out before, and failed."""
-    return f"{call} was carried out before, failed, and is not repeated: {error[:_MOST_TOLD]}"
+def cut(text: str) -> str:
+    """Return a text as far as a hook may tell it."""
+    return text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}… ({len(text)} characters)"

@@ -76,7 +76,7 @@ FRAMEWORKS = (
         f"{_OURS}.mcp",
         "indelible mcp proxy -- <the server's command or URL>",
         f"{_HERE}.mcp",
-        "every tool call of a client session, in the run around it; one without an id is known by its arguments",
+        "every tool call of a client session, in the run around it, which is one turn",
     ),
     Framework(
         "CrewAI",

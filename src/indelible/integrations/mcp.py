@@ -30,10 +30,14 @@ def ledger_proxy(
     run: str,
     terms: Mapping[str, Mapping[str, Any]] | None = None,
     approver: str | None = None,
+    turn: str | None = None,
     **usual: Any,
 ) -> Server[Any]:
-    """Gives an MCP server whose tools are those of a connected client's server, behind the ledger."""
-    gate = McpGate(ledger, upstream, run=run, terms=terms, approver=approver, **usual)
+    """Return an MCP server whose tools are those of a connected client's server, behind the ledger.
+
+    The words are those of `McpGate`.
+    """
+    gate = McpGate(ledger, upstream, run=run, terms=terms, approver=approver, turn=turn, **usual)
     below = upstream.session
     offers = upstream.server_capabilities
     handed: dict[str, Any] = {}

@@ -7,27 +7,22 @@ person's vote only where the integrator says whose it is, and only for the diges
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, cast
+from uuid import uuid4
 
 import mcp_types as types
 from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from indelible import Approval, AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect
-from indelible.errors import (
-    ApprovalEndedUnused,
-    ApprovalPending,
-    EffectFailed,
-    NotRun,
-    StillRunning,
-    StoreError,
-    VoteRefused,
-)
-from indelible.integrations.calling_again import OPEN, meant_call_id
+from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
+from indelible.errors import ApprovalPending, IndelibleError, NotRun, VoteRefused
+from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.mcp_words import (
     IDEMPOTENCY_KEY,
     LOOK_SCHEMA,
+    TURN,
     VOTE_SCHEMA,
     Given,
     call_id_in,
@@ -41,15 +36,14 @@ from indelible.integrations.mcp_words import (
     tool_error,
     waits,
 )
+from indelible.integrations.passing import Passage
 from indelible.integrations.results import ToolError
-from indelible.integrations.telling import error_in
-from indelible.integrations.terms import Named, Terms, asked_again
+from indelible.integrations.telling import TEXTS
+from indelible.integrations.terms import Named, Terms
 
 Context = ServerRequestContext[Any, Any]
 Answer = types.CallToolResult | types.InputRequiredResult
 _OURS, _THEIRS = "indelible:", "upstream:"
-# The server says that it did not begin; anything else may have been carried out before it went wrong.
-_NOT_BEGUN = frozenset({types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.INVALID_REQUEST, types.PARSE_ERROR})
 
 
 class _Said(NamedTuple):
@@ -70,11 +64,18 @@ class Upstream(Protocol):
 
 
 class McpGate:
-    """Lets each tool call run at most once and with permission, whichever client asks and however often.
+    """Let each tool call run at most once and with permission, whichever client asks and however often.
 
-    Calls belong to the run `run`. `terms` says how single tools are treated, in the words of `@ledger.tool`; further
-    words hold for all. With `approver`, an answer to a question in the client counts as that person's vote; without,
-    it only makes us look whether somebody has decided.
+    Args:
+        ledger: The ledger.
+        upstream: A connected client of the server below.
+        run: The run that calls belong to.
+        terms: How single tools are treated, in the words of `@ledger.tool`.
+        approver: The person whose vote an answer in the client is. Default: none, and an answer only makes the gate
+            look whether the approvers have decided.
+        turn: The id of the user's last message, for calls whose `_meta` has no `io.indelible/turn`. Default: none, and
+            the whole run is one turn.
+        usual: The words of `terms` for all tools.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class McpGate:
         run: str,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         approver: str | None = None,
+        turn: str | None = None,
         **usual: Any,
     ) -> None:
+        self._turn = turn
         self._ledger = ledger.awaited
         self._upstream = upstream
         self._run = run
@@ -104,40 +107,49 @@ class McpGate:
         return found
 
     async def call_tool(self, ctx: Context | None, params: types.CallToolRequestParams) -> Answer:
-        """Runs a call, replays it, asks a person, or says why not; without a context, nobody there can be asked."""
+        """Run a call, replay it, ask a person, or say why not; without a context, the client cannot be asked."""
         said = _read(params)
         entry = await self._entry(params, said)
         while True:
             try:
-                return entry.given(await self._ledger.run(entry.call, entry.enter, **entry.words))
-            except NothingHappened as nothing:
-                return entry.without_result(nothing)
+                given = await self._ledger.run(entry.call, entry.enter, on_replay=entry.note_replay, **entry.words)
+                return entry.given(given)
             except ApprovalPending as pending:
-                answer = await self._asked(ctx, params, pending, said)
-                if answer is not None:
-                    return answer
+                answer = await self._asked(ctx, entry.call.args, pending, said)
                 said = said._replace(approval=None)  # an answer counts once; then the ledger says how it stands
-            except (ApprovalEndedUnused, StillRunning) as refusal:
-                if not asked_again(refusal, entry.words):
-                    return not_told(f"{params.name} is being carried out by somebody else and takes long; call again")
-            except EffectFailed as failed:
-                return tool_error(error_in(failed))
-            except NotRun as refused:
-                return not_told(str(refused))
-            except StoreError as down:
-                raise MCPError(types.INTERNAL_ERROR, f"nothing was done, for the ledger is not there: {down}") from down
-            except (ToolError, MayHaveHappened) as error:
-                return entry.told_of(error)
+            except Exception as error:
+                answer = entry.told_of(error)
+            if answer is not None:
+                return answer
 
     async def _entry(self, params: types.CallToolRequestParams, said: _Said) -> _Entry:
-        tool = await self._tool(params.name)
-        meta, args = dict(params.meta or {}), params.arguments or {}
-        call_id = call_id_in(meta)
-        if call_id is not None and not is_chosen(meta):
-            found = [await self._ledger.effects(run_id=self._run, tool=tool.name, status=status) for status in OPEN]
-            call_id = meant_call_id((effect for page in found for effect in page), args, call_id)
-        named = Named(tool=params.name, args=args, run_id=self._run, call_id=call_id, schema=schema_of(tool))
-        return _Entry(self._upstream, self._terms, named, said, meta)
+        tool, meta = await self._tool(params.name), dict(params.meta or {})
+        turn = meta.get(TURN)
+        named = Named(
+            tool=params.name,
+            args=params.arguments or {},
+            run_id=self._run,
+            call_id=call_id_in(meta) or self._new_id(params.name),
+            schema=schema_of(tool),
+            turn=None if is_chosen(meta) else turn if isinstance(turn, str) and turn else self._turn,
+            parameters=tool.input_schema,
+        )
+        call = await self._meant(self._terms.call(named), meta)
+        return _Entry(self._upstream, call, self._terms.at_once(call.tool), said, meta)
+
+    def _new_id(self, tool: str) -> str | None:
+        """Return an id for a read whose client sends none: each call reads anew."""
+        return f"mcp-{uuid4().hex}" if self._terms.options(tool).get("side_effect") in ("none", "read") else None
+
+    async def _meant(self, call: ToolCall, meta: Mapping[str, Any]) -> ToolCall:
+        """Return the call that the client means: by the key that it chose, or the open one that its model repeats."""
+        if is_chosen(meta) and call.key is None:
+            chosen = Resource(namespace="mcp", type="idempotency-key", id=str(call.call_id))
+            return replace(call, dedupe="args", resource=chosen)
+        if call.dedupe != "call" or is_chosen(meta):
+            return call
+        found = [await self._ledger.effects(run_id=self._run, tool=call.tool, status=status) for status in OPEN]
+        return meant(call, (effect for page in found for effect in page))
 
     async def _tool(self, name: str) -> types.Tool:
         """Finds a tool; what the server below does not list is not called."""
@@ -154,7 +166,7 @@ class McpGate:
         self._tools.clear()
 
     async def _asked(
-        self, ctx: Context | None, params: types.CallToolRequestParams, pending: ApprovalPending, said: _Said
+        self, ctx: Context | None, args: Mapping[str, Any], pending: ApprovalPending, said: _Said
     ) -> Answer | None:
         """Gives what to answer while a person has to decide; None when somebody may have decided by now."""
         approval = pending.approval
@@ -162,7 +174,7 @@ class McpGate:
             return await self._counted(approval, said.digest, said.responses.get(said.approval))
         if ctx is None:
             return waits(approval)
-        words = question(approval, params.arguments or {}, decides=self._approver is not None)
+        words = question(approval, args, decides=self._approver is not None)
         schema = VOTE_SCHEMA if self._approver is not None else LOOK_SCHEMA
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             asks = types.ElicitRequest(params=types.ElicitRequestFormParams(message=words, requested_schema=schema))
@@ -190,63 +202,59 @@ class McpGate:
         return None
 
 
-class _Entry:
-    """Is one call on its way through the gate: what the ledger is asked, and what the server below gave."""
+class _Entry(Passage):
+    """One call on its way through the gate: what the ledger is asked, and what the server below gave."""
 
-    def __init__(self, upstream: Upstream, terms: Terms, named: Named, said: _Said, meta: dict[str, Any]) -> None:
+    def __init__(
+        self, upstream: Upstream, call: ToolCall, words: dict[str, Any], said: _Said, meta: dict[str, Any]
+    ) -> None:
+        super().__init__(call, words)
         self._upstream = upstream
-        self._tool = named.tool
         self._said = said
         self._meta = meta
         self._live: types.CallToolResult | None = None
         self._asks: types.InputRequiredResult | None = None
-        self.call = terms.call(named)
-        self.words = terms.at_once(named.tool)
 
     async def enter(self, effect: RunningEffect) -> Given:
-        """Calls the tool below with the recorded arguments, and hands our key on."""
+        """Call the tool below with the recorded arguments, and hand our key on. No error proves that nothing began."""
         said = self._said
-        try:
+        with self.entering(effect):
             result = await self._upstream.session.call_tool(
-                self._tool,
+                self.call.tool,
                 dict(effect.args),
                 request_state=said.upstream,
                 input_responses=dict(said.responses) if said.upstream is not None else None,
                 meta=cast("types.RequestParamsMeta", {**self._meta, IDEMPOTENCY_KEY: effect.key}),
                 allow_input_required=True,
             )
-        except MCPError as error:
-            if error.code in _NOT_BEGUN:
-                raise NothingHappened(f"{self._tool} was refused before it began: {error.message}") from error
-            raise MayHaveHappened(f"{self._tool}: {error.message}") from error
-        except Exception as error:  # the line broke, or what came over it cannot be read
-            raise MayHaveHappened(f"{self._tool}: no answer ({type(error).__name__})") from error
-        if isinstance(result, types.InputRequiredResult):
-            self._asks = result
-            raise NothingHappened(f"{self._tool} asks for something before it begins")
-        if result.is_error:
-            raise ToolError(text_of(result))
+            if isinstance(result, types.InputRequiredResult):
+                self._asks = result
+                raise NothingHappened(f"{self.call.tool} asks for something before it begins")
+            if result.is_error:
+                raise ToolError(text_of(result))
         self._live = result
         return kept(result)
 
     def given(self, recorded: Any) -> types.CallToolResult:
-        """Gives what the tool gave, now or when it ran."""
-        return self._live if self._live is not None else given(recorded)
+        """Return what the tool gave, now or when it ran."""
+        return self._live if self._live is not None else given(recorded, self.note)
 
-    def without_result(self, nothing: NothingHappened) -> Answer:
-        """Hands on what the server below asks for; else says that nothing was done."""
-        if self._asks is None:
-            return tool_error(f"{nothing}; nothing was done, and calling again is safe")
-        state = f"{_THEIRS}{self._asks.request_state or ''}"
-        return types.InputRequiredResult(input_requests=self._asks.input_requests, request_state=state)
-
-    def told_of(self, error: Exception) -> types.CallToolResult:
-        """Says what became of a call that did not end well."""
-        if isinstance(error, ToolError):
-            return tool_error(str(error))
-        return not_told(
-            f"{error}: it may have happened, so it is not repeated; a person settles it: indelible effects list"
-        )
+    def told_of(self, error: Exception) -> Answer | None:
+        """Return what the client is told of a call that gave no result; None if the ledger is to be asked again."""
+        if self._asks is not None and isinstance(error, NothingHappened):
+            state = f"{_THEIRS}{self._asks.request_state or ''}"
+            return types.InputRequiredResult(input_requests=self._asks.input_requests, request_state=state)
+        try:
+            heard = self.heard(error)
+        except NotRun as refused:
+            return not_told(str(refused))
+        except IndelibleError as problem:
+            if self.was_entered:  # what came of it could not be recorded
+                return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect="not recorded"))
+            raise MCPError(types.INTERNAL_ERROR, f"{self.call.tool} was not carried out: {problem}") from problem
+        if heard is None:
+            return None
+        return tool_error(heard.text) if heard.outcome == "failed" else not_told(heard.text)
 
 
 def _read(params: types.CallToolRequestParams) -> _Said:

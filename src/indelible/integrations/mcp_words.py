@@ -18,6 +18,8 @@ Given = dict[str, Any]
 
 IDEMPOTENCY_KEY = "io.indelible/idempotency-key"
 """Is the member of a call's `_meta` by which a client tells repeats from new calls, and a server below us may too."""
+TURN = "io.indelible/turn"
+"""The member of a call's `_meta` by which a client names the user's last message."""
 # By these, clients that are in use tell a model's calls apart; a repeat of a lost one carries the same.
 _CALL_IDS = (IDEMPOTENCY_KEY, "claudecode/toolUseId", "openai/toolCallId")
 REPLAYED = "io.indelible/replayed"
@@ -39,13 +41,15 @@ def kept(result: types.CallToolResult) -> Given:
     return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def given(recorded: Any) -> types.CallToolResult:
-    """Gives a recorded result again, marked as such; what a person settled by hand is a text."""
+def given(recorded: Any, note: str | None) -> types.CallToolResult:
+    """Return a recorded result, marked as such, with a note for the model; what a person settled by hand is a text."""
     try:
         result = types.CallToolResult.model_validate(recorded)
     except ValueError:
         result = types.CallToolResult(content=[types.TextContent(text=text_in(recorded))])
-    return result.model_copy(update={"meta": {**(result.meta or {}), REPLAYED: True}})
+    noted = [] if note is None else [types.TextContent(text=note)]
+    meta = {**(result.meta or {}), REPLAYED: True}
+    return result.model_copy(update={"meta": meta, "content": [*result.content, *noted]})
 
 
 def text_of(result: types.CallToolResult) -> str:
@@ -89,8 +93,8 @@ def call_id_in(meta: Mapping[str, Any]) -> str | None:
 
 
 def is_chosen(meta: Mapping[str, Any]) -> bool:
-    """Did the client choose the id itself? Else the model did, which gives each of its calls a new one."""
-    return call_id_in(meta) == meta.get(IDEMPOTENCY_KEY)
+    """Say whether the client chose the id itself. Otherwise the model did, which gives each of its calls a new one."""
+    return call_id_in({IDEMPOTENCY_KEY: meta.get(IDEMPOTENCY_KEY)}) is not None
 
 
 def schema_of(tool: types.Tool) -> str:

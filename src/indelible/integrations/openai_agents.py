@@ -20,36 +20,36 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from agents import Agent, FunctionTool, RunContextWrapper, RunResult, RunResultStreaming, RunState, Tool
+from agents import Agent, FunctionTool, ItemHelpers, RunContextWrapper, RunResult, RunResultStreaming, RunState, Tool
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
 
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
-from indelible.errors import (
-    ApprovalEndedUnused,
-    BadCall,
-    EffectFailed,
-    IndelibleError,
-    ReviewRequired,
-    StillRunning,
-    UnknownRun,
-)
+from indelible.errors import BadCall, IndelibleError, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
+from indelible.integrations.passing import Passage, heard_of_answer, turn_of
 from indelible.integrations.results import ToolFailed as ToolFailed
-from indelible.integrations.results import as_json, plain
-from indelible.integrations.telling import error_in
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, asked_again, hash_of
+from indelible.integrations.results import as_json, plain, text_in
+from indelible.integrations.telling import with_note
+from indelible.integrations.terms import Named, Terms, hash_of
 
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
+TurnOf = Callable[[RunContextWrapper[Any]], str | None]
+_TELLING = frozenset({"text", "image", "file"})
 
 
 class LedgerTools:
-    """Lets each tool call of an agent run at most once and with permission, whoever resumes its state, and wherever.
+    """Let each tool call of an agent run at most once and with permission, wherever its state is resumed.
 
-    `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all. Calls belong
-    to the run that `run` names: the SDK has no id of its own that outlives a state.
+    Args:
+        ledger: The ledger.
+        run: The run that calls belong to, or a function of the context. The SDK has no id that outlives a state.
+        terms: How single tools are treated, in the words of `@ledger.tool`.
+        turn: The id of the user's last message, or a function of the context. Default: the number of the user's
+            messages in the input of `Runner.run`, and the hash of the last one.
+        usual: The words of `terms` for all tools.
     """
 
     def __init__(
@@ -58,12 +58,14 @@ class LedgerTools:
         *,
         run: str | RunOf,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
+        turn: str | TurnOf | None = None,
         **usual: Any,
     ) -> None:
         self._ledger = ledger.awaited
         self._run = run
+        self._turn = turn
         self._terms = Terms(terms, usual)
-        self._schemas: dict[str, str] = {}
+        self._tools: dict[str, FunctionTool] = {}
 
     def tools(self, tools: Iterable[Tool]) -> list[Tool]:
         """Gives the tools behind the ledger; those that run elsewhere, at the model's provider, cannot be."""
@@ -74,7 +76,7 @@ class LedgerTools:
             raise BadCall(f"{tool.name}: runs outside of this program, so no ledger can stand before it; leave it out")
         if tool.needs_approval is not False:
             raise BadCall(f"{tool.name}: say approval='required' to the ledger instead of needs_approval to the tool")
-        self._schemas[tool.name] = _schema_of(tool)
+        self._tools[tool.name] = tool
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
 
@@ -82,50 +84,79 @@ class LedgerTools:
             return await self._invoked(bare, context, arguments)
 
         async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-            call = self._call(context, tool.name, arguments, call_id)
-            return isinstance(await self._ledger.ask(call, **self._terms.options(tool.name)), AwaitingApproval)
+            standing = await self._standing(self._call(context, tool.name, arguments, call_id))
+            return isinstance(standing, AwaitingApproval)
 
         return dataclasses.replace(tool, on_invoke_tool=_Entrance(invoke, tool), needs_approval=asks)
 
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
-        entry = _Entry(tool, context)
         call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
-        words = self._terms.at_once(tool.name)
-        while True:
+        entry = _Entry(tool, context, call, self._terms.at_once(tool.name))
+        heard = None
+        while heard is None:
             try:
-                return entry.given(await self._ledger.run(call, entry.enter, **words))
-            except (ApprovalEndedUnused, StillRunning) as refusal:
-                if not asked_again(refusal, words):
-                    raise
-            except EffectFailed as failed:
-                raise ToolFailed(error_in(failed)) from failed
-            except SAID_TO_THE_MODEL as refused:
-                return str(refused)
+                value = await self._ledger.run(call, entry.enter, on_replay=entry.note_replay, **entry.words)
+                return entry.given(value)
+            except Exception as error:
+                heard = entry.heard(error)
+        if heard.outcome == "failed":  # the tool's own way of telling the model applies
+            raise entry.raised or ToolFailed(heard.text)
+        return heard.text
 
-    def _call(self, context: RunContextWrapper[Any], tool: str, arguments: Mapping[str, Any], call_id: str) -> ToolCall:
+    def _call(
+        self,
+        context: RunContextWrapper[Any],
+        tool: str,
+        arguments: Mapping[str, Any],
+        call_id: str,
+        turn: str | None = None,
+    ) -> ToolCall:
         named = Named(
-            tool=tool, args=arguments, run_id=self._run_of(context), call_id=call_id, schema=self._schemas[tool]
+            tool=tool,
+            args=arguments,
+            run_id=self._run_of(context),
+            call_id=call_id,
+            schema=_schema_of(self._tools[tool]),
+            turn=turn or self._turn_of(context),
+            parameters=self._tools[tool].params_json_schema,
         )
         return self._terms.call(named)
+
+    def _turn_of(self, context: RunContextWrapper[Any]) -> str | None:
+        if self._turn is not None:
+            return self._turn if isinstance(self._turn, str) else self._turn(context)
+        return _turn_in(context.turn_input)
 
     def _run_of(self, context: RunContextWrapper[Any]) -> str:
         return self._run if isinstance(self._run, str) else self._run(context)
 
     async def answer(self, state: RunState[Any, Any]) -> list[ToolApprovalItem]:
-        """Answers the interruptions of a state as people decided at the ledger; gives those that still wait."""
+        """Answer the interruptions of a state as people decided at the ledger; return those that still wait."""
         waiting = []
-        context = _context_of(state)
         for item in state.get_interruptions():
-            arguments = _object_in(str(item.tool_name), item.arguments or "{}")
-            call = self._call(context, str(item.tool_name), arguments, str(item.call_id))
-            match await self._ledger.ask(call, **self._terms.options(call.tool)):
+            call = await self._asked_about(state, item)
+            match await self._standing(call):
                 case AwaitingApproval():
                     waiting.append(item)
-                case Denied(reason):
-                    state.reject(item, rejection_message=f"{call.tool} was denied: {reason}")
+                case Denied() as denied:
+                    state.reject(item, rejection_message=heard_of_answer(denied, call.tool).text)
                 case _:
                     state.approve(item)
         return waiting
+
+    async def _standing(self, call: ToolCall) -> Any:
+        """Return how a call stands; None if the ledger refuses it, and then the tool says why when it is entered."""
+        try:
+            return await self._ledger.ask(call, **self._terms.options(call.tool))
+        except NotRun:
+            return None
+
+    async def _asked_about(self, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
+        """Return the call of an interruption, in the turn in which it was asked about: an agent's tool has its own."""
+        context, tool, call_id = _context_of(state), str(item.tool_name), str(item.call_id)
+        recorded = await self._ledger.effects(run_id=self._run_of(context), tool=tool)
+        turn = next((effect.turn for effect in recorded if effect.call_id == call_id), None)
+        return self._call(context, tool, _object_in(tool, item.arguments or "{}"), call_id, turn)
 
     async def keep(self, paused: RunResult | RunResultStreaming | RunState[Any, Any]) -> None:
         """Keeps the state of a paused run on the record of its run, durable when this returns."""
@@ -203,27 +234,46 @@ class _Entrance:
         return output
 
 
-class _Entry:
-    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+class _Entry(Passage):
+    """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: FunctionTool, context: ToolContext[Any]) -> None:
+    def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall, words: dict[str, Any]) -> None:
+        super().__init__(call, words)
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
-        """Enters the tool with the recorded arguments."""
-        output = await self._tool.on_invoke_tool(self._context, json.dumps(effect.args))
+        """Enter the tool with the recorded arguments."""
+        with self.entering(effect):
+            output = await self._tool.on_invoke_tool(self._context, json.dumps(effect.args))
         self._live.append(output)
         return as_json(output)
 
     def given(self, recorded: Any) -> Any:
-        """Gives the output, now or as it was recorded, here or by another framework."""
-        return self._live[0] if self._live else plain(recorded)
+        """Return the output, now or as it was recorded, here or by another framework."""
+        if self._live:
+            return self._live[0]
+        return plain(recorded) if self.note is None else _noted(plain(recorded), self.note)
+
+
+def _noted(output: Any, note: str) -> Any:
+    """Return an output with a note: beside the parts that the SDK knows, or else below the text."""
+    parts = output if isinstance(output, list) else [output]
+    if parts and all(isinstance(part, Mapping) and part.get("type") in _TELLING for part in parts):
+        return [*parts, {"type": "text", "text": note}]
+    return with_note(text_in(output), note)
+
+
+def _turn_in(items: Iterable[Any]) -> str | None:
+    said = [item for item in items if isinstance(item, Mapping) and item.get("role") == "user"]
+    return turn_of([item.get("content") for item in said])
 
 
 def _context_of(state: RunState[Any, Any]) -> RunContextWrapper[Any]:
-    return state._context or RunContextWrapper(context=None)
+    context: RunContextWrapper[Any] = state._context or RunContextWrapper(context=None)
+    context.turn_input = ItemHelpers.input_to_new_input_list(state._original_input)
+    return context
 
 
 def _object_in(tool: str, arguments: str) -> dict[str, Any]:

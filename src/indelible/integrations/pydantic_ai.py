@@ -17,42 +17,35 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed, ToolFailedError, ToolRetryError
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolCallPart, ToolReturn
+from pydantic_ai.messages import (
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturn,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import (
-    ApprovalEndedUnused,
-    ApprovalPending,
-    BadCall,
-    EffectFailed,
-    EffectInDoubt,
-    IndelibleError,
-    StillRunning,
-)
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, IndelibleError
+from indelible.integrations.passing import Passage, turn_of
 from indelible.integrations.results import plain
-from indelible.integrations.telling import error_in
-from indelible.integrations.terms import (
-    MODEL_TURN,
-    SAID_TO_THE_MODEL,
-    TURN,
-    Named,
-    Spoken,
-    Terms,
-    asked_again,
-    hash_of,
-    ordinal_of,
-    question_of,
-)
+from indelible.integrations.telling import error_in, with_note
+from indelible.integrations.terms import MODEL_TURN, TURN, Named, Spoken, Terms, hash_of, ordinal_of, question_of
 
 RunOf = Callable[[RunContext[Any]], str]
 _DEFERRED = (ApprovalRequired, CallDeferred)
+# What the framework tells a model of these asks it to call again.
+_TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
 
@@ -85,27 +78,18 @@ class LedgerCapability(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
     ) -> Any:
-        """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
-        entry = _Entry(args, handler)
-        asked = self._call(ctx, call, tool_def, entry.args)
-        words = self._terms.at_once(asked.tool)
+        """Run a tool call, replay it, pause the agent, or tell the model why not."""
+        validated: dict[str, Any] = _ANYTHING.dump_python(args, mode="json")
+        asked = self._call(ctx, call, tool_def, validated)
+        entry = _Entry(args, handler, asked, self._terms.at_once(asked.tool))
         while True:
             try:
-                return entry.given(await self._ledger.run(asked, entry.enter, **words))
-            except NothingHappened as nothing:
-                raise entry.deferred or nothing from None
-            except ApprovalPending as pending:
-                raise ApprovalRequired(question_of(pending.approval)) from None
-            except EffectInDoubt as doubt:
-                # Whatever is answered: the ledger knows whether it was settled.
-                raise ApprovalRequired({"type": "indelible.in_doubt", "why": str(doubt)}) from None
-            except (ApprovalEndedUnused, StillRunning) as refusal:
-                if not asked_again(refusal, words):
-                    raise
-            except EffectFailed as failed:
-                raise _again(failed) from failed
-            except SAID_TO_THE_MODEL as refused:
-                return str(refused)
+                given = await self._ledger.run(asked, entry.enter, on_replay=entry.note_replay, **entry.words)
+                return entry.given(given)
+            except Exception as error:
+                told = entry.told_of(error)
+            if told is not None:
+                return told
 
     def _call(
         self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
@@ -117,6 +101,7 @@ class LedgerCapability(AbstractCapability[Any]):
             call_id=call.tool_call_id,
             schema=_schema_of(tool),
             ordinal=ordinal_of(call.tool_call_id, _spoken(ctx)) if self._terms.counts(call.tool_name) else None,
+            turn=turn_of(list(_prompts(ctx))),
         )
         return self._terms.call(named)
 
@@ -142,39 +127,79 @@ class LedgerCapability(AbstractCapability[Any]):
             raise turn.error or nothing from None
 
 
-class _Entry:
-    """Is one call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
+class _Entry(Passage):
+    """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, validated: Any, handler: Any) -> None:
+    def __init__(self, validated: Any, handler: Any, call: ToolCall, words: dict[str, Any]) -> None:
+        super().__init__(call, words)
         self._validated = validated
         self._handler = handler
         self._live: list[Any] = []
-        self.args: dict[str, Any] = _ANYTHING.dump_python(validated, mode="json")
-        self.deferred: Exception | None = None
+        self._deferred: Exception | None = None
 
     async def enter(self, effect: RunningEffect) -> Any:
-        """Enters the tool with the arguments that are recorded, which are those that were validated."""
-        if effect.args != self.args:
+        """Enter the tool with the arguments that are recorded, which are those that were validated."""
+        if effect.args != self.call.args:
             raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
-        try:
-            result = await self._handler(self._validated)
-        except _DEFERRED as deferred:  # the tool itself asks for somebody or something: it is entered again then
-            self.deferred = deferred
-            raise NothingHappened("the tool defers the call") from deferred
+        with self.entering(effect):
+            try:
+                result = await self._handler(self._validated)
+            except _DEFERRED as deferred:  # the tool itself asks for a person or for a result: it is entered again then
+                self._deferred = deferred
+                raise NothingHappened("the tool defers the call") from deferred
+            except (ToolRetryError, ToolFailedError) as wrapped:  # what the tool raised is what it may declare
+                raise wrapped.__cause__ or wrapped from None
         self._live.append(result)
         if isinstance(result, ToolReturn):
             return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
         return {"gave": _ANYTHING.dump_python(result, mode="json"), "is_return": False}
 
     def given(self, recorded: Any) -> Any:
-        """Gives what the tool gave, now or as it was recorded, here or by another framework, or by a person."""
+        """Return what the tool gave, now or as it was recorded, here or by another framework, or by a person."""
         if self._live:
             return self._live[0]
         match recorded:
             case {"gave": gave, "is_return": True, **rest} if not rest:
-                return _RETURN.validate_python(gave)
+                return _noted(_RETURN.validate_python(gave), self.note)
             case _:
-                return plain(recorded)
+                return _noted(plain(recorded), self.note)
+
+    def told_of(self, error: Exception) -> str | None:
+        """Return what the model is told of a call that gave no value; None if the ledger is to be asked again.
+
+        Raises:
+            Exception: What pauses the agent, or stops it.
+        """
+        heard = self.heard(error)
+        if heard is None:
+            return None
+        match heard.outcome:
+            case "waits" if isinstance(error, ApprovalPending):
+                raise ApprovalRequired(question_of(error.approval)) from None
+            case "in_doubt" if self.raised is None or isinstance(self.raised, _TOLD_TO_THE_MODEL):
+                # Whatever is answered: the ledger knows whether it was settled.
+                raise ApprovalRequired({"type": "indelible.in_doubt", "why": str(error)}) from None
+            case "in_doubt":
+                assert self.raised is not None
+                raise self.raised
+            case "failed":
+                raise self.raised or _again(error) from None
+            case "nothing_happened":
+                raise self._deferred or error
+            case _:
+                return heard.text
+
+
+def _noted(given: Any, note: str | None) -> Any:
+    """Return a recorded result with a note for the model: below a text, or else beside the result."""
+    if note is None:
+        return given
+    if isinstance(given, str):
+        return with_note(given, note)
+    if not isinstance(given, ToolReturn):
+        return ToolReturn(given, content=note)
+    beside = given.content or []
+    return replace(given, content=[*([beside] if isinstance(beside, str) else beside), note])
 
 
 class _Turn:
@@ -207,12 +232,21 @@ class _Turn:
         return response
 
 
-def _again(failed: EffectFailed) -> Exception:
-    """Gives what a tool raised when it ran: what it asked of the model then, it asks again."""
+def _again(failed: Exception) -> Exception:
+    """Return what a tool raised when it ran: what it asked of the model then, it asks again."""
+    if not isinstance(failed, EffectFailed):
+        return failed
     said = error_in(failed)
     if failed.error_type in (ModelRetry.__name__, ToolRetryError.__name__):
         return ModelRetry(said)
     return ToolFailed(said) if failed.error_type in (ToolFailed.__name__, ToolFailedError.__name__) else failed
+
+
+def _prompts(ctx: RunContext[Any]) -> Iterator[Any]:
+    """Yield what the user said in each message; what a tool sends beside its result is no message of the user's."""
+    for message in ctx.messages:
+        if isinstance(message, ModelRequest) and not any(isinstance(part, ToolReturnPart) for part in message.parts):
+            yield from (part.content for part in message.parts if isinstance(part, UserPromptPart))
 
 
 def _spoken(ctx: RunContext[Any]) -> Iterator[Spoken]:

@@ -113,8 +113,11 @@ def waits(approval: Approval) -> str:
 
 
 def replayed(effect: Effect, call: ToolCall) -> str | None:
-    """Return what a model hears with a recorded result; None if the same call only came again, as after a resume."""
-    if effect.call_id == call.call_id:
+    """Return what a model hears with a recorded result; None if the same call only came again, as after a resume.
+
+    A call without an id counts as a new one.
+    """
+    if call.call_id is not None and effect.call_id == call.call_id:
         return None
     return TEXTS["replayed"].format(tool=effect.tool, when=f"{effect.created_at:%Y-%m-%d %H:%M}", effect=effect.id)
 

@@ -61,7 +61,7 @@ def meaning_of(
         follows_doubt: True if an earlier attempt may have happened.
     """
     if isinstance(error, NothingHappened) and is_about(error, effect_id):
-        return "nothing"
+        return "in_doubt" if follows_doubt else "nothing"  # it says nothing of the attempt before
     if is_interruption or isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
         return "in_doubt"
     if isinstance(error, handling.nothing_on):

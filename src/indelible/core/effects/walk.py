@@ -53,7 +53,7 @@ from indelible.core.commands import (
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.identity import repeat_of, resource_json
-from indelible.core.effects.meaning import is_about, may_follow_doubt, meaning_of
+from indelible.core.effects.meaning import Meaning, is_about, may_follow_doubt, meaning_of
 from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
 from indelible.core.effects.requests import (
@@ -366,15 +366,24 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
         is_interruption=is_interruption,
         follows_doubt=may_follow_doubt(claim.effect),
     )
+    yield from finish_with_error(claim, error, meaning, mint, screen)
     if meaning == "failed":
-        yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
         return report
-    yield from _give_up(claim, "ready" if meaning == "nothing" else "in_doubt", error, mint, screen)
     downstream = handling.downstream
     if meaning == "in_doubt" and downstream is not None and not is_interruption and entries < downstream.attempts:
         yield Pause(downstream.backoff * 2 ** (entries - 1))
         return _AGAIN
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
+
+
+def finish_with_error(
+    claim: Claim, error: BaseException, meaning: Meaning, mint: Mint, screen: Screen | None = None
+) -> Generator[Request, Any, None]:
+    """Record an exception of the tool as what it means."""
+    if meaning == "failed":
+        yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
+    else:
+        yield from _give_up(claim, "ready" if meaning == "nothing" else "in_doubt", error, mint, screen)
 
 
 def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:

@@ -31,7 +31,7 @@ from indelible.testing.claude_model import scripted_model, text, use
 
 _TOOL = "mcp__till__charge"
 _WAITS = "may have happened"
-_REFUSED = ("other arguments", "hook error")
+_REFUSED = ("nothing was run now with", "hook error")
 # A process that is killed takes Claude Code with it, as a machine that stops does.
 _TOGETHER = """#!{python}
 import ctypes, os, signal, sys

@@ -61,7 +61,7 @@ async def _called(scene: Scene, ledger: Ledger | None) -> Standing:
             said = "".join(block.text for block in result.content if isinstance(block, types.TextContent))
             if result.is_error and any(words in said for words in _WAITS):
                 waiting.append(call.call_id)
-            elif result.is_error and "other arguments" in said:
+            elif result.is_error and "denied" not in said:
                 return Standing(state="refused", why=said)
     return Standing(state="paused" if waiting else "done", waits_for=waiting)
 

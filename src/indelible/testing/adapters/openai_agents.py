@@ -64,7 +64,9 @@ async def _resumed(scene: Scene, agent: Agent[Any], gate: LedgerTools | None) ->
 
 def _kept(scene: Scene, result: Any) -> Standing:
     if not result.interruptions:
-        return Standing(state="done")
+        outputs = [item for item in result.new_items if item.type == "tool_call_output_item"]
+        doubtful = [str(item.raw_item["call_id"]) for item in outputs if "may have happened" in str(item.output)]
+        return Standing(state="paused" if doubtful else "done", waits_for=doubtful)
     (scene.state / "state.json").write_text(result.to_state().to_string())
     return Standing(state="paused", waits_for=[str(item.call_id) for item in result.interruptions])
 
