@@ -100,6 +100,14 @@ def test_an_interruption_leaves_doubt_whatever_was_declared(side_effect: SideEff
     assert meant(TimeoutError("x"), is_interruption=True, has_sent=False, **words) == "in_doubt"
 
 
+@pytest.mark.parametrize("error", [NothingHappened("x"), OSError("x"), ValueError("x")])
+def test_nothing_in_this_attempt_says_nothing_of_the_one_before(error: Exception) -> None:
+    handling = handling_of(Options(side_effect="payment", nothing_on=OSError, marks_sending=True))
+    words: Any = {"has_sent": False}
+    assert meaning_of(error, handling, EFFECT, **words) == "nothing"
+    assert meaning_of(error, handling, EFFECT, follows_doubt=True, **words) == "in_doubt"
+
+
 def test_a_predicate_that_raises_proves_nothing_and_says_so() -> None:
     error = ValueError("x")
     assert meant(error, refused=lambda error: 1 / 0) == "in_doubt"

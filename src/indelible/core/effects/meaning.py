@@ -13,7 +13,7 @@ nothing happened. The table below is the whole rule; the first line that fits de
 | 6 | payment, external_mutation, notification, delegation | in doubt |
 | 7 | none, read, write | failed |
 
-Lines 3 and 5 speak of one attempt. Where an earlier attempt may have happened, they leave doubt.
+Lines 1, 3 and 5 speak of one attempt. Where an earlier attempt may have happened, they leave doubt.
 """
 
 from __future__ import annotations
