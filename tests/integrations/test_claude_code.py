@@ -190,7 +190,7 @@ def test_the_same_key_with_other_arguments_is_told_and_not_run(ledger: Ledger, t
     hook = ClaudeCodeHook(ledger, tmp_path / "claims", key=["description"])
     assert hook.answer(told()) == {}
     assert hook.answer(after()) == {}
-    assert "already done with" in denial(hook.answer(told(use="toolu_2", args={**PUSH, "command": "rm -rf /"})))
+    assert "git push" in denial(hook.answer(told(use="toolu_2", args={**PUSH, "command": "rm -rf /"})))
     assert len(ledger.effects()) == 1
 
 

@@ -26,7 +26,7 @@ from indelible.errors import BadCall, EffectFailed, NotRun
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.claude_calls import BuiltIn, CallIds, call_of, turn_in
 from indelible.integrations.claude_words import cut, decided, may_run, was_done
-from indelible.integrations.passing import Passage
+from indelible.integrations.entries import Entry
 from indelible.integrations.results import ToolError, text_in
 from indelible.integrations.telling import heard_of, waits
 from indelible.integrations.terms import Named, Terms, hash_of
@@ -136,15 +136,8 @@ class LedgerHooks:
         return entered
 
     async def _entered(self, tool: SdkMcpTool[Any], call: ToolCall) -> Result:
-        entry = _Entry(tool, call, self._terms.at_once(tool.name))
-        while True:
-            try:
-                given = await self._ledger.run(call, entry.enter, on_replay=entry.note_replay, **entry.words)
-                return entry.given(given)
-            except Exception as error:
-                told = entry.told_of(error)
-                if told is not None:
-                    return told
+        told: Result = await _Entry(tool, call).walk_async(self._ledger, self._terms.at_once(tool.name))
+        return told
 
     # Tools that run elsewhere
 
@@ -196,18 +189,18 @@ class LedgerHooks:
         return dataclasses.replace(named, call_id=call.call_id, turn=call.turn), call
 
 
-class _Entry(Passage):
+class _Entry(Entry):
     """One call of a tool of ours: what it gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: SdkMcpTool[Any], call: ToolCall, words: dict[str, Any]) -> None:
-        super().__init__(call, words)
+    def __init__(self, tool: SdkMcpTool[Any], call: ToolCall) -> None:
+        super().__init__(call)
         self._tool = tool
         self._live: Result | None = None
 
     async def enter(self, effect: RunningEffect) -> Result:
         """Enter the tool with the recorded arguments."""
         self._live = None
-        with self.entering(effect):
+        with self.running(effect):
             result = dict(await self._tool.handler(effect.args))
             self._live = result
             if result.get("is_error"):
@@ -224,15 +217,14 @@ class _Entry(Passage):
             result if self.note is None else {**result, "content": [*result["content"], *_said(self.note)["content"]]}
         )
 
-    def told_of(self, error: Exception) -> Result | None:
-        """Return what the model is told of a call that gave no result; None if the ledger is to be asked again."""
-        try:
-            heard = self.heard(error)
-        except NotRun as refused:
-            return _refusal(str(refused))
-        if heard is None:
-            return None
-        return self.given(_error(heard.text)) if heard.outcome == "failed" else _refusal(heard.text)
+    def told_of(self, refusal: Exception, error: Exception) -> Result:
+        """Return what the model is told of a call without a result, or raise."""
+        heard = heard_of(refusal, self.call.tool)
+        if heard is not None:
+            return self.given(_error(heard.text)) if heard.outcome == "failed" else _refusal(heard.text)
+        if isinstance(refusal, NotRun):
+            return _refusal(str(refusal))
+        raise error
 
 
 class _Visit:

@@ -31,9 +31,8 @@ from indelible.errors import BadCall, NotRun
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.claude_calls import BuiltIn, call_of, turn_in
 from indelible.integrations.claude_words import cut, decided, may_run, was_done
-from indelible.integrations.passing import heard_of_answer
 from indelible.integrations.results import ToolError
-from indelible.integrations.telling import heard_of
+from indelible.integrations.telling import heard_of, heard_of_answer
 from indelible.integrations.terms import Named, hash_of
 
 Answer = dict[str, Any]

@@ -19,6 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, IndelibleError, NotRun, VoteRefused
 from indelible.integrations.calling_again import OPEN, meant
+from indelible.integrations.entries import Entry
 from indelible.integrations.mcp_words import (
     IDEMPOTENCY_KEY,
     LOOK_SCHEMA,
@@ -36,9 +37,8 @@ from indelible.integrations.mcp_words import (
     tool_error,
     waits,
 )
-from indelible.integrations.passing import Passage
 from indelible.integrations.results import ToolError
-from indelible.integrations.telling import TEXTS
+from indelible.integrations.telling import TEXTS, heard_of
 from indelible.integrations.terms import Named, Terms
 
 Context = ServerRequestContext[Any, Any]
@@ -111,14 +111,10 @@ class McpGate:
         said = _read(params)
         entry = await self._entry(params, said)
         while True:
-            try:
-                given = await self._ledger.run(entry.call, entry.enter, on_replay=entry.note_replay, **entry.words)
-                return entry.given(given)
-            except ApprovalPending as pending:
-                answer = await self._asked(ctx, entry.call.args, pending, said)
+            answer: Answer | ApprovalPending | None = await entry.walk_async(self._ledger, entry.words)
+            if isinstance(answer, ApprovalPending):
+                answer = await self._asked(ctx, entry.call.args, answer, said)
                 said = said._replace(approval=None)  # an answer counts once; then the ledger says how it stands
-            except Exception as error:
-                answer = entry.told_of(error)
             if answer is not None:
                 return answer
 
@@ -202,13 +198,15 @@ class McpGate:
         return None
 
 
-class _Entry(Passage):
+class _Entry(Entry):
     """One call on its way through the gate: what the ledger is asked, and what the server below gave."""
 
     def __init__(
         self, upstream: Upstream, call: ToolCall, words: dict[str, Any], said: _Said, meta: dict[str, Any]
     ) -> None:
-        super().__init__(call, words)
+        super().__init__(call)
+        self.words = words
+        self._was_entered = False
         self._upstream = upstream
         self._said = said
         self._meta = meta
@@ -217,8 +215,8 @@ class _Entry(Passage):
 
     async def enter(self, effect: RunningEffect) -> Given:
         """Call the tool below with the recorded arguments, and hand our key on. No error proves that nothing began."""
-        said = self._said
-        with self.entering(effect):
+        said, self._was_entered = self._said, True
+        with self.running(effect):
             result = await self._upstream.session.call_tool(
                 self.call.tool,
                 dict(effect.args),
@@ -239,22 +237,23 @@ class _Entry(Passage):
         """Return what the tool gave, now or when it ran."""
         return self._live if self._live is not None else given(recorded, self.note)
 
-    def told_of(self, error: Exception) -> Answer | None:
-        """Return what the client is told of a call that gave no result; None if the ledger is to be asked again."""
-        if self._asks is not None and isinstance(error, NothingHappened):
+    def told_of(self, refusal: Exception, error: Exception) -> Answer | ApprovalPending:
+        """Return what the client is told of a call without a result, or the question that is open."""
+        if isinstance(refusal, ApprovalPending):
+            return refusal
+        if self._asks is not None and isinstance(refusal, NothingHappened):
             state = f"{_THEIRS}{self._asks.request_state or ''}"
             return types.InputRequiredResult(input_requests=self._asks.input_requests, request_state=state)
-        try:
-            heard = self.heard(error)
-        except NotRun as refused:
-            return not_told(str(refused))
-        except IndelibleError as problem:
-            if self.was_entered:  # what came of it could not be recorded
-                return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect="not recorded"))
-            raise MCPError(types.INTERNAL_ERROR, f"{self.call.tool} was not carried out: {problem}") from problem
-        if heard is None:
-            return None
-        return tool_error(heard.text) if heard.outcome == "failed" else not_told(heard.text)
+        heard = heard_of(refusal, self.call.tool)
+        if heard is not None:
+            return tool_error(heard.text) if heard.outcome == "failed" else not_told(heard.text)
+        if isinstance(refusal, NotRun):
+            return not_told(str(refusal))
+        if isinstance(refusal, IndelibleError) and self._was_entered:  # what came of it could not be recorded
+            return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect="not recorded"))
+        if isinstance(refusal, IndelibleError):
+            raise MCPError(types.INTERNAL_ERROR, f"{self.call.tool} was not carried out: {refusal}") from refusal
+        raise error
 
 
 def _read(params: types.CallToolRequestParams) -> _Said:

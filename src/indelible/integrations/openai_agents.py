@@ -26,13 +26,13 @@ from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
 
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
-from indelible.errors import BadCall, IndelibleError, NotRun, ReviewRequired, UnknownRun
+from indelible.errors import BadCall, EffectFailed, IndelibleError, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
-from indelible.integrations.passing import Passage, heard_of_answer, turn_of
+from indelible.integrations.entries import Entry
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain, text_in
-from indelible.integrations.telling import with_note
-from indelible.integrations.terms import Named, Terms, hash_of
+from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
+from indelible.integrations.terms import Named, Terms, hash_of, turn_of
 
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
@@ -91,17 +91,8 @@ class LedgerTools:
 
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
-        entry = _Entry(tool, context, call, self._terms.at_once(tool.name))
-        heard = None
-        while heard is None:
-            try:
-                value = await self._ledger.run(call, entry.enter, on_replay=entry.note_replay, **entry.words)
-                return entry.given(value)
-            except Exception as error:
-                heard = entry.heard(error)
-        if heard.outcome == "failed":  # the tool's own way of telling the model applies
-            raise entry.raised or ToolFailed(heard.text)
-        return heard.text
+        entry = _Entry(tool, context, call)
+        return await entry.walk_async(self._ledger, self._terms.at_once(tool.name))
 
     def _call(
         self,
@@ -234,18 +225,18 @@ class _Entrance:
         return output
 
 
-class _Entry(Passage):
+class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall, words: dict[str, Any]) -> None:
-        super().__init__(call, words)
+    def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall) -> None:
+        super().__init__(call)
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
-        with self.entering(effect):
+        with self.running(effect):
             output = await self._tool.on_invoke_tool(self._context, json.dumps(effect.args))
         self._live.append(output)
         return as_json(output)
@@ -255,6 +246,15 @@ class _Entry(Passage):
         if self._live:
             return self._live[0]
         return plain(recorded) if self.note is None else _noted(plain(recorded), self.note)
+
+    def told_of(self, refusal: Exception, error: Exception) -> str:
+        """Return what the model is told of a call without a value, or raise."""
+        if isinstance(refusal, EffectFailed):  # the tool's own way of telling the model applies
+            raise error if error is not refusal else ToolFailed(error_in(refusal))
+        heard = heard_of(refusal, self.call.tool)
+        if heard is None:
+            raise error
+        return heard.text
 
 
 def _noted(output: Any, note: str) -> Any:

@@ -36,11 +36,21 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, IndelibleError
-from indelible.integrations.passing import Passage, turn_of
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError
+from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.results import plain
-from indelible.integrations.telling import error_in, with_note
-from indelible.integrations.terms import MODEL_TURN, TURN, Named, Spoken, Terms, hash_of, ordinal_of, question_of
+from indelible.integrations.telling import error_in, heard_of, with_note
+from indelible.integrations.terms import (
+    MODEL_TURN,
+    TURN,
+    Named,
+    Spoken,
+    Terms,
+    hash_of,
+    ordinal_of,
+    question_of,
+    turn_of,
+)
 
 RunOf = Callable[[RunContext[Any]], str]
 _DEFERRED = (ApprovalRequired, CallDeferred)
@@ -81,15 +91,7 @@ class LedgerCapability(AbstractCapability[Any]):
         """Run a tool call, replay it, pause the agent, or tell the model why not."""
         validated: dict[str, Any] = _ANYTHING.dump_python(args, mode="json")
         asked = self._call(ctx, call, tool_def, validated)
-        entry = _Entry(args, handler, asked, self._terms.at_once(asked.tool))
-        while True:
-            try:
-                given = await self._ledger.run(asked, entry.enter, on_replay=entry.note_replay, **entry.words)
-                return entry.given(given)
-            except Exception as error:
-                told = entry.told_of(error)
-            if told is not None:
-                return told
+        return await _Entry(args, handler, asked).walk_async(self._ledger, self._terms.at_once(asked.tool))
 
     def _call(
         self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
@@ -127,11 +129,11 @@ class LedgerCapability(AbstractCapability[Any]):
             raise turn.error or nothing from None
 
 
-class _Entry(Passage):
+class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, validated: Any, handler: Any, call: ToolCall, words: dict[str, Any]) -> None:
-        super().__init__(call, words)
+    def __init__(self, validated: Any, handler: Any, call: ToolCall) -> None:
+        super().__init__(call)
         self._validated = validated
         self._handler = handler
         self._live: list[Any] = []
@@ -141,7 +143,7 @@ class _Entry(Passage):
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
         if effect.args != self.call.args:
             raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
-        with self.entering(effect):
+        with self.running(effect):
             try:
                 result = await self._handler(self._validated)
             except _DEFERRED as deferred:  # the tool itself asks for a person or for a result: it is entered again then
@@ -164,30 +166,31 @@ class _Entry(Passage):
             case _:
                 return _noted(plain(recorded), self.note)
 
-    def told_of(self, error: Exception) -> str | None:
-        """Return what the model is told of a call that gave no value; None if the ledger is to be asked again.
+    def told_of(self, refusal: Exception, error: Exception) -> str:
+        """Return what the model is told of a call without a value.
 
         Raises:
             Exception: What pauses the agent, or stops it.
         """
-        heard = self.heard(error)
-        if heard is None:
-            return None
-        match heard.outcome:
-            case "waits" if isinstance(error, ApprovalPending):
-                raise ApprovalRequired(question_of(error.approval)) from None
-            case "in_doubt" if self.raised is None or isinstance(self.raised, _TOLD_TO_THE_MODEL):
+        is_the_tools = error is not refusal
+        match refusal:
+            case ApprovalPending():
+                raise ApprovalRequired(question_of(refusal.approval)) from None
+            case EffectInDoubt() if not is_the_tools or isinstance(error, _TOLD_TO_THE_MODEL):
                 # Whatever is answered: the ledger knows whether it was settled.
-                raise ApprovalRequired({"type": "indelible.in_doubt", "why": str(error)}) from None
-            case "in_doubt":
-                assert self.raised is not None
-                raise self.raised
-            case "failed":
-                raise self.raised or _again(error) from None
-            case "nothing_happened":
+                raise ApprovalRequired(doubt_of(refusal)) from None
+            case EffectInDoubt():
+                raise error
+            case EffectFailed():
+                raise error if is_the_tools else _again(refusal) from None
+            case NothingHappened():
                 raise self._deferred or error
             case _:
-                return heard.text
+                pass
+        heard = heard_of(refusal, self.call.tool)
+        if heard is None:
+            raise error
+        return heard.text
 
 
 def _noted(given: Any, note: str | None) -> Any:

@@ -10,7 +10,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from indelible import Approval, Effect, Failed, NothingHappened, Succeeded, ToolCall
+from indelible import (
+    Approval,
+    AwaitingApproval,
+    Canceled,
+    Denied,
+    Effect,
+    Failed,
+    InDoubt,
+    InFlight,
+    NothingHappened,
+    ReplayedFailure,
+    Succeeded,
+    ToolCall,
+)
 from indelible.errors import (
     ApprovalPending,
     BudgetExceeded,
@@ -104,6 +117,27 @@ def heard_of(error: Exception, tool: str) -> Heard | None:
         if isinstance(error, kind):
             return Heard(outcome, TEXTS[outcome].format_map(_facts(error, tool)))
     return None
+
+
+Unanswered = AwaitingApproval | Canceled | Denied | InDoubt | InFlight | ReplayedFailure
+"""What the ledger answers to a call that may not run now and has no value."""
+
+
+def heard_of_answer(answer: Unanswered, tool: str) -> Heard:
+    """Return what a model hears of a call that the ledger answers without a value."""
+    match answer:
+        case AwaitingApproval(approval):
+            return Heard("waits", waits(approval))
+        case Denied(reason):
+            return Heard("denied", TEXTS["denied"].format(tool=tool, why=reason))
+        case Canceled(reason):
+            return Heard("canceled", TEXTS["canceled"].format(tool=tool, why=reason))
+        case InDoubt(effect):
+            return Heard("in_doubt", TEXTS["in_doubt"].format(tool=tool, effect=effect.id))
+        case InFlight(effect):
+            return Heard("running", TEXTS["running"].format(tool=tool, effect=effect.id))
+        case ReplayedFailure(error):
+            return Heard("failed", TEXTS["failed"].format(why=error))
 
 
 def waits(approval: Approval) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -211,3 +211,14 @@ def _checked(tool: str, words: Mapping[str, Any]) -> dict[str, Any]:
         raise BadCall(f"{tool}: key fields tell its calls apart already; say key or dedupe='occurrence', not both")
     Options(**{word: value for word, value in words.items() if word in _OPTIONS})
     return dict(words)
+
+
+def turn_of(prompts: Sequence[Any]) -> str | None:
+    """Name the turn by the user's messages so far: the number of the last one, and the hash of what it says.
+
+    Both stay the same if an agent is resumed. The hash tells turns apart where only the last message is at hand.
+    """
+    if not prompts:
+        return None
+    said = json.dumps(prompts[-1], sort_keys=True, default=str).encode()
+    return f"message {len(prompts)} {hashlib.sha256(said).hexdigest()[:16]}"
