@@ -452,6 +452,13 @@ def test_a_place_has_a_key_of_64_digits(key: str) -> None:
             let_in(command)
 
 
+@pytest.mark.parametrize("window", [timedelta(0), timedelta(days=-1), timedelta(days=32), timedelta.max])
+def test_a_window_for_sending_again_has_an_end(window: timedelta) -> None:
+    assert let_in(open_command(resend_within=timedelta(days=31)))
+    with pytest.raises(BadCall, match="resend_within"):
+        let_in(open_command(resend_within=window))
+
+
 @pytest.mark.parametrize("lease", [timedelta(0), -LEASE, LONGEST_LEASE + timedelta(microseconds=1), timedelta.max])
 def test_a_lease_is_longer_than_nothing_and_ends(lease: timedelta) -> None:
     for command in (
