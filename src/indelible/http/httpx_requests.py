@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from indelible.http.leaving import LARGEST_BODY, Leaving, leaving
 
@@ -69,3 +69,69 @@ def async_trace_of(request: Any, leaves: Leaving) -> Callable[[str, Any], Awaita
             await then(event, info)
 
     return trace
+
+
+class Marked:
+    """Give each request of a handler its idempotency key, and note when its first byte is written.
+
+    A request with a safe method gets no key. Outside a handler nothing is added.
+
+    Args:
+        inner: The transport that sends. Default: the library's own `HTTPTransport()`. With a transport of another
+            kind, a request counts as sent as soon as that transport is called.
+
+    Example:
+        client = httpx2.Client(transport=IdempotencyTransport())
+    """
+
+    own: ClassVar[tuple[Any, Any]]
+    """The library's own transport, and the method by which it sends, as it was imported.
+
+    Only that one tells when it writes. A method that takes its place, as a mock does, proves nothing.
+    """
+
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = self.own[0]() if inner is None else inner
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a copy of the request with its key, and return the response.
+
+        Raises:
+            AmbiguousRequest: Another body went to the same method, address and name in this attempt.
+        """
+        leaves = leaving_request(request)
+        is_exact = getattr(self._inner.handle_request, "__func__", None) is self.own[1]
+        if not is_exact:
+            leaves.mark()
+        trace = trace_of(request, leaves) if is_exact else None
+        response = self._inner.handle_request(copy_of(request, leaves, trace))
+        leaves.note_answer()
+        return response
+
+    def close(self) -> None:
+        """Close the inner transport."""
+        self._inner.close()
+
+
+class AsyncMarked:
+    """Do for asynchronous clients what `Marked` does for blocking ones."""
+
+    own: ClassVar[tuple[Any, Any]]
+
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = self.own[0]() if inner is None else inner
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a copy of the request with its key, and return the response; see `Marked`."""
+        leaves = leaving_request(request)
+        is_exact = getattr(self._inner.handle_async_request, "__func__", None) is self.own[1]
+        if not is_exact:
+            leaves.mark()
+        trace = async_trace_of(request, leaves) if is_exact else None
+        response = await self._inner.handle_async_request(copy_of(request, leaves, trace))
+        leaves.note_answer()
+        return response
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        await self._inner.aclose()
