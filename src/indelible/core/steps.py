@@ -54,6 +54,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.claiming import approval_of, claim, is_other_content, is_reworded, opened
 from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
+from indelible.core.effects.meaning import DOUBTFUL
 from indelible.core.effects.stops import stop_in
 from indelible.core.people.standing import is_revoked, place_of, places_of
 from indelible.core.policy import budgets
@@ -273,7 +274,8 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
         return effect.on_crash == "retry"
     approval = approval_of(effect, sheets)
     voted = [vote.at for vote in approval.votes] if approval is not None else []
-    # The record has callers' times, `now` is the store's: a caller whose clock is fast must not stretch the window.
+    # The record has callers' times, `now` is the store's: a caller whose clock is fast must not stretch the window. The
+    # first caller's clock was compared when the effect was opened.
     return max(now, command.stamp.at) < max([effect.created_at, *voted]) + command.resend_within
 
 
@@ -315,6 +317,8 @@ def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: in
     """
     is_ours = effect.token_hash == command.claim.token_hash and effect.attempt == command.claim.attempt
     if is_ours and (effect.status == "processing" or (effect.status == "in_doubt" and command.status != "in_doubt")):
+        if _leaves_earlier_doubt(command, effect):
+            return _doubt_again(command, effect, seq)
         if isinstance(command, Finish):
             return _settle(command, effect, now, seq, sheets)
         if command.status == "ready" and effect.status == "processing":
@@ -329,6 +333,27 @@ def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: in
     # The state stays as it is, whoever owns it now; what the late worker saw is kept beside it.
     late = {"late_result" if command.status == "succeeded" else "late_error": command.detail_json}
     return Step(Late(effect), (Change(effect, "tool_call_late", late),))
+
+
+def _leaves_earlier_doubt(command: Finish | Relinquish, effect: Effect) -> bool:
+    """Say whether this report resolves nothing, because an earlier attempt may have happened.
+
+    A tool that is entered again while in doubt proves by a later attempt that it succeeded. That the later attempt did
+    nothing says nothing of the one before; nor does a refusal, unless the tool says that repeating is safe anyway.
+    """
+    if effect.attempt < 2 or effect.side_effect not in DOUBTFUL:
+        return False
+    if command.status == "ready":
+        return effect.on_crash in ("retry", "resend")
+    return command.status == "failed" and effect.on_crash == "resend"
+
+
+def _doubt_again(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:
+    if effect.status == "processing":
+        return step_to(moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=command.detail_json))
+    if isinstance(command, Relinquish) or effect.detail_json == command.detail_json:
+        return Step(Moved(effect))  # nothing to keep, or said twice
+    return Step(Late(effect), (Change(effect, "tool_call_late", {"late_error": command.detail_json}),))
 
 
 def _settle(command: Finish | Settle, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:

@@ -22,7 +22,7 @@ from indelible.core.effects.calls import (
     check_run_id,
 )
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
-from indelible.core.effects.meaning import may_follow_doubt, meaning_of
+from indelible.core.effects.meaning import meaning_of
 from indelible.core.effects.reconciling import Reconciled, reconciled
 from indelible.core.effects.requests import Mint, Prepared, Recall, Request, Walk
 from indelible.core.events import Event
@@ -200,7 +200,7 @@ class Desk(Preparing):
         words: OptionWords = {"side_effect": claim.effect.side_effect}
         handling = self._handling(claim.effect.tool, words)
         if isinstance(outcome, Exception):
-            meaning = meaning_of(outcome, handling, claim.effect.id, follows_doubt=may_follow_doubt(claim.effect))
+            meaning = meaning_of(outcome, handling, claim.effect.id)
             yield from walk.finish_with_error(claim, outcome, meaning, mint, screen)
             return None
         if isinstance(outcome, Succeeded):

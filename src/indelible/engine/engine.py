@@ -21,7 +21,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.calls import DEFAULT_TENANT, Handling
 from indelible.core.effects.effect import SYSTEM, Claim, Effect
-from indelible.core.effects.meaning import may_follow_doubt, meaning_of
+from indelible.core.effects.meaning import meaning_of
 from indelible.core.effects.outcomes import error_json, result_json
 from indelible.core.effects.requests import (
     AwaitChange,
@@ -205,9 +205,10 @@ class Engine:
         def body() -> None:
             context.run(fulfil, future, lambda: entered(running, handler))
 
-        threading.Thread(target=body, name="indelible-handler", daemon=True).start()
         error: BaseException
+        running.was_entered = True  # before the thread begins: an interrupt here must not give the claim back
         try:
+            threading.Thread(target=body, name="indelible-handler", daemon=True).start()
             return future.result(timeout.total_seconds())
         except TimeoutError:
             error = TimeoutError(f"{claim.effect.tool} did not return within {timeout}")
@@ -388,11 +389,7 @@ class Engine:
                 self.writer.do(Finish(claim=claim, stamp=stamp, status="succeeded", detail_json=detail))
                 return
             detail = error_json(report.error, screen)
-            words = {
-                "has_sent": running.has_sent,
-                "follows_doubt": may_follow_doubt(claim.effect),
-                "is_interruption": is_undone,
-            }
+            words = {"has_sent": running.has_sent, "is_interruption": is_undone}
             meaning = meaning_of(report.error, handling, claim.effect.id, **words)
             if meaning == "failed":
                 self.writer.do(Finish(claim=claim, stamp=stamp, status="failed", detail_json=detail))

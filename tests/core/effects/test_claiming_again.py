@@ -154,12 +154,14 @@ def test_an_attempt_after_the_crash_of_one_that_ran_without_an_approval_is_not_c
     assert answer.effect.attempt == 2
 
 
-def test_an_attempt_after_a_crash_in_which_nothing_happened_hands_the_approval_back() -> None:
+def test_an_attempt_after_a_crash_in_which_nothing_happened_leaves_the_doubt_and_its_approval() -> None:
+    """The first attempt may have happened, so the effect stays in doubt, and the approval covers the next attempt."""
     shelf, _ = approved(on_crash="retry")
     claim_on(shelf, opening(2))
     shelf.now += LEASE
-    shelf.do(relinquish(claim_on(shelf, opening(3))))
-    assert (shelf.approval().status, shelf.approval().attempt) == ("approved", None)
+    given_up = shelf.do(relinquish(claim_on(shelf, opening(3))))
+    assert given_up.effect.status == "in_doubt"
+    assert (shelf.approval().status, shelf.approval().attempt) == ("consumed", 2)
     assert claim_on(shelf, opening(4)).attempt == 3
 
 

@@ -100,32 +100,42 @@ def test_an_interruption_leaves_doubt_whatever_was_declared(side_effect: SideEff
     assert meant(TimeoutError("x"), is_interruption=True, has_sent=False, **words) == "in_doubt"
 
 
-@pytest.mark.parametrize("error", [NothingHappened("x"), OSError("x"), ValueError("x")])
-def test_nothing_in_this_attempt_says_nothing_of_the_one_before(error: Exception) -> None:
-    handling = handling_of(Options(side_effect="payment", nothing_on=OSError, marks_sending=True))
-    words: Any = {"has_sent": False}
-    assert meaning_of(error, handling, EFFECT, **words) == "nothing"
-    assert meaning_of(error, handling, EFFECT, follows_doubt=True, **words) == "in_doubt"
-
-
 def test_a_predicate_that_raises_proves_nothing_and_says_so() -> None:
     error = ValueError("x")
     assert meant(error, refused=lambda error: 1 / 0) == "in_doubt"
     assert any("ZeroDivisionError" in note for note in error.__notes__)
 
 
-@pytest.mark.parametrize(("package", "name"), sorted(KNOWN_REFUSALS))
-def test_a_typed_refusal_of_a_known_sdk_is_known_by_its_name(package: str, name: str) -> None:
+@pytest.mark.parametrize(("side_effect", "package", "name"), sorted(KNOWN_REFUSALS))
+def test_a_typed_refusal_of_a_known_sdk_is_known_by_its_name(side_effect: Any, package: str, name: str) -> None:
     """Also below it, and in an inner module, as SDKs define them; nothing has to be installed."""
     kind = type(name, (Exception,), {"__module__": f"{package}._error"})
-    assert meant(kind("x")) == meant(type("Own", (kind,), {})("x")) == "failed"
-    assert meant(type(name, (Exception,), {"__module__": f"my{package}"})("x")) == "in_doubt"
-    assert meant(type(f"{name}Not", (Exception,), {"__module__": package})("x")) == "in_doubt"
+    words: Any = {"side_effect": side_effect}
+    assert meant(kind("x"), **words) == meant(type("Own", (kind,), {})("x"), **words) == "failed"
+    assert meant(type(name, (Exception,), {"__module__": f"my{package}"})("x"), **words) == "in_doubt"
+    assert meant(type(f"{name}Not", (Exception,), {"__module__": package})("x"), **words) == "in_doubt"
+    assert meant(kind("x"), side_effect="delegation") == "in_doubt", "there it speaks of something beside the deed"
+
+
+def test_a_known_refusal_of_an_inner_call_says_nothing_of_the_outer_one() -> None:
+    error = type("CardError", (Exception,), {"__module__": "stripe"})("declined")
+    inner, outer = (handling_of(Options(side_effect="payment")) for _ in range(2))
+    assert meaning_of(error, inner, "eff_inner") == "failed"
+    assert meaning_of(error, outer, "eff_outer") == "in_doubt"
+
+
+def test_a_known_refusal_that_takes_no_attribute_is_believed() -> None:
+    def refuse(self: Any, name: str, value: Any) -> None:
+        raise AttributeError(name)
+
+    error = type("CardError", (Exception,), {"__module__": "stripe", "__setattr__": refuse})("declined")
+    assert meant(error) == "failed"
 
 
 def test_the_real_classes_of_the_standard_library_are_known() -> None:
-    assert meant(smtplib.SMTPRecipientsRefused({})) == "failed"
-    assert meant(smtplib.SMTPServerDisconnected("x")) == "in_doubt"
+    assert meant(smtplib.SMTPRecipientsRefused({}), side_effect="notification") == "failed"
+    assert meant(smtplib.SMTPRecipientsRefused({})) == "in_doubt", "the receipt of a payment could not be mailed"
+    assert meant(smtplib.SMTPServerDisconnected("x"), side_effect="notification") == "in_doubt"
     assert "stripe" not in sys.modules, "nothing is imported for it"
 
 

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from indelible.core.commands import Claimed, InDoubt
-from indelible.core.effects.calls import Handling, Options, handling_of
-from indelible.core.effects.meaning import may_follow_doubt, meaning_of
 from indelible.core.effects.request_keys import request_key_of
-from indelible.errors import NothingHappened
+from indelible.core.steps import next_step
 from tests.core.effects.claiming import approved, claim_on, opening
-from tests.core.making import HOUR, LEASE, REF, Shelf, allows, asks, relinquish
+from tests.core.making import HOUR, LEASE, NOON, REF, Shelf, allows, asks, claim_of, effect, finish, relinquish, stamp
 
 RESENT: Any = {"on_crash": "resend", "resend_within": HOUR, "verdict": allows()}
 
@@ -64,23 +62,43 @@ def test_a_killed_attempt_is_followed_by_the_next() -> None:
     claim_on(shelf, opening(**RESENT))
     shelf.now += LEASE
     claim = claim_on(shelf, opening(2, **RESENT))
-    assert (claim.attempt, may_follow_doubt(claim.effect)) == (2, True)
+    assert claim.attempt == 2
     assert claim.effect.request_key("POST", "https://a.example/") == request_key_of(
         REF.key, "POST", "https://a.example/"
     )
-    assert not may_follow_doubt(replace(claim.effect, attempt=1))
-    assert not may_follow_doubt(replace(claim.effect, on_crash="hold"))
 
 
-HANDLINGS: list[Handling] = [
-    handling_of(Options(side_effect="payment", nothing_on=KeyError)),
-    handling_of(Options(side_effect="payment", marks_sending=True)),
-]
+@pytest.mark.parametrize("on_crash", ["hold", "retry", "resend"])
+@pytest.mark.parametrize("side_effect", ["payment", "read"])
+@pytest.mark.parametrize("attempt", [1, 2])
+@pytest.mark.parametrize("before", ["processing", "in_doubt"])
+def test_a_later_attempt_that_did_nothing_or_was_refused_leaves_the_doubt_of_the_one_before(
+    before: str, attempt: int, side_effect: str, on_crash: str
+) -> None:
+    """Also if its handler was never entered, or a client over HTTP gives it up: the rule stands in the core."""
+    held = effect(before, attempt=attempt, side_effect=side_effect, on_crash=on_crash)
+    claim = claim_of(held)
+    failing = finish(claim, "failed", b'{"message":"no","type":"E"}')
+    reports: list[Any] = [next_step(command, held, NOON, 7).answer for command in (relinquish(claim, "ready"), failing)]
+    ends = [answer.effect.status for answer in reports]
+    keeps = attempt > 1 and side_effect == "payment"
+    assert ends[0] == ("in_doubt" if keeps and on_crash != "hold" else "ready")
+    assert ends[1] == ("in_doubt" if keeps and on_crash == "resend" else "failed")
+    done: Any = next_step(finish(claim), held, NOON, 7).answer
+    assert done.effect.status == "succeeded", "that it succeeded is a proof"
 
 
-@pytest.mark.parametrize("handling", HANDLINGS)
-def test_that_one_attempt_sent_nothing_says_nothing_of_an_earlier_one(handling: Handling) -> None:
-    words: Any = {"has_sent": False}
-    assert meaning_of(KeyError(), handling, "eff_1", **words) == "nothing"
-    assert meaning_of(KeyError(), handling, "eff_1", follows_doubt=True, **words) == "in_doubt"
-    assert meaning_of(NothingHappened(), handling, "eff_1", follows_doubt=True, **words) == "in_doubt"
+def test_what_a_later_attempt_said_late_is_kept_once() -> None:
+    held = effect("in_doubt", attempt=2, on_crash="resend")
+    failing = finish(claim_of(held), "failed", b'{"message":"no","type":"E"}')
+    step = next_step(failing, held, NOON, 7)
+    assert [getattr(change, "event_type", None) for change in step.changes] == ["tool_call_late"]
+    said = replace(held, detail_json=failing.detail_json)
+    assert next_step(failing, said, NOON, 7).changes == ()
+
+
+def test_a_caller_whose_clock_is_fast_gets_no_window() -> None:
+    shelf = Shelf()
+    fast = claim_on(shelf, opening(**RESENT, stamp=stamp(shelf.now + timedelta(minutes=2))))
+    assert fast.effect.on_crash == "hold"
+    assert claim_on(Shelf(), opening(**RESENT)).effect.on_crash == "resend"

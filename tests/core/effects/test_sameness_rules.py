@@ -254,8 +254,22 @@ def test_a_later_turn_asks_about_what_succeeded(options: dict[str, Any], is_aske
     first, second = played.commands
     assert second.ref != first.ref
     assert (second.verdict.question is not None) == is_asked
-    others = run(LooksRepeated(before), replayed, **in_turn("3", **options)).commands[1]
-    assert others.ref not in (first.ref, second.ref), "every turn has a place of its own"
+    assert (second.dedupe, second.turn) == ("turn", "2"), "a turn that ended at the next place is passed by as well"
+
+
+@pytest.mark.parametrize("between", [[], ["failed"], ["succeeded"], ["denied", "succeeded", "failed"]])
+@pytest.mark.parametrize("first", ["failed", "succeeded"])
+def test_every_turn_before_is_looked_at(first: str, between: list[str]) -> None:
+    ended = [effect(status, turn=str(number)) for number, status in enumerate([first, *between])]
+    played = run(*map(LooksRepeated, ended), Replayed(ended[-1]), **in_turn("9"))
+    assert len({command.ref for command in played.commands}) == len(ended) + 1
+    assert (played.commands[-1].verdict.question is not None) == ("succeeded" in [first, *between])
+
+
+def test_what_is_in_doubt_in_any_turn_before_is_the_same_call() -> None:
+    doubtful = effect("in_doubt", turn="2")
+    played = run(LooksRepeated(effect("failed", turn="1")), InDoubt(doubtful), **in_turn("3"))
+    assert getattr(played.error, "effect", None) is doubtful
 
 
 def test_a_later_turn_runs_what_did_not_succeed() -> None:
@@ -295,6 +309,15 @@ def test_an_open_call_with_other_words_is_the_recorded_one() -> None:
     assert isinstance(shelf.do(finish(again.claim)).effect, Effect)
     assert isinstance(shelf.do(reworded("c")), Replayed)
     assert isinstance(shelf.do(reworded("c", digest="ee" * 32)), KeyTaken)
+
+
+def test_a_hand_in_the_database_is_no_rewording() -> None:
+    """What vary are words: another amount is not run, however the row got it."""
+    shelf = Shelf()
+    begun = shelf.do(reworded("a"))
+    released = shelf.do(relinquish(begun.claim, "ready")).effect
+    altered = replace(released, args_json=encode({"amount": 5000, "memo": "a"}))
+    assert not isinstance(next_step(reworded("b"), altered, NOON, SEQ).answer, Reworded | Claimed)
 
 
 def test_words_that_an_approver_changed_are_no_other_wording_of_the_callers() -> None:

@@ -213,8 +213,12 @@ def _amend(command: Amend, approval: Approval, effect: Effect, now: datetime, se
     refusal = revoked or _why_no_edit(command, approval, now) or _why_outdated(command, approval)
     if refusal is not None:
         return _not(refusal, approval, effect)
-    charges = command.verdict.charges
-    reserved = budgets.reserve(charges, sheets, now, instead_of=read_charges(effect.charges_json))
+    had = read_charges(effect.charges_json)
+    named = {charge.budget for charge in command.verdict.charges}
+    # The editor's process need not know the tool, so a resource that the call keeps to itself stays its own.
+    kept = [charge for charge in had if charge.is_of_resource and charge.budget not in named]
+    charges = (*command.verdict.charges, *kept)
+    reserved = budgets.reserve(charges, sheets, now, instead_of=had)
     if isinstance(reserved, Exceeded):
         return _not(_too_dear(reserved), approval, effect)
     charged = charges_json(charges) if charges else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from indelible.core.approvals.approval import Approval, Question, ask, consumed, drifted, ended, is_bound_to
@@ -26,7 +26,9 @@ from indelible.core.commands import (
     OverBudget,
     RefusedByPolicy,
 )
+from indelible.core.effects.calls import OnCrash
 from indelible.core.effects.effect import Claim, Effect, hash_of
+from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
 from indelible.core.people.standing import is_revoked
 from indelible.core.policy import budgets
@@ -35,6 +37,7 @@ from indelible.core.policy.verdicts import Verdict, verdict_json
 from indelible.core.sheets import Sheet, Sheets
 from indelible.core.values.canonical import encode
 
+_FASTEST_CLOCK = timedelta(minutes=1)
 _ASKED_BEFORE = Question(rule="it was asked before")
 
 
@@ -56,7 +59,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         run_id=command.run_id,
         tool=command.tool,
         side_effect=command.side_effect,
-        on_crash=command.on_crash,
+        on_crash=_on_crash(command, now),
         call_id=command.call_id,
         digest=command.digest,
         status="requires_approval" if asks else "processing",
@@ -84,6 +87,12 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         return _asking(command, effect, verdict.question, now, committed, reserved)
     change = Change(effect, "tool_call_started", committed, (*grant, *reserved))
     return Step(Claimed(Claim(effect, command.token)), (change,))
+
+
+def _on_crash(command: Open, now: datetime) -> OnCrash:
+    """Return what happens in doubt. A caller whose clock is fast gets no window: its time would stretch it."""
+    is_fast = command.stamp.at > now + _FASTEST_CLOCK
+    return "hold" if command.on_crash == "resend" and is_fast else command.on_crash
 
 
 def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
@@ -187,15 +196,18 @@ def _has_same_args(command: Open, effect: Effect, approval: Approval | None) -> 
 
 
 def is_reworded(command: Open, effect: Effect, sheets: Sheets) -> bool:
-    """Say whether this is the recorded call with other words in arguments that vary."""
-    if not command.omitted or effect.are_args_erased or effect.args_json == command.args_json:
+    """Say whether this is the recorded call with other words in arguments that vary, and nothing else changed."""
+    if not command.omitted or effect.args_json is None or effect.args_json == command.args_json:
         return False
     from indelible.core.privacy.encryption import holder_in
 
     if holder_in(effect.args_json) is not None or holder_in(command.args_json) is not None:
         return False  # the bytes of equal arguments differ, so nothing can be told from them
+    said = without(effect.args_json, command.omitted)
+    if not digest_of(effect.tenant, effect.tool, said, command.resource_json) == effect.digest == command.digest:
+        return False  # an approver changed more than words, or a hand in the database did
     approval = approval_of(effect, sheets)
-    return effect.digest == command.digest and (approval is None or approval.edited_by is None)
+    return effect.approval_id is None or (approval is not None and approval.edited_by is None)
 
 
 def is_other_content(command: Open, effect: Effect) -> bool:

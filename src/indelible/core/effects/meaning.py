@@ -13,15 +13,15 @@ nothing happened. The table below is the whole rule; the first line that fits de
 | 6 | payment, external_mutation, notification, delegation | in doubt |
 | 7 | none, read, write | failed |
 
-Lines 1, 3 and 5 speak of one attempt. Where an earlier attempt may have happened, they leave doubt.
+Lines 1, 3, 4 and 5 speak of one attempt. Where an earlier one may have happened, `core.steps` keeps the doubt.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 from indelible.core.effects.calls import Handling, SideEffect
-from indelible.core.effects.effect import Effect
 from indelible.errors import MayHaveHappened, NothingHappened, Refused
 
 Meaning = Literal["nothing", "failed", "in_doubt"]
@@ -29,14 +29,15 @@ Meaning = Literal["nothing", "failed", "in_doubt"]
 DOUBTFUL: frozenset[SideEffect] = frozenset({"payment", "external_mutation", "notification", "delegation"})
 """The classes of which an undeclared exception leaves doubt."""
 
-# The package, and the class. A provider raises these only after it has judged the request and done nothing.
-KNOWN_REFUSALS: frozenset[tuple[str, str]] = frozenset(
+# The class of the tool, the package, and the exception. The provider raises it after it has judged the request and done
+# nothing. In a tool of another class it speaks of something beside the deed, as a receipt that could not be mailed.
+KNOWN_REFUSALS: frozenset[tuple[SideEffect, str, str]] = frozenset(
     {
-        ("stripe", "CardError"),
-        ("smtplib", "SMTPRecipientsRefused"),  # raised only if the server refused every recipient
-        ("smtplib", "SMTPSenderRefused"),
-        ("smtplib", "SMTPAuthenticationError"),
-        ("smtplib", "SMTPNotSupportedError"),
+        ("payment", "stripe", "CardError"),
+        ("notification", "smtplib", "SMTPRecipientsRefused"),  # raised only if the server refused every recipient
+        ("notification", "smtplib", "SMTPSenderRefused"),
+        ("notification", "smtplib", "SMTPAuthenticationError"),
+        ("notification", "smtplib", "SMTPNotSupportedError"),
     }
 )
 
@@ -48,7 +49,6 @@ def meaning_of(
     *,
     has_sent: bool = True,
     is_interruption: bool = False,
-    follows_doubt: bool = False,
 ) -> Meaning:
     """Return what an exception of a handler means for its effect.
 
@@ -58,37 +58,35 @@ def meaning_of(
         effect_id: The effect whose handler raised it.
         has_sent: False only if this attempt entered no `effect.sending()` and our transports wrote no byte.
         is_interruption: True if the handler was cancelled or ran out of time.
-        follows_doubt: True if an earlier attempt may have happened.
     """
     if isinstance(error, NothingHappened) and is_about(error, effect_id):
-        return "in_doubt" if follows_doubt else "nothing"  # it says nothing of the attempt before
+        return "nothing"
     if is_interruption or isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
         return "in_doubt"
     if isinstance(error, handling.nothing_on):
-        return "in_doubt" if follows_doubt else "nothing"
+        return "nothing"
     if _is_refusal(error, handling, effect_id):
         return "failed"
     if handling.marks_sending and not has_sent:
-        return "in_doubt" if follows_doubt else "nothing"
+        return "nothing"
     return "in_doubt" if handling.side_effect in DOUBTFUL else "failed"
 
 
-def may_follow_doubt(effect: Effect) -> bool:
-    """Say whether an earlier attempt may have happened: this tool is entered again while that is not known."""
-    return effect.on_crash == "resend" and effect.attempt > 1
-
-
-def is_about(error: NothingHappened | Refused, effect_id: str) -> bool:
-    """Say whether a handler's word is about this effect, and not about one that the handler itself called."""
-    error.effect_id = error.effect_id or effect_id
-    return error.effect_id == effect_id
+def is_about(error: BaseException, effect_id: str) -> bool:
+    """Say whether an exception is about this effect, and not about one that the handler itself called."""
+    about = getattr(error, "effect_id", None) or effect_id
+    with suppress(AttributeError, TypeError):  # one that takes no attribute is believed
+        error.effect_id = about  # type: ignore[attr-defined]
+    return bool(about == effect_id)
 
 
 def _is_refusal(error: Exception, handling: Handling, effect_id: str) -> bool:
     if isinstance(error, Refused):
         return is_about(error, effect_id)
-    if isinstance(error, handling.failed_on) or is_known_refusal(error):
+    if isinstance(error, handling.failed_on):
         return True
+    if is_known_refusal(error, handling.side_effect):
+        return is_about(error, effect_id)
     if handling.refused is None:
         return False
     try:
@@ -98,6 +96,7 @@ def _is_refusal(error: Exception, handling: Handling, effect_id: str) -> bool:
         return False
 
 
-def is_known_refusal(error: Exception) -> bool:
+def is_known_refusal(error: Exception, side_effect: SideEffect) -> bool:
     """Say whether an exception is a typed refusal of an SDK that we know, by its name: nothing is imported."""
-    return any((kind.__module__.partition(".")[0], kind.__name__) in KNOWN_REFUSALS for kind in type(error).__mro__)
+    names = [(side_effect, kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__]
+    return not KNOWN_REFUSALS.isdisjoint(names)

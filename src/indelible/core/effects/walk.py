@@ -53,7 +53,7 @@ from indelible.core.commands import (
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.identity import repeat_of, resource_json
-from indelible.core.effects.meaning import Meaning, is_about, may_follow_doubt, meaning_of
+from indelible.core.effects.meaning import Meaning, is_about, meaning_of
 from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
 from indelible.core.effects.requests import (
@@ -166,7 +166,7 @@ def begin(
     is_about_this = known is not None and known.ref == command.ref
     answer: Answer = yield Submit(command, known if is_about_this else None)
     if isinstance(answer, LooksRepeated):
-        answer = yield Submit(_repeat(command, judged, answer.effect, prepared.handling))
+        answer = yield from _repeat(command, judged, answer.effect, prepared.handling)
     if isinstance(answer, Reworded):
         recorded = _with_recorded_words(prepared, answer.effect)
         return (yield from begin(recorded, mint, answer.effect, awaited_approval, waited=waited, only_asks=only_asks))
@@ -233,26 +233,36 @@ def begin(
             return answer
 
 
-def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) -> Open:
-    """Return the command by which a call that was made before is made once more, at a place of its own.
+def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) -> Generator[Request, Any, Answer]:
+    """Ask for a call that was made before, at a place of its own.
 
-    A new call id that looks like a repeat is asked about. In a later turn, only what succeeded before is, and only if
-    its class, or the tool, says so.
+    A new call id that looks like a repeat is asked about. In a later turn, the places of all turns before are looked
+    at, one after the other: what is open there goes on, and what succeeded there is asked about, if its class or the
+    tool says so.
     """
     asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
     if command.dedupe == "ask":
         assert command.call_id is not None
-        return replace(command, ref=repeat_of(command.ref, command.call_id), dedupe="call", verdict=asking)
-    assert command.turn is not None
-    is_made = earlier.status == "succeeded"
-    if is_made and handling.on_repeat == "refuse":
-        raise RepeatRefused(
-            f"{earlier.tool}: {earlier.id} succeeded with these arguments in an earlier turn, at "
-            f"{earlier.updated_at:%Y-%m-%d %H:%M} UTC; nothing was run now. To repeat it on purpose, use another scope",
-            effect=earlier,
-        )
-    verdict = asking if is_made and handling.on_repeat == "ask" else judged.verdict
-    return replace(command, ref=repeat_of(command.ref, "turn", command.turn), dedupe="args", verdict=verdict)
+        ref = repeat_of(command.ref, command.call_id)
+        answer: Answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
+        return answer
+    made: Effect | None = None
+    number = 0
+    while True:
+        made = earlier if earlier.status == "succeeded" else made
+        if made is not None and handling.on_repeat == "refuse":
+            raise RepeatRefused(
+                f"{made.tool}: {made.id} succeeded with these arguments in an earlier turn, at "
+                f"{made.updated_at:%Y-%m-%d %H:%M} UTC; nothing was run now. To repeat it, use another scope",
+                effect=made,
+            )
+        number += 1
+        verdict = asking if made is not None and handling.on_repeat == "ask" else judged.verdict
+        ref = repeat_of(command.ref, "turn", str(number))
+        answer = yield Submit(replace(command, ref=ref, verdict=verdict))
+        if not isinstance(answer, LooksRepeated):
+            return answer
+        earlier = answer.effect
 
 
 def _with_recorded_words(prepared: Prepared, effect: Effect) -> Prepared:
@@ -364,7 +374,6 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
         claim.effect.id,
         has_sent=report.has_sent,
         is_interruption=is_interruption,
-        follows_doubt=may_follow_doubt(claim.effect),
     )
     yield from finish_with_error(claim, error, meaning, mint, screen)
     if meaning == "failed":
@@ -387,8 +396,10 @@ def finish_with_error(
 
 
 def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:
-    retry = handling.retry
-    return retry is not None and isinstance(error, retry.on) and entries < retry.attempts
+    retry = handling.retry  # with downstream=, a doubt is sent again instead, and only within the window
+    if retry is None or handling.downstream is not None:
+        return False
+    return isinstance(error, retry.on) and entries < retry.attempts
 
 
 def finish_with_value(
