@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from indelible import Failed, Idempotent, Ledger, Refused, Resource, Succeeded, ToolCall, migrate
-from indelible.errors import BudgetExceeded, EffectInDoubt, KeyReused, LeaseLost, ResourceBusy
+from indelible.errors import (
+    ApprovalPending,
+    BudgetExceeded,
+    EffectFailed,
+    EffectInDoubt,
+    KeyReused,
+    LeaseLost,
+    ResourceBusy,
+)
 from tests.waiting import eventually
 
 LOST = (ConnectionResetError("peer"), BrokenPipeError("pipe"), TimeoutError("read"), KeyError("id"), ValueError("json"))
@@ -201,6 +209,62 @@ def test_words_that_a_model_rewords_are_no_other_call(ledger: Ledger) -> None:
         assert pay(5, "the rent for May") == pay(5, "May rent") == "paid"
     assert notes == ["rent"], "what was shown and approved is what ran"
     assert len(ledger.approvals()) == 1
+
+
+def test_53_every_turn_before_counts_and_not_only_the_first(ledger: Ledger) -> None:
+    """Declined in the first turn, paid in the second: the third asks. In doubt in any turn: in doubt in every other."""
+    provider = Provider(Refused("declined"), None, Refused("declined"), OSError("cut"))
+
+    def called(order: str, turn: str) -> Any:
+        call = ToolCall(tool="charge", args={"order": order, "cents": 5}, run_id="r", dedupe="turn", turn=turn)
+        return ledger.run(call, lambda effect: provider.charge(**effect.args), side_effect="payment", wait=False)
+
+    with pytest.raises(Refused):
+        called("1", "m1")
+    assert called("1", "m2") == called("1", "m2") == {"charged": 5}
+    for turn in ("m3", "m4"):
+        with pytest.raises(ApprovalPending):
+            called("1", turn)
+    with pytest.raises(Refused):
+        called("2", "m1")
+    with pytest.raises(OSError, match="cut"):
+        called("2", "m2")
+    for turn in ("m1", "m2", "m3"):
+        with pytest.raises((EffectInDoubt, EffectFailed)):
+            called("2", turn)
+    assert len(provider.charged) == 4
+
+
+def test_37_an_attempt_that_was_never_entered_leaves_the_doubt_of_the_one_before(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the effect would be free, and be sent again after its provider has forgotten the key."""
+    call = ToolCall(tool="pay", args={"cents": 5}, run_id="r")
+    words: Any = {"side_effect": "payment", "downstream": Idempotent(attempts=1)}
+
+    def lost(effect: Any) -> None:
+        raise ConnectionResetError("peer")
+
+    with pytest.raises(ConnectionResetError):
+        ledger.run(call, lost, **words)
+    monkeypatch.setattr(ledger._engine, "_is_still_ours", lambda *_: False)
+    with pytest.raises(LeaseLost):
+        ledger.run(call, lost, **words)
+    assert [(effect.status, effect.attempt) for effect in ledger.effects()] == [("in_doubt", 2)]
+
+
+def test_an_edit_by_a_process_without_the_tool_keeps_its_resource(ledger: Ledger, store_url: str) -> None:
+    def order_of(args: dict[str, Any]) -> Resource:
+        return Resource(namespace="shop", type="order", id=args["order"])
+
+    ship = ToolCall(tool="ship", args={"order": "1", "to": "a"}, run_id="r")
+    with pytest.raises(ApprovalPending) as asked:
+        ledger.run(ship, lambda effect: 1, exclusive=order_of, approval="required", wait=False)
+    with Ledger.open(store_url, seal=False) as other:
+        question = asked.value.approval
+        other.edit_approval(question, {"order": "1", "to": "b"}, digest=question.digest, by="ana")
+    with pytest.raises(ResourceBusy):
+        ledger.run(ToolCall(tool="void", args={"order": "1"}, run_id="r"), lambda effect: 1, exclusive=order_of)
 
 
 def test_56_a_claim_that_was_never_entered_is_free_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
