@@ -16,7 +16,7 @@ import pytest
 from indelible import Approval, AsyncLedger, Ledger, MayHaveHappened, Succeeded
 from indelible.engine import mint
 from indelible.errors import ApprovalPending
-from indelible.integrations.calling_again import OPEN, meant_call_id
+from indelible.integrations.calling_again import OPEN, meant
 from tests.scenarios.shells import charge, prepare_store
 
 FAMILIES, AT_ONCE = 334, 64
@@ -249,4 +249,4 @@ def test_97_a_model_that_calls_again_means_the_call_that_was_made_first(ledger: 
     for call_id in ("one", "two"):
         ledger.begin(charge(run_id="r1", call_id=call_id, dedupe="call"), approval="required")
     found = [effect for status in OPEN for effect in ledger.effects(run_id="r1", status=status)]
-    assert meant_call_id(found, {"amount": 5}, "three") == "one"
+    assert meant(charge(run_id="r1", call_id="three", dedupe="call"), found).call_id == "one"

@@ -43,7 +43,7 @@ NAMED = {
     "__init__.py": {"import_module"},  # public names of ours, from a table
     "notify/__init__.py": {"import_module"},  # the same
     "cli/root.py": {"import_module"},  # commands of ours, from a table
-    "cli/runs/compensating.py": {"import_module"},  # the function that whoever types the command names
+    "cli/programs.py": {"import_module"},  # the function that whoever types the command names
     "server/gateway_tools.py": {"import_module"},  # the tools of whoever runs the server, from their file
     "testing/adapters/rig.py": {"import_module"},  # our own cases, from a table
     "integrations/instrument.py": {"import_module"},  # adapters of ours, from a table
