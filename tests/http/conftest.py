@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -37,8 +38,10 @@ def ledger(store_url: str) -> Iterator[Ledger]:
         yield found
 
 
-@pytest.fixture
-def quick(sqlite_url: str) -> Iterator[Ledger]:
-    """The same on SQLite alone, for what happens in the process and never reaches the store."""
-    with Ledger.open(sqlite_url, seal=False, policy=BUDGET) as found:
+@pytest.fixture(params=["sqlite", "postgres"] if os.environ.get("INDELIBLE_MATRIX") == "full" else ["sqlite"])
+def quick(request: pytest.FixtureRequest) -> Iterator[Ledger]:
+    """The same on SQLite alone, for what happens before the store is asked; INDELIBLE_MATRIX=full runs it on both."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    migrate(url)
+    with Ledger.open(url, seal=False, policy=BUDGET) as found:
         yield found
