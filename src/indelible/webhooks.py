@@ -43,6 +43,7 @@ _PLACES = ("data.object.metadata", "data.metadata", "metadata")
 _NAMES = ("indelible_effect", "indelible_key")
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 _MOST_SIGNATURES = 20
+_SHORTEST_SECRET = 8
 _REFUSED = "the signature of this webhook does not hold, or is too old; check the secret and both clocks"
 
 
@@ -285,12 +286,13 @@ class _Signed:
 
 
 def _secret(name: str, secret: str, scheme: Scheme) -> bytes:
-    if scheme == "stripe":
-        return secret.encode()  # the whole text is the key
-    try:
-        return b64decode(secret.removeprefix("whsec_"), validate=True)
+    try:  # with Stripe, the whole text is the key
+        key = secret.encode() if scheme == "stripe" else b64decode(secret.removeprefix("whsec_"), validate=True)
     except (NoBase64, ValueError) as problem:
         raise BadCall(f"webhook {name}: the secret is whsec_ and base64, as the provider shows it") from problem
+    if len(key.strip()) < _SHORTEST_SECRET or secret == "whsec_":  # noqa: S105
+        raise BadCall(f"webhook {name}: the secret has {len(key)} bytes; set it to the one that the provider shows")
+    return key
 
 
 def _stripe(headers: Mapping[str, str], body: bytes) -> _Signed | None:
@@ -360,7 +362,9 @@ def _row(name: str, outcome: Outcome, message: Message) -> dict[str, Any]:
     named = {"key" if is_key(name) else "id": name, "evidence": f"webhook {message.id}"}
     if isinstance(outcome, Succeeded):
         return {**named, "as": "succeeded", "value": outcome.value}
-    return {**named, "as": "failed", "error": outcome.error or "failed", "error_type": outcome.error_type or "Error"}
+    # A failure may be of an earlier attempt, and says nothing of a later one.
+    failed = {"as": "failed", "error": outcome.error or "failed", "error_type": outcome.error_type or "Error"}
+    return {**named, **failed, "attempt": 1}
 
 
 class _Memory:

@@ -253,7 +253,7 @@ def test_53_in_a_later_turn_a_payment_asks_and_a_read_reads(ledger: Ledger) -> N
     (done,) = calls.answer([chat("call_0")], turn="m2").messages
     assert (done["content"], till.charged) == ('{"charged": 5}', [5, 5])
     reading = FunctionCalls(ledger, {"charge": till.charge}, run="order-2", side_effect="read")
-    for call_id, turn in (("call_0", "m1"), ("call_1", "m1"), ("call_0", "m2"), ("call_0", "m2")):
+    for call_id, turn in (("c0", "m1"), ("c1", "m1"), ("c0", "m2"), ("c0", "m2")):
         reading.answer([chat(call_id)], turn=turn)
     assert till.charged == [5] * 5, "each call id of each turn reads anew, and the same one replays"
 

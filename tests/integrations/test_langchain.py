@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import ParentCommand
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel, Field
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, Succeeded, migrate
 from indelible.errors import BadCall, StoreError
@@ -289,6 +290,26 @@ def test_a_tool_that_failed_stays_failed_and_the_model_is_told_of_it_on_the_seco
     told = agent(till, [LedgerMiddleware(quick, on_error="tell", run="another", failed_on=ValueError)])
     (message,) = said(told.invoke(HELLO, THREAD))
     assert message.content == "card expired"
+
+
+def test_arguments_that_a_tool_reads_otherwise_than_it_shows_them_reach_it_as_the_model_said(quick: Ledger) -> None:
+    class Terms(BaseModel):
+        amount: int = Field(default=10, alias="amt")
+
+    paid: list[int] = []
+
+    @tool(args_schema=Terms)
+    def charge(amount: int) -> str:
+        """Charges."""
+        paid.append(amount)
+        return "charged"
+
+    till = Till()
+    till.tool = charge
+    turns = [calls(("charge", {"amt": 500}, "c1")), AIMessage(content="done")]
+    agent(till, [LedgerMiddleware(quick)], turns).invoke(HELLO, THREAD)
+    assert paid == [500]
+    assert quick.effects(tool="charge")[0].args == {"amt": 500}
 
 
 def test_arguments_that_a_tool_does_not_take_are_told_to_the_model_as_ever(quick: Ledger) -> None:

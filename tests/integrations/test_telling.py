@@ -11,6 +11,7 @@ import pytest
 from indelible import Effect, Ledger, NothingHappened, Refused, ToolCall, errors
 from indelible.core.effects import meaning
 from indelible.errors import EffectInDoubt, NotRun
+from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.telling import _OUTCOMES, TEXTS, Outcome, heard_of, replayed, waits, with_note
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -86,6 +87,34 @@ def _raises(error: Exception) -> Any:
         raise type(error)(*error.args)
 
     return handler
+
+
+@pytest.mark.parametrize("call_id", ["call_0", "call-12", "toolcall_3", "7", "Call_1"])
+def test_an_id_that_is_only_a_number_tells_nothing(call_id: str, tmp_path: Path) -> None:
+    """Models that number the calls of each answer lose nothing silently, and read anew."""
+    with Ledger.open(f"sqlite:///{tmp_path}/l.db", seal=False) as ledger:
+        runs: list[str] = []
+
+        def look() -> str:
+            runs.append("look")
+            return f"look {len(runs)}"
+
+        def pay() -> str:
+            runs.append("pay")
+            return "paid"
+
+        words: Any = {"terms": {"look": {"side_effect": "read"}, "pay": {"side_effect": "payment"}}}
+        calls = FunctionCalls(ledger, {"look": look, "pay": pay}, run="r", **words)
+
+        def asked(tool: str) -> str:
+            call = {"id": call_id, "type": "function", "function": {"name": tool, "arguments": "{}"}}
+            return str(calls.answer([call]).messages[0]["content"])
+
+        assert [asked("look"), asked("look")] == ["look 1", "look 2"]
+        first, second = asked("pay"), asked("pay")
+        (effect,) = ledger.effects(tool="pay")
+        assert (effect.id in first, effect.id in second) == (False, True)
+        assert runs.count("pay") == 1
 
 
 def test_a_replay_says_so_only_to_another_call(tmp_path: Path) -> None:

@@ -2618,7 +2618,7 @@ export interface components {
         };
         /**
          * Committed
-         * @description Says what was recorded.
+         * @description Says what was recorded. `in_doubt`: this attempt failed, and an earlier one may have happened.
          */
         Committed: {
             /** Id */
@@ -2627,7 +2627,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            status: "succeeded" | "failed";
+            status: "succeeded" | "failed" | "in_doubt";
             /** Attempt */
             attempt: number;
         };

@@ -70,4 +70,4 @@ def needs_key(effect: RunningEffect, method: str, url: str, headers: Mapping[str
     """Say whether a request needs our key: its method is not safe, and it has no key, or this one already."""
     if method.upper() in SAFE_METHODS:
         return False
-    return HEADER not in headers or headers[HEADER] == effect.request_key(method, url)
+    return not headers.get(HEADER) or headers[HEADER] == effect.request_key(method, url)

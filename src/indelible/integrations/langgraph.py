@@ -284,10 +284,26 @@ def _validated(tool: BaseTool | None, args: Mapping[str, Any]) -> Mapping[str, A
     Raises:
         ValueError: The tool does not take them.
     """
-    schema: Any = None if tool is None else tool.tool_call_schema
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return schema.model_validate(args).model_dump(mode="json", by_alias=True)
-    return bound(schema if isinstance(schema, Mapping) else None, args, "" if tool is None else tool.name)
+    if tool is None:
+        return args
+    schema: Any = tool.tool_call_schema
+    if not isinstance(schema, type) or not issubclass(schema, BaseModel):
+        return bound(schema if isinstance(schema, Mapping) else None, args, tool.name)
+    validated = schema.model_validate(args)
+    if _reads_as_it_shows(tool.args_schema):
+        return validated.model_dump(mode="json", by_alias=True)
+    return args  # what it would show again is not what it reads: the tool gets what the model said
+
+
+def _reads_as_it_shows(schema: Any) -> bool:
+    """Say whether a schema's values, shown as JSON, are read again as the same values."""
+    if not isinstance(schema, type) or not issubclass(schema, BaseModel):
+        return False
+    fields = schema.model_fields.values()
+    is_plain = not any(one.alias or one.validation_alias or one.exclude for one in fields)
+    hides = any("Secret" in str(one.annotation) for one in fields)
+    validators = schema.__pydantic_decorators__
+    return is_plain and not hides and not (validators.field_validators or validators.model_validators)
 
 
 class _Entry(Entry):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from agents import Agent, FunctionTool, ItemHelpers, RunContextWrapper, RunResult, RunResultStreaming, RunState, Tool
@@ -87,12 +88,17 @@ class LedgerTools:
             standing = await self._standing(self._call(context, tool.name, arguments, call_id))
             return isinstance(standing, AwaitingApproval)
 
-        return dataclasses.replace(tool, on_invoke_tool=_Entrance(invoke, tool), needs_approval=asks)
+        # The ledger keeps the tool's time limit: the SDK would tell the model in words of its own that it timed out.
+        return dataclasses.replace(
+            tool, on_invoke_tool=_Entrance(invoke, tool), needs_approval=asks, timeout_seconds=None
+        )
 
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
-        entry = _Entry(tool, context, call)
-        return await entry.walk_async(self._ledger, self._terms.at_once(tool.name))
+        words = self._terms.at_once(tool.name)
+        if tool.timeout_seconds is not None:
+            words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
+        return await _Entry(tool, context, call).walk_async(self._ledger, words)
 
     def _call(
         self,

@@ -6,6 +6,7 @@ No text invites a repeat of what may have happened.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -86,6 +87,7 @@ TEXTS: Mapping[Outcome, str] = MappingProxyType(
 """The texts, by outcome. `{why}` is what the ledger or the tool says."""
 
 _LONGEST_SHOWN = 500
+_NUMBERED = re.compile(r"(?:[a-z]*call|tool)[_-]?\d{1,4}|\d{1,4}", re.ASCII | re.IGNORECASE)
 _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     (EffectInDoubt, "in_doubt"),
     (ApprovalPending, "waits"),
@@ -149,11 +151,17 @@ def waits(approval: Approval) -> str:
 def replayed(effect: Effect, call: ToolCall) -> str | None:
     """Return what a model hears with a recorded result; None if the same call only came again, as after a resume.
 
-    A call without an id counts as a new one.
+    A call without an id counts as a new one. So does one whose id is only a number: such models begin anew with each
+    answer, and their ids tell nothing.
     """
-    if call.call_id is not None and effect.call_id == call.call_id:
+    if effect.call_id == call.call_id and not is_only_numbered(call.call_id):
         return None
     return TEXTS["replayed"].format(tool=effect.tool, when=f"{effect.created_at:%Y-%m-%d %H:%M}", effect=effect.id)
+
+
+def is_only_numbered(call_id: str | None) -> bool:
+    """Say whether an id tells calls apart only within one answer of a model, as `call_0` does; None tells nothing."""
+    return call_id is None or _NUMBERED.fullmatch(call_id) is not None
 
 
 def with_note(text: str, note: str | None) -> str:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
+from uuid import uuid4
 
 from indelible import Approval, Options, ToolCall
 from indelible.errors import (
@@ -25,6 +26,7 @@ from indelible.errors import (
     StillRunning,
     Stopped,
 )
+from indelible.integrations.telling import is_only_numbered
 from indelible.tool import Parameters, bound
 
 OnError = Literal["raise", "tell"]
@@ -167,7 +169,7 @@ class Terms:
             tool=named.tool,
             args=bound(named.parameters, named.args, named.tool),
             run_id=named.run_id,
-            call_id=named.call_id,
+            call_id=_read_id(named.call_id) if identity["dedupe"] == "call" else named.call_id,
             turn=named.turn,
             schema=named.schema,
             **identity,
@@ -181,6 +183,11 @@ class Terms:
 
     def _of(self, tool: str) -> Mapping[str, Any]:
         return self._tools.get(tool, self._usual)
+
+
+def _read_id(call_id: str | None) -> str | None:
+    """Return the id by which a read is known; by one that is only a number, a second read would get the first result."""
+    return call_id if call_id is None or not is_only_numbered(call_id) else f"{call_id}-{uuid4().hex}"
 
 
 def _counted(named: Named) -> ToolCall:

@@ -83,6 +83,26 @@ def test_a_schema_applies_its_defaults(args: dict[str, Any], added: dict[str, An
     assert bound(SCHEMA, args, "t") == {**defaults, **added}
 
 
+@pytest.mark.parametrize(
+    ("schema", "args", "whole"),
+    [
+        ({"anyOf": [{"$ref": "#/$defs/Line"}, {"type": "null"}]}, {}, {"count": 1}),
+        ({"anyOf": [{"$ref": "#/$defs/Line"}, {"type": "null"}]}, None, None),
+        ({"oneOf": [{"$ref": "#/$defs/Line"}, {"type": "string"}, True]}, {}, {"count": 1}),
+        ({"anyOf": [{"$ref": "#/$defs/Line"}, {"$ref": "#/$defs/Address"}]}, {}, {}),
+        ({"allOf": [{"$ref": "#/$defs/Line"}, {"properties": {"x": {"default": 2}}}]}, {}, {"count": 1, "x": 2}),
+        ({"additionalProperties": {"$ref": "#/$defs/Line"}}, {"a": {}, "b": 3}, {"a": {"count": 1}, "b": 3}),
+        ({"additionalProperties": False}, {"a": {}}, {"a": {}}),
+        ({"prefixItems": [{"$ref": "#/$defs/Line"}], "items": {}}, [{}, {}], [{"count": 1}, {}]),
+        ({"anyOf": [{"type": ["array", "null"], "items": {"$ref": "#/$defs/Line"}}]}, [{}], [{"count": 1}]),
+        ({"anyOf": 5, "allOf": 5, "prefixItems": 5}, [{}], [{}]),
+    ],
+)  # fmt: skip
+def test_defaults_are_found_behind_choices_and_in_maps(schema: Any, args: Any, whole: Any) -> None:
+    defs = {"Line": {"type": "object", "properties": {"count": {"default": 1}}}, "Address": SCHEMA["$defs"]["Address"]}
+    assert bound({"properties": {"x": schema}, "$defs": defs}, {"x": args}, "t") == {"x": whole}
+
+
 def test_a_schema_that_refers_to_itself_ends() -> None:
     endless = {"$defs": {"A": {"$ref": "#/$defs/A"}}, "properties": {"a": {"$ref": "#/$defs/A"}}}
     assert bound(endless, {"a": 1}, "t") == {"a": 1}

@@ -54,17 +54,46 @@ def _filled(value: Any, schema: Any, root: Mapping[str, Any], depth: int) -> Any
     schema = _resolved(schema, root)
     if depth > _DEEPEST or not isinstance(schema, Mapping):
         return value
+    for part in _parts(value, schema, root):
+        value = _filled(value, part, root, depth + 1)
     if isinstance(value, Mapping):
-        properties = schema.get("properties")
-        known = properties if isinstance(properties, Mapping) else {}
-        named = {name: _filled(one, known.get(name), root, depth + 1) for name, one in value.items()}
+        known = _named(schema.get("properties"))
+        others = schema.get("additionalProperties")
+        filled = {name: _filled(one, known.get(name, others), root, depth + 1) for name, one in value.items()}
         missing = {name: _resolved(one, root) for name, one in known.items() if name not in value}
-        return named | {
+        return filled | {
             name: one["default"] for name, one in missing.items() if isinstance(one, Mapping) and "default" in one
         }
     if isinstance(value, list):
-        return [_filled(one, schema.get("items"), root, depth + 1) for one in value]
+        first = schema.get("prefixItems")
+        kinds = [*(first if isinstance(first, list) else ()), *[schema.get("items")] * len(value)]
+        return [_filled(one, kind, root, depth + 1) for one, kind in zip(value, kinds, strict=False)]
     return value
+
+
+def _parts(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
+    """Return the schemas that hold beside this one: all of `allOf`, and of a choice the only one for such a value."""
+    parts = [*_listed(schema.get("allOf"))]
+    for word in ("anyOf", "oneOf"):
+        fitting = [one for one in _listed(schema.get(word)) if _is_for(value, _resolved(one, root))]
+        parts += fitting if len(fitting) == 1 else []
+    return parts
+
+
+def _is_for(value: Any, schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return False
+    kind = "object" if isinstance(value, Mapping) else "array" if isinstance(value, list) else None
+    told = schema.get("type")
+    return kind is not None and (kind in told if isinstance(told, list) else told in (kind, None))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _named(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:

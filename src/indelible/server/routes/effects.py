@@ -93,7 +93,9 @@ async def commit(effect_id: Id, body: Commit, asked: Asking = asking("agent")) -
     claim = _claim(known, body.token, body.attempt)
     outcome = _outcome(body.outcome)
     moved = await speaking.commit(asked.ledger, asked.actor, claim, outcome, known)
-    shown = {"id": known.id, "status": body.outcome.status, "attempt": body.attempt}
+    # An earlier attempt may have happened, so that a later failure leaves the doubt.
+    status = "in_doubt" if moved.status == "in_doubt" else body.outcome.status
+    shown = {"id": known.id, "status": status, "attempt": body.attempt}
     return answer(shown, 200, sequence.of_effect(moved))
 
 

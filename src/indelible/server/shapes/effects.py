@@ -349,10 +349,10 @@ class EffectPage(BaseModel):
 
 
 class Committed(BaseModel):
-    """Says what was recorded."""
+    """Says what was recorded. `in_doubt`: this attempt failed, and an earlier one may have happened."""
 
     id: str
-    status: Literal["succeeded", "failed"]
+    status: Literal["succeeded", "failed", "in_doubt"]
     attempt: int
 
 
