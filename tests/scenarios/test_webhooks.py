@@ -128,6 +128,17 @@ def test_an_equal_outcome_is_fine_and_another_one_is_a_conflict_that_changes_not
     assert now_of(ledger, effect).outcome == Succeeded({"id": 7})
 
 
+def test_a_failure_of_an_earlier_attempt_says_nothing_of_a_later_one(ledger: Ledger) -> None:
+    hook = Webhook("bank", secrets=SECRET, outcome=PAID)
+    effect = left(ledger)
+    ledger.retry(effect, by="ana")
+    assert left(ledger).attempt == 2
+    failed = hook.receive(ledger, *standard(event(effect, "payment.failed", why="declined")))
+    assert (failed.result, now_of(ledger, effect).status) == ("conflict", "in_doubt")
+    paid = hook.receive(ledger, *standard(event(effect, payment={"id": 7}), message_id="msg_2"))
+    assert (paid.result, now_of(ledger, effect).status) == ("settled", "succeeded")
+
+
 def test_what_is_to_run_again_is_a_conflict(ledger: Ledger) -> None:
     effect = left(ledger)
     ledger.retry(effect, by="ana")
@@ -146,7 +157,7 @@ def test_a_message_that_was_acted_on_is_never_acted_on_again(ledger: Ledger) -> 
     assert left(ledger).id == effect.id
     assert hook.receive(ledger, *standard(failed)).result == "replayed"
     assert now_of(ledger, effect).status == "in_doubt"
-    assert hook.receive(ledger, *standard(failed, message_id="msg_2")).result == "settled"
+    assert hook.receive(ledger, *standard(failed, message_id="msg_2")).result == "conflict"
 
 
 @pytest.mark.parametrize(
@@ -284,6 +295,8 @@ def test_a_message_of_stripes_without_an_id_and_an_outcome_that_is_none_are_refu
         {"secrets": ""},
         {"secrets": []},
         {"secrets": "whsec_!!"},
+        {"secrets": "whsec_"},
+        {"secrets": " ", "scheme": "stripe"},
         {"scheme": "guess"},
         {"tolerance": timedelta(0)},
     ],

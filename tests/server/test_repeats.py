@@ -78,7 +78,22 @@ def test_in_a_later_turn_a_person_is_asked_or_it_is_refused_or_it_runs(place: Pl
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/repeat-refused")
     assert (refused.json()["effect_id"], refused.json()["effect_status"]) == (first["id"], "succeeded")
     assert refused.json()["outcome"] == {"status": "succeeded", "value": {"id": "ch_1"}}
-    assert place.begin(turn="m4", on_repeat="run", **words).status_code == 201
+    assert place.begin(turn="m4", on_repeat="run", **words).status_code == 202, "what is open goes on in every turn"
+    other = {**words, "run_id": "another chat"}
+    done(place, turn="m1", **other)
+    assert place.begin(turn="m2", on_repeat="run", **other).status_code == 201
+
+
+def test_37_a_later_attempt_that_failed_is_told_as_the_doubt_it_leaves(place: Place) -> None:
+    words: dict[str, Any] = {"run_id": "r", "downstream_window_s": 3600}
+    first = place.begin(**words).json()
+    given_up = {"token": first["token"], "attempt": 1, "status": "in_doubt", "reason": "cut"}
+    assert place.post(f"/v1/effects/{first['effect']['id']}/release", given_up).status_code == 200
+    second = place.begin(**words).json()
+    outcome = {"status": "failed", "error": "refused"}
+    report = {"token": second["token"], "attempt": 2, "outcome": outcome}
+    told = place.post(f"/v1/effects/{first['effect']['id']}/commit", report)
+    assert (told.status_code, told.json()["status"]) == (200, "in_doubt")
 
 
 def test_arguments_that_vary_or_were_added_make_no_other_call(place: Place) -> None:

@@ -186,7 +186,7 @@ class Terms:
 
 
 def _read_id(call_id: str | None) -> str | None:
-    """Return the id by which a read is known; by one that is only a number, a second read would get the first result."""
+    """Return the id by which a read is known. By an id that is only a number, a second read would get the first one."""
     return call_id if call_id is None or not is_only_numbered(call_id) else f"{call_id}-{uuid4().hex}"
 
 
