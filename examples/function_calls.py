@@ -27,9 +27,9 @@ def model(messages: list[dict]) -> dict:
     """Stands for `client.chat.completions.create(...).choices[0].message`; says the same whenever it is asked."""
     answers = [message["content"] for message in messages if message["role"] == "tool"]
     if not answers:
-        return asking("call_1", "charge", {"order": "123", "amount": 1000})
+        return asking("call_Kq7charge", "charge", {"order": "123", "amount": 1000})
     if len(answers) == 1:
-        return asking("call_2", "refund", {"charge_id": answers[0], "amount": 50})
+        return asking("call_Zt4refund", "refund", {"charge_id": answers[0], "amount": 50})
     return {"role": "assistant", "content": "refunded"}
 
 

@@ -47,8 +47,8 @@ def turn(name: str, args: dict[str, Any], call_id: str) -> AIMessage:
     return AIMessage(content="", tool_calls=[ToolCall(name=name, args=args, id=call_id)])
 
 
-charging = turn("charge", {"order": "123", "amount": 1000}, "call_1")
-refunding = turn("refund", {"charge_id": "ch_123", "amount": 50}, "call_2")
+charging = turn("charge", {"order": "123", "amount": 1000}, "call_Kq7charge")
+refunding = turn("refund", {"charge_id": "ch_123", "amount": 50}, "call_Zt4refund")
 thread: RunnableConfig = {"configurable": {"thread_id": "order-123"}}
 
 with Ledger.open("sqlite:///langchain_agent.db") as ledger, SqliteSaver.from_conn_string("threads.db") as saver:

@@ -32,8 +32,8 @@ async def main() -> None:
     """Begins, or goes on from the state that is kept in the ledger."""
     set_tracing_disabled(True)
     turns = [
-        [function_call("charge", {"order": "123", "amount": 1000}, call_id="call_1")],
-        [function_call("refund", {"charge_id": "ch_123", "amount": 50}, call_id="call_2")],
+        [function_call("charge", {"order": "123", "amount": 1000}, call_id="call_Kq7charge")],
+        [function_call("refund", {"charge_id": "ch_123", "amount": 50}, call_id="call_Zt4refund")],
         [assistant_message("refunded")],
     ]
     async with AsyncLedger.open("sqlite:///openai_agent.db") as ledger:

@@ -27,8 +27,8 @@ def refund(charge_id: str, amount: int) -> str:
 
 
 TURNS: list[list[TextPart | ToolCallPart]] = [
-    [ToolCallPart("charge", {"order": "123", "amount": 1000}, tool_call_id="call_1")],
-    [ToolCallPart("refund", {"charge_id": "ch_123", "amount": 50}, tool_call_id="call_2")],
+    [ToolCallPart("charge", {"order": "123", "amount": 1000}, tool_call_id="call_Kq7charge")],
+    [ToolCallPart("refund", {"charge_id": "ch_123", "amount": 50}, tool_call_id="call_Zt4refund")],
     [TextPart("refunded")],
 ]
 
@@ -52,6 +52,6 @@ with Ledger.open("sqlite:///pydantic_ai_agent.db") as ledger:
     # Nothing is kept but the ledger: run again, the agent gets its model's turns and its tools' results from there.
     result = agent.run_sync("refund order 123", conversation_id="order-123")
     if isinstance(result.output, DeferredToolRequests):
-        print(f"  waits for a person: {result.output.metadata['call_2']['show']}")
+        print(f"  waits for a person: {result.output.metadata['call_Zt4refund']['show']}")
     else:
         print(f"  {result.output}")
