@@ -25,7 +25,9 @@ from indelible.integrations.adk import LedgerPlugin
 warnings.simplefilter("ignore")  # resuming is marked as experimental there
 WHO: dict[str, Any] = {"user_id": "ana", "session_id": "order-123"}
 TURNS = [
-    types.Part(function_call=types.FunctionCall(id="call_Kq7charge", name="charge", args={"order": "123", "amount": 1000})),
+    types.Part(
+        function_call=types.FunctionCall(id="call_Kq7charge", name="charge", args={"order": "123", "amount": 1000})
+    ),
     types.Part(
         function_call=types.FunctionCall(id="call_Zt4refund", name="refund", args={"charge_id": "ch_123", "amount": 50})
     ),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from indelible.cli.ending import until_ended
+from indelible.cli.ending import handling, until_ended, until_stopped
 from indelible.cli.options import InOrder
 from indelible.cli.show import count, say_json, visible
 from indelible.core.events import instant
@@ -126,15 +128,22 @@ def serve(key_file: Path, logs: Sequence[PublicKey], state: Path, host: str, por
 
 def _serve(server: WitnessServer, is_private: bool, key: PublicKey, logs: Sequence[PublicKey], is_json: bool) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
-    with until_ended():
+    with until_ended(), until_stopped() as stopped, handling(lambda *_: stopped.set(), signal.SIGHUP):
         if not is_private:
             click.echo(
                 f"anybody who reaches {server.url} can send heads, in clear text; put a server with TLS in front",
                 err=True,
             )
         _say_serving(server.url, key, logs, is_json)
+        # A signal that raised could be swallowed by whatever it interrupts, so another thread hears it and ends us.
+        threading.Thread(target=_shut_down_after, args=(stopped, server), daemon=True).start()
         server.serve_forever()
     click.echo("stopped", err=True)
+
+
+def _shut_down_after(stopped: threading.Event, server: WitnessServer) -> None:
+    stopped.wait()
+    server.shutdown()
 
 
 def _say_serving(url: str, key: PublicKey, logs: Sequence[PublicKey], is_json: bool) -> None:
