@@ -8,7 +8,17 @@ import random
 from datetime import timedelta
 from typing import Any, get_args
 
-from indelible.core.commands import Adopt, AllStopped, Answer, Command, InDoubt, LimitsUnseen, MayRun, Reworded
+from indelible.core.commands import (
+    Adopt,
+    AllStopped,
+    Answer,
+    Command,
+    Forbidden,
+    InDoubt,
+    LimitsUnseen,
+    MayRun,
+    Reworded,
+)
 from indelible.core.effects.stops import Stop
 from indelible.core.ports import Store
 from indelible.core.remote.wire import from_wire, to_wire
@@ -112,6 +122,7 @@ def everything() -> tuple[list[Command], list[Answer]]:
     told = [*(overheard(seed) for seed in SEEDS), of_runs()]
     stopped = AllStopped(Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts"), effect())
     rare = [stopped, LimitsUnseen(effect()), MayRun(effect()), Reworded(effect()), InDoubt(effect("in_doubt"))]
+    rare.append(Forbidden(effect(), "is not yours"))
     answers = [*rare, *(each for _, answers in told for each in answers)]
     return [each for commands, _ in told for each in commands], answers
 

@@ -12,8 +12,8 @@ from fastapi import Request
 
 from indelible.core.effects.effect import Actor
 from indelible.core.remote.admitting import Caller
-from indelible.core.remote.questions import SCOPES
 from indelible.core.remote.wire import to_wire
+from indelible.core.scopes import SCOPES
 from indelible.errors import NotAuthenticated
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers

@@ -35,6 +35,7 @@ class Place:
 
     def __init__(self, url: str, **words: Any) -> None:
         migrate(url)
+        self.url = url
         self.store = open_store(url)
         self.ledgers = Ledgers(open_store(url), **words)
         self.app = create_app(self.ledgers, Identity(self.store))

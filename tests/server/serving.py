@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import Request
 
 from indelible.core.remote.admitting import Caller
-from indelible.core.remote.questions import SCOPES
+from indelible.core.scopes import SCOPES
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.running import bound

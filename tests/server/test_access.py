@@ -1,7 +1,7 @@
 """Who may ask what: every operation of the description, without a credential that holds, with one for something else,
 and with a stranger's.
 
-Generated from the OpenAPI document: a new operation is asked too, and has to have a line in `allowed`, so that nothing
+Generated from the OpenAPI document: a new operation is asked too, and has to have a line in `bodies`, so that nothing
 is left out in silence.
 """
 
@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from indelible.core.remote.questions import SCOPES
-from indelible.server.requests.routing import SCOPES_TOLD
+from indelible.core.rights import RIGHTS
+from indelible.core.scopes import SCOPES
+from indelible.server.requests.routing import RIGHT_TOLD, SCOPES_TOLD
 from indelible.server.signin.credentials import Credentials
-from tests.server.allowed import ALLOWED, OPEN, STRANGERS, UNTIL
+from tests.server.bodies import BODIES, OPEN, STRANGERS, UNTIL
 from tests.server.places import ROOT, Place
 
 RUN, ANOTHER = "a-run", "another-run"
@@ -69,15 +70,16 @@ def closed(place: Place) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def body_for(method: str, template: str) -> Any:
-    return ALLOWED[f"{method} {template}"][1]
+    return BODIES[f"{method} {template}"]
 
 
-def test_every_operation_says_who_may_ask_and_that_is_as_it_is_written_here(place: Place) -> None:
-    told = {f"{method} {path}": set(operation.get(SCOPES_TOLD, ())) for method, path, operation in closed(place)}
-    assert told.keys() == ALLOWED.keys(), "say in tests/server/allowed.py who may ask, or that everybody may"
-    for name, scopes in told.items():
-        assert "admin" in scopes, name
-        assert scopes - {"admin"} == set(ALLOWED[name][0].split()), name
+def test_every_operation_says_which_right_it_needs_as_the_table_has_it(place: Place) -> None:
+    told = {f"{method} {path}": operation for method, path, operation in closed(place)}
+    assert told.keys() == BODIES.keys(), "say in tests/server/bodies.py what to send"
+    for name, operation in told.items():
+        right = RIGHTS[operation[RIGHT_TOLD]["verb"]]
+        assert set(operation[SCOPES_TOLD]) == right.scopes == set(operation[RIGHT_TOLD]["reach"]), name
+        assert operation[RIGHT_TOLD]["states"] == list(right.states), name
     there = {f"{method} {path}" for method, path, _ in place.described.operations}
     assert OPEN | STRANGERS.keys() <= there, "and nothing is written that is not there"
 

@@ -35,10 +35,11 @@ from indelible.core.policy.budgets import read_budget
 from indelible.core.policy.policy import policy_of
 from indelible.core.policy.verdicts import Charge, Verdict
 from indelible.core.ports import Filter
-from indelible.core.remote.questions import MOST_AT_ONCE, MOST_LISTED, PROTOCOL, QUESTIONS, SCOPES
+from indelible.core.remote.questions import MOST_AT_ONCE, MOST_LISTED, PROTOCOL, QUESTIONS
 from indelible.core.remote.wire import from_wire, to_wire
 from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, StartRun, Tell
 from indelible.core.runs.run import Happening, Run, driver_sheet, hidden_driver, read_driver
+from indelible.core.scopes import SCOPES
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.values.canonical import encode
 from indelible.server.requests.bodies import MOST_BYTES

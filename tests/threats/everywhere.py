@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from indelible.server.describing.description import operations
-from tests.server.allowed import ALLOWED
+from tests.server.bodies import BODIES
 
 Way = tuple[str | int, ...]
 _DEEPEST = 4
@@ -51,7 +51,7 @@ def texts(description: dict[str, Any]) -> Iterator[Text]:
     for method, path, told in operations(description):
         if path == ENDLESS:
             continue
-        body = _body(told, schemas, ALLOWED.get(f"{method} {path}", ("", None))[1])
+        body = _body(told, schemas, BODIES.get(f"{method} {path}"))
         for each in told.get("parameters", []):
             if _is_text(each.get("schema", {}), schemas):
                 yield Text(method, path, each["in"], each["name"], body=body)

@@ -18,7 +18,7 @@ import pytest
 
 from indelible.server.describing.description import operations
 from indelible.server.describing.reference import _KINDS
-from tests.server.allowed import ALLOWED
+from tests.server.bodies import BODIES
 from tests.server.places import Place, sqlite_place
 from tests.waiting import PATIENCE
 
@@ -103,7 +103,7 @@ def test_no_name_in_an_address_is_taken_for_a_path(place: Place, plain: Plain) -
     tried = 0
     for method, template, told in operations(place.described.openapi):
         parts = [each["name"] for each in told.get("parameters", []) if each["in"] == "path"]
-        body = ALLOWED.get(f"{method} {template}", ("", None))[1]
+        body = BODIES.get(f"{method} {template}")
         for part in parts:
             for form in FORMS if ALL else order.sample(FORMS, 8):
                 path = template.replace(f"{{{part}}}", form)

@@ -17,7 +17,7 @@ from indelible.cli.show import say_json, timestamp, visible
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
 from indelible.core.people.credentials import Credential
-from indelible.core.remote.questions import SCOPES, Scope
+from indelible.core.scopes import SCOPES, Scope
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.sightings import last_seen
 

@@ -20,7 +20,7 @@ from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
 from indelible.core.people.person import SCOPES_OF_PEOPLE, Person
 from indelible.core.people.standing import person_id
-from indelible.core.remote.questions import Scope
+from indelible.core.scopes import Scope
 from indelible.errors import BadCall
 from indelible.server.signin.leaving import Leaving, Left, left_shown
 from indelible.server.signin.people import People

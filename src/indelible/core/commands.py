@@ -480,6 +480,14 @@ class Illegal:
 
 
 @dataclass(frozen=True, slots=True)
+class Forbidden:
+    """The caller's credential is not for this; `why` says what is."""
+
+    effect: Effect
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class NoSuchEffect:
     """There is no effect at this place."""
 
@@ -527,6 +535,7 @@ Answer = (
     | Moved
     | Late
     | Illegal
+    | Forbidden
     | NoSuchEffect
     | Recorded
     | Decided

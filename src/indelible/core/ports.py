@@ -137,7 +137,7 @@ class Store(Protocol):
         """
 
     def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
-        """MUST extend the lease only while the claim's token, attempt and processing status hold; says whether."""
+        """MUST extend the lease only while the claim's token, attempt, status and lease hold; says whether."""
 
     def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
         """Gives the effect with this id, or the only one whose id begins so."""

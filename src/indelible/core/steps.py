@@ -27,6 +27,7 @@ from indelible.core.commands import (
     Denied,
     Expire,
     Finish,
+    Forbidden,
     Illegal,
     InDoubt,
     InFlight,
@@ -59,6 +60,7 @@ from indelible.core.effects.stops import stop_in
 from indelible.core.people.standing import is_revoked, place_of, places_of
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
+from indelible.core.rights import RIGHTS, is_newest, verb_of, why_forbidden
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.runs.driving import about_run, sheets_of_run, why_no_call
 from indelible.core.runs.run import driver_ref, limit_ref
@@ -87,6 +89,8 @@ def next_step(command: Command, effect: Effect | None, now: datetime, seq: int, 
             return _adopt(command, effect, seq)
         case _ if effect is None:
             return Step(NoSuchEffect(command.ref))
+        case _ if (why := why_forbidden(command, effect)) is not None:
+            return Step(Forbidden(effect, why))
         case Finish() | Relinquish():
             return _report(command, effect, now, seq, sheets)
         case Expire() if effect.is_abandoned(now):
@@ -97,18 +101,24 @@ def next_step(command: Command, effect: Effect | None, now: datetime, seq: int, 
             return about_approval(command, effect, now, seq, sheets)
         case Settle() | Reopen() if command.attempt not in (None, effect.attempt):
             return Step(Illegal(effect, f"is at attempt {effect.attempt} now, not {command.attempt}; look at it again"))
-        case Settle() if effect.status == "in_doubt" or effect.is_abandoned(now):
+        case Settle() if _moves(command, effect, now):
             return _settle(command, effect, now, seq, sheets)
         case Reopen() if effect.are_args_erased:
             return Step(Illegal(effect, "cannot be tried again: its arguments were erased"))
-        case Reopen() if effect.status in ("in_doubt", "failed") or effect.is_abandoned(now):
+        case Reopen() if _moves(command, effect, now):
             return step_to(moved_to(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json))
-        case Cancel() if effect.status in ("requires_approval", "ready"):
+        case Cancel() if _moves(command, effect, now):
             return _cancel(command, effect, now, seq, sheets)
         case Settle() | Reopen() | Cancel():
             return Step(Illegal(effect, _why_illegal(command, effect)))
         case _:
             assert_never(command)
+
+
+def _moves(command: Settle | Reopen | Cancel, effect: Effect, now: datetime) -> bool:
+    """Say whether the effect is in a state that this moves it from; one whose lease ran out is in doubt."""
+    states = RIGHTS[verb_of(command)].states
+    return effect.status in states or ("in_doubt" in states and effect.is_abandoned(now))
 
 
 def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ...]:
@@ -213,8 +223,10 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
     """Opens, claims, or answers from what is recorded."""
     if effect is None:
         return _enter(command, None, now, seq, sheets)
-    if effect.status == "processing" and effect.token_hash == hash_of(command.token):
-        return Step(Claimed(Claim(effect, command.token)))  # our own write, whose answer got lost on the way
+    holder = command.stamp.actor.holder
+    is_ours = effect.status == "processing" and effect.token_hash == hash_of(command.token, holder)
+    if is_ours and not effect.is_abandoned(now):  # our own write, whose answer got lost on the way
+        return Step(Claimed(Claim(effect, command.token, holder=holder)))
     if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
         return Step(LooksRepeated(effect))
     if command.dedupe == "turn" and _is_of_earlier_turn(command, effect):
@@ -315,7 +327,7 @@ def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: in
 
     A late report of the newest attempt resolves its doubt, as long as no person or probe has.
     """
-    is_ours = effect.token_hash == command.claim.token_hash and effect.attempt == command.claim.attempt
+    is_ours = is_newest(command.claim, command.stamp.actor, effect)
     if is_ours and (effect.status == "processing" or (effect.status == "in_doubt" and command.status != "in_doubt")):
         if _leaves_earlier_doubt(command, effect):
             return _doubt_again(command, effect, seq)

@@ -44,6 +44,7 @@ from indelible.core.effects.effect import SYSTEM, Actor, Effect
 from indelible.core.events import Payload, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.privacy.redaction import Screen
+from indelible.core.rights import permitted
 from indelible.core.sheets import Sheet, SheetFilter, body_of
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import Difference, differences
@@ -344,7 +345,7 @@ class Approving:
         return encode(reason if screen is None else screen.text(reason), root="reason")
 
     def _write(self, command: AboutApproval, effect: Effect | None) -> Answer:
-        return self._engine.write_alone(command, effect)
+        return permitted(self._engine.write_alone(command, effect))
 
     def _done(self, answer: Answer) -> tuple[Approval, Effect]:
         match answer:

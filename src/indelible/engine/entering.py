@@ -11,11 +11,23 @@ from contextvars import copy_context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.commands import Answer, Claimed, Command, Finish, Late, Moved, Open, Replayed, ReplayedFailure
+from indelible.core.commands import (
+    Answer,
+    Claimed,
+    Command,
+    Finish,
+    Forbidden,
+    Late,
+    Moved,
+    Open,
+    Replayed,
+    ReplayedFailure,
+)
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store
 from indelible.core.privacy.redaction import Screen
+from indelible.core.rights import permitted
 from indelible.engine.running import RunningEffect, _current, in_own_thread
 from indelible.engine.tracing import tell_replayed
 
@@ -67,7 +79,13 @@ class Errand:
         return self._running
 
     def heard(self, answer: Answer) -> Answer:
-        """Note a claim that is now ours to report; let a call that will not enter its handler leave a trace."""
+        """Note a claim that is now ours to report; let a call that will not enter its handler leave a trace.
+
+        Raises:
+            NotPermitted: The server's answer is that the credential is not for this.
+        """
+        if isinstance(answer, Forbidden):
+            permitted(answer)
         if self._handler is not None and isinstance(answer, Claimed):
             self._unreported, self._running = answer.claim, None
         elif isinstance(answer, Moved | Late):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
+from datetime import timedelta
 from functools import reduce
 from typing import Any
 
@@ -23,11 +24,9 @@ from indelible.core.commands import (
     Outrun,
     Record,
     Relinquish,
-    Reopen,
-    Settle,
 )
 from indelible.core.effects.calls import Options, ToolCall, handling_of
-from indelible.core.effects.effect import Effect
+from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
 from indelible.core.policy.policy import strictest
@@ -40,10 +39,11 @@ from indelible.core.remote.admissible import (
     check_place,
     keeps_driving,
 )
-from indelible.core.remote.admitting import Caller, admitted
+from indelible.core.remote.admitting import Caller, admitted, check_scopes
 from indelible.core.remote.by_hand import check_dropped
 from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
 from indelible.core.remote.wire import from_wire
+from indelible.core.rights import held_claim, permitted
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
 from indelible.core.runs.run import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
@@ -113,9 +113,7 @@ class Answering:
         if name == "apply":
             answers = await self._apply(words["commands"])
             return answers if self._caller.is_trusted else [_without_tokens(answer) for answer in answers]
-        if not self._caller.scopes & QUESTIONS[name].scopes:
-            needed = " or ".join(sorted(QUESTIONS[name].scopes))
-            raise NotPermitted(f"{name} needs a credential with the scope {needed}")
+        check_scopes(self._caller, QUESTIONS[name].verb)
         if name in ("look", "watch", "await"):
             self._check_places(words["refs"])
         for word in ("key", "check"):  # both are hashes
@@ -133,10 +131,16 @@ class Answering:
         if name == "heartbeat":
             self._check_places([words["claim"].effect.ref])
             check_lease(words["lease"])
-            return await in_own_thread(lambda: self._engine.store.heartbeat(**words))
+            return await in_own_thread(self._heartbeat, words["claim"], words["lease"])
         found = await in_own_thread(self._read, name, words)
         is_of_drivers = name == "sheets" and words["selected"].kind == "driver" and not self._caller.is_trusted
         return [hidden_driver(sheet) for sheet in found] if is_of_drivers else found
+
+    def _heartbeat(self, claim: Claim, lease: timedelta) -> bool:
+        known = self._engine.store.look([claim.effect.ref]).effects[0]
+        if known is None:
+            return False
+        return self._engine.store.heartbeat(held_claim(claim, self._caller.actor, known), lease)
 
     def _read(self, name: str, words: dict[str, Any]) -> Any:
         part, _, method = name.rpartition(".")
@@ -179,7 +183,7 @@ class Answering:
             return await in_own_thread(self._engine.writer.do_together, ready, known)
         slot = self._engine.writer.post(ready[0], known.get(ready[0].ref))
         assert slot.future is not None
-        answer = await slot.future
+        answer = permitted(await slot.future)
         if isinstance(answer, Claimed):
             self._claims.keep(answer.claim.effect)
         return [answer]
@@ -210,19 +214,12 @@ class Answering:
             return await in_own_thread(self._edited, ready)
         if isinstance(ready, CastVote) and ready.grant is not None:
             return await in_own_thread(self._pinned, ready)
-        if isinstance(ready, Settle | Reopen) and self._gateway.tools:
-            await in_own_thread(self._check_may_tell, ready.ref)
         if isinstance(ready, Record) and ready.erased and not self._caller.is_trusted:
             erasable = Erasable(self._engine.recorded, self._caller.tenant)
             await in_own_thread(erasable.check_may_go, ready.run_id, ready.erased)
         if keeps_driving(ready) and not self._caller.is_trusted:
             await in_own_thread(self._check_driver, ready.sheet)
         return ready
-
-    def _check_may_tell(self, ref: Ref) -> None:
-        effect = self._engine.store.look([ref]).effects[0]
-        if effect is not None:
-            self._gateway.check_may_tell(effect.tool, self._caller)
 
     def _check_driver(self, sheet: Sheet) -> None:
         """Lets nobody take a run over by a heartbeat: the right to drive only lasts longer by it, or is given back."""

@@ -106,11 +106,6 @@ class Gateway:
         if name in self.tools:
             raise NotPermitted(f"{name} runs at the server; ask for it with: POST /v1/tools/{name}/calls")
 
-    def check_may_tell(self, name: str, caller: Caller) -> None:
-        """Refuses an agent's word about what a tool of the server's did: it saw nothing, and may want it again."""
-        if name in self.tools and not caller.scopes & {"approver", "admin"}:
-            raise NotPermitted(f"{name} runs at the server; what became of it is for a person to say: scope approver")
-
     async def run(self, ledger: AsyncLedger, caller: Caller, actor: Actor, tool: GatewayTool, asked: CallAsked) -> Came:
         """Run a call at most once and return what came of it. A client that disconnects does not stop it."""
         call = await in_own_thread(tool.call, asked.args, asked.run_id, asked.call_id)

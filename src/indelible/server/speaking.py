@@ -11,7 +11,7 @@ from indelible.aio import AsyncLedger
 from indelible.core.commands import Answer, Begun, Late, Moved, Relinquish
 from indelible.core.effects import walk
 from indelible.core.effects.calls import Idempotent, OptionWords, Resource, ToolCall
-from indelible.core.effects.effect import Actor, Claim, Effect, Outcome, Succeeded
+from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Outcome, Succeeded
 from indelible.core.effects.requests import Mint, Prepared, Request, Submit
 from indelible.core.remote.admissible import check_arguments
 from indelible.core.remote.admitting import Caller
@@ -31,8 +31,9 @@ class CallersMint:
         self._token = token
 
     def stamp(self, actor: Actor, values: int = MOST_VALUES) -> Stamp:
-        """Gives a stamp of the caller's."""
-        return self._mint.stamp(self._actor, values)
+        """Return a stamp of the caller's; a probe that the server asks speaks for itself."""
+        is_probe = actor.kind == "system" and actor != SYSTEM
+        return self._mint.stamp(actor if is_probe else self._actor, values)
 
     def effect_id(self) -> str:
         """Gives an id."""

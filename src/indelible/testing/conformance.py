@@ -58,9 +58,18 @@ class StoreConformance(
             assert store.heartbeat(claim, LEASE) is True
             (seen,) = store.look([claim.effect.ref]).effects
             assert seen == replace(claim.effect, lease_until=clock.now() + LEASE), "and nothing else changed"
-            clock.advance(LEASE * 2)
-            assert store.heartbeat(claim, LEASE) is True, "as long as nobody has noticed, the claim holds"
+            clock.advance(LEASE * 0.9)
             assert isinstance(apply_one(store, make.open("effect")), InFlight)
+
+    def test_heartbeat_must_extend_only_while_the_lease_holds(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            claim = take_claim(store, make, "effect")
+            clock.advance(LEASE)
+            assert store.heartbeat(claim, LEASE) is False, "also while nobody has noticed"
+            assert store.look([claim.effect.ref]).effects == [claim.effect]
+            late = apply_one(store, make.finish(claim))
+            assert isinstance(late, Moved), "its report still counts"
 
     def test_heartbeat_must_not_shorten_a_lease(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())

@@ -187,7 +187,7 @@ class ReadingConformance(Suite):
             live = take_claim(store, make, "live", effect_id="eff_4")
             assert [effect.id for effect in store.abandoned(make.tenant, 10)] == ["eff_1", "eff_3"]
             assert [effect.id for effect in store.abandoned(make.tenant, 1)] == ["eff_1"]
-            assert store.heartbeat(late, LEASE)
+            apply_one(store, make.finish(late))
             assert [effect.id for effect in store.abandoned(make.tenant, 10)] == ["eff_1"]
             assert live.effect.status == "processing"
 

@@ -13,8 +13,8 @@ from indelible.core.commands import Keep, Record
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stops import LET_GO, STOPPED, Stop, read_stop, stop_sheet
 from indelible.core.policy.policy import policy_of
-from indelible.core.remote.admitting import scopes_for
 from indelible.core.remote.by_hand import OF_APPROVERS, by_hand, check_dropped
+from indelible.core.rights import verb_of
 from indelible.core.sheets import Sheet, body_of
 from indelible.errors import NotPermitted
 from tests.core.making import NOON, stamp
@@ -109,4 +109,4 @@ def test_what_is_decided_on_is_not_dropped(kind: str) -> None:
 def test_approvers_give_and_end_permissions_and_write_nothing_else() -> None:
     for command in (each for each in FINE if isinstance(each, Record)):
         is_theirs = command.event_type in OF_APPROVERS
-        assert scopes_for(command) == ({"admin", "approver"} if is_theirs else {"admin"})
+        assert verb_of(command) == ("permit" if is_theirs else "administer")

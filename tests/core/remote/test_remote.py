@@ -9,41 +9,10 @@ import pytest
 from indelible.core.journal.journal import JournalStore
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import ForgettingStore
-from indelible.core.remote.questions import APPLY, QUESTIONS, SCOPES, Scope, may_read_sheets
+from indelible.core.remote.questions import APPLY, QUESTIONS, may_read_sheets
+from indelible.core.rights import RIGHTS
+from indelible.core.scopes import SCOPES
 
-ALL: set[Scope] = set(SCOPES)
-# Who may ask what. A question that is not here fails the test below: somebody has to decide.
-ASKED_BY: dict[str, set[Scope]] = {
-    "look": ALL,
-    "watch": ALL,
-    "await": ALL,
-    "heartbeat": {"agent", "admin"},
-    "get_effect": ALL,
-    "find_by_key": ALL,
-    "effects": ALL,
-    "outlines": ALL,
-    "abandoned": ALL,
-    "events": ALL,
-    "payloads": ALL,
-    "sheets": ALL,
-    "packet": {"agent", "admin"},
-    "journal.tree": ALL,
-    "journal.tile": ALL,
-    "journal.entries": ALL,
-    "journal.index_of": ALL,
-    "journal.heads": ALL,
-    "journal.waiting": ALL,
-    "journal.pending": ALL,
-    "journal.runs": ALL,
-    "forgetting.of_subject": {"admin"},
-    "forgetting.prunable": {"admin"},
-    "forgetting.refusals": {"admin"},
-    "forgetting.drop": {"admin"},
-    "forgetting.holds": {"admin", "auditor"},
-    "forgetting.redaction_check": ALL,
-    "forgetting.keep_redaction_check": {"admin"},
-    "forgetting.clear_away": {"admin"},
-}
 # What is done by the server itself, is told when a client is introduced, or is no question.
 NOT_ASKED = {
     "": {"transaction", "alarm", "close", "writer_id", "journal", "forgetting", "origin"},
@@ -53,9 +22,10 @@ NOT_ASKED = {
 _BESIDE_THE_PORT = {"await", "apply", "packet"}
 
 
-def test_every_question_is_for_those_scopes_that_the_table_says() -> None:
-    assert {name: set(question.scopes) for name, question in QUESTIONS.items()} == ASKED_BY
-    assert APPLY.scopes == ALL, "what may be written is decided for each command"
+def test_a_question_is_for_those_who_have_its_right() -> None:
+    for question in QUESTIONS.values():
+        assert question.scopes == RIGHTS[question.verb].scopes
+    assert APPLY.scopes == set(SCOPES), "what may be written is decided for each command"
 
 
 @pytest.mark.parametrize(("part", "port"), [("", Store), ("journal.", JournalStore), ("forgetting.", ForgettingStore)])

@@ -21,7 +21,7 @@ from indelible.cli.behind import store_behind
 from indelible.cli.demo.agent import APPROVED
 from indelible.cli.demo.proofs import INSIDE
 from indelible.cli.demo.story import Process
-from indelible.core.remote.questions import Scope
+from indelible.core.scopes import Scope
 from indelible.server.routes.operation import Demo
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.people import People

@@ -27,7 +27,7 @@ from indelible.core.commands import (
     RefusedByPolicy,
 )
 from indelible.core.effects.calls import OnCrash
-from indelible.core.effects.effect import Claim, Effect, hash_of
+from indelible.core.effects.effect import Claim, Effect, asked_by, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
 from indelible.core.people.standing import is_revoked
@@ -51,6 +51,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         return _over_budget(command, None, reserved)
     grant = _use_of_grant(command, now, sheets)
     asks = verdict.question is not None and not grant
+    holder = command.stamp.actor.holder
     effect = Effect(
         tenant=command.ref.tenant,
         scope=command.ref.scope,
@@ -65,7 +66,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         status="requires_approval" if asks else "processing",
         attempt=0 if asks else 1,
         version=1,
-        token_hash=hash_of(command.token),
+        token_hash=asked_by(holder) if asks else hash_of(command.token, holder),
         lease_until=None if asks else now + command.lease,
         opened_seq=seq,
         detail_seq=None,
@@ -86,7 +87,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         assert verdict.question is not None
         return _asking(command, effect, verdict.question, now, committed, reserved)
     change = Change(effect, "tool_call_started", committed, (*grant, *reserved))
-    return Step(Claimed(Claim(effect, command.token)), (change,))
+    return Step(Claimed(Claim(effect, command.token, holder=holder)), (change,))
 
 
 def _on_crash(command: Open, now: datetime) -> OnCrash:
@@ -255,6 +256,8 @@ def _ask(
     are_args_new = not _has_same_args(command, effect, previous)
     if are_args_new:
         waiting = replace(waiting, args_json=command.args_json, digest=command.digest, opened_seq=seq)
+        if waiting.attempt == 0:  # it is their call now
+            waiting = replace(waiting, token_hash=asked_by(command.stamp.actor.holder))
         committed["args"] = command.args_json
     charged = _charged(command, waiting, sheets, now, are_args_new=are_args_new)
     if isinstance(charged, Exceeded):
@@ -300,11 +303,12 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
     if isinstance(charged, Exceeded):
         return _over_budget(command, effect, charged)
     charging, reserved = charged
+    holder = command.stamp.actor.holder
     claimed = charging.moved(
         status="processing",
         at=command.stamp.at,
         attempt=effect.attempt + 1,
-        token_hash=hash_of(command.token),
+        token_hash=hash_of(command.token, holder),
         lease_until=now + command.lease,
         detail_seq=None,
         detail_json=None,
@@ -313,7 +317,7 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
     if reserved and claimed.charges_json is not None:
         committed["charges"] = claimed.charges_json
     change = Change(claimed, "tool_call_started", committed, (*permission, *reserved))
-    return Step(Claimed(Claim(claimed, command.token)), (change,))
+    return Step(Claimed(Claim(claimed, command.token, holder=holder)), (change,))
 
 
 def _charged(

@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
+from json import dumps
 from typing import Any, Literal, get_args
 
 from indelible.core.effects.calls import OnCrash, SideEffect, check_name
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.request_keys import request_key_of
 from indelible.core.privacy.redaction import Screen
+from indelible.core.scopes import Authenticated
 from indelible.core.values.canonical import decode
 from indelible.core.values.tags import Encrypted
 from indelible.errors import BadCall, EffectErased, KeyUnusable
 
 _TOKEN_TAG = b"indelible/claim/v1\0"
+_BOUND_TAG = b"indelible/claim-of/v1\0"
+_ASKER_TAG = b"indelible/asker/v1\0"
 ERASED_TEXT = "(erased)"
 ERASED_DIGEST = "0" * 64
 """Is what an effect keeps of its digest when its arguments were erased: a hash of them could be tried out."""
@@ -56,11 +60,22 @@ class Actor:
     id: str
     kind: Literal["agent", "person", "system"] = "person"
     via: Literal["process", "api_key", "passkey", "signature", "link", "oidc"] = "process"
+    authenticated: Authenticated | None = field(default=None, compare=False, repr=False)
+    """What a server knows by the credential that was sent; None for a program that opened the ledger itself."""
 
     def __post_init__(self) -> None:
         check_name("actor", self.id)
         if self.kind not in _KINDS or self.via not in _VIAS:
             raise BadCall(f"an actor's kind is one of {', '.join(_KINDS)}, and via one of {', '.join(_VIAS)}")
+
+    @property
+    def holder(self) -> str:
+        """Return the name that claims and calls are bound to, the same for every key of one principal.
+
+        Empty without a credential: a program that opened the ledger itself acts as it says.
+        """
+        known = self.authenticated
+        return "" if known is None else dumps([self.kind, self.id, known.principal])
 
 
 SYSTEM = Actor("indelible", "system")
@@ -88,6 +103,7 @@ class Effect:
     attempt: int
     version: int
     token_hash: str = field(repr=False)
+    """What the token of the newest attempt is known by; before the first attempt, what its caller is known by."""
     lease_until: datetime | None
     opened_seq: int
     detail_seq: int | None
@@ -245,9 +261,22 @@ def _unopened(effect: Effect) -> KeyUnusable:
     )
 
 
-def hash_of(token: str) -> str:
-    """Gives what an effect keeps of its claim's token: enough to know it again, not enough to make it."""
-    return sha256(_TOKEN_TAG + token.encode()).hexdigest()
+def hash_of(token: str, holder: str = "") -> str:
+    """Return what an effect keeps of its claim's token: enough to know it again, not enough to make it.
+
+    Args:
+        token: The token.
+        holder: The principal whose token it is: sent by another one, it is another token. Default: nobody's.
+    """
+    if not holder:
+        return sha256(_TOKEN_TAG + token.encode()).hexdigest()
+    bound_to = sha256(holder.encode()).digest()
+    return sha256(_BOUND_TAG + bound_to + token.encode()).hexdigest()
+
+
+def asked_by(holder: str) -> str:
+    """Return what an effect keeps of its caller until it is first entered."""
+    return sha256(_ASKER_TAG + holder.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +290,13 @@ class Claim:
     token: str = field(repr=False)
     screen: Screen | None = field(default=None, repr=False, compare=False)
     """Stands between this claim's call and the record, if not everything of it may be recorded."""
+    holder: str = field(default="", repr=False, compare=False)
+    """The principal that the token is bound to, as a server knows it; empty without a server."""
 
     @property
     def token_hash(self) -> str:
         """Is what the effect keeps of the token while the claim is good."""
-        return hash_of(self.token)
+        return hash_of(self.token, self.holder)
 
     @property
     def attempt(self) -> int:

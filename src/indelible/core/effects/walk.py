@@ -25,6 +25,7 @@ from indelible.core.commands import (
     Decided,
     Denied,
     Finish,
+    Forbidden,
     Illegal,
     InDoubt,
     InFlight,
@@ -77,6 +78,7 @@ from indelible.core.effects.requests import (
 )
 from indelible.core.policy.verdicts import UNREAD_LIMITS, asked_as_repeat, capped
 from indelible.core.privacy.redaction import Screen
+from indelible.core.rights import permitted
 from indelible.core.runs.commands import RunMoved, RunNotMoved
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import (
@@ -89,6 +91,7 @@ from indelible.errors import (
     KeyUnusable,
     LeaseLost,
     NothingHappened,
+    NotPermitted,
     RepeatRefused,
     ResourceBusy,
     ResultNotRecorded,
@@ -221,7 +224,7 @@ def begin(
             )
         case ApprovalEnded(approval, effect):
             raise ended(approval, effect)
-        case LooksRepeated() | Moved() | Late() | Illegal() | NoSuchEffect() | Recorded():
+        case LooksRepeated() | Moved() | Late() | Illegal() | Forbidden() | NoSuchEffect() | Recorded():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case RunNotMoved(code, why):
             raise {"over": RunOver}.get(code, RunLost)(f"{command.tool}: run {command.run_id} {why}", code=code)
@@ -508,6 +511,12 @@ def _take(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
         return (yield from carry_out(command, effect))
     except IllegalMove as illegal:
         return illegal.effect or effect
+    except NotPermitted as refused:
+        raise EffectInDoubt(
+            f"{effect.tool}: {effect.id} is in doubt. Its probe gave an answer, but an agent's credential settles "
+            "nothing: let the server run the tool, run the probe where the database is, or let a person settle it",
+            effect=effect,
+        ) from refused
 
 
 def settle(
@@ -530,7 +539,7 @@ def _settling(effect: Effect, outcome: Outcome, stamp: Stamp, evidence: str, scr
 
 def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
     """Submits a command about a known effect and gives its new state, or raises why it cannot be."""
-    answer: Answer = yield Submit(command, effect)
+    answer: Answer = permitted((yield Submit(command, effect)))
     match answer:
         case Moved(moved):
             return moved

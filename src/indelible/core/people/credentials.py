@@ -18,7 +18,7 @@ from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
 from indelible.core.remote.admitting import Caller
-from indelible.core.remote.questions import SCOPES, Scope
+from indelible.core.scopes import SCOPES, Scope
 from indelible.core.sheets import Sheet, SheetRef, body_of
 from indelible.errors import BadCall, NotAuthenticated
 

@@ -18,7 +18,7 @@ from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Actor
 from indelible.core.people.credentials import tenant_in, word_for
 from indelible.core.remote.admitting import Caller
-from indelible.core.remote.questions import Scope
+from indelible.core.scopes import Scope
 from indelible.errors import BadCall, IllegalMove, NotAuthenticated, NotPermitted
 
 PEOPLE_RUN = "indelible:people"

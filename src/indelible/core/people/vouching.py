@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from indelible.core.people.person import SCOPES_OF_PEOPLE, Voucher, scopes_among
-from indelible.core.remote.questions import Scope
+from indelible.core.scopes import Scope
 from indelible.errors import BadCall, NotPermitted
 
 _TAG = b"indelible/oidc/v1\0"

@@ -8,23 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from indelible.core.commands import (
-    Amend,
-    Attend,
-    Cancel,
-    CastVote,
-    Command,
-    Expire,
-    Finish,
-    Keep,
-    Open,
-    Record,
-    Relinquish,
-    Reopen,
-    Settle,
-    ShowTo,
-    TakeBack,
-)
+from indelible.core.commands import Amend, Command, Keep, Open, Record
 from indelible.core.effects.effect import Actor
 from indelible.core.policy.said_verdicts import charging_themselves
 from indelible.core.remote.admissible import (
@@ -32,11 +16,10 @@ from indelible.core.remote.admissible import (
     check_digest,
     check_key,
     check_telling,
-    keeps_driving,
 )
-from indelible.core.remote.by_hand import OF_APPROVERS, by_hand
-from indelible.core.remote.questions import Scope
-from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
+from indelible.core.remote.by_hand import by_hand
+from indelible.core.rights import RIGHTS, VerbName, verb_of
+from indelible.core.scopes import Authenticated, Scope
 from indelible.core.stamps import Stamp
 from indelible.errors import NotPermitted
 
@@ -52,28 +35,16 @@ class Caller:
     credential_id: str | None = None
     """Tells two credentials of one name apart, when requests are counted."""
 
+    def __post_init__(self) -> None:
+        """Let the actor say what is known of it, so that every command it gives can be judged by that."""
+        if self.actor is not None:
+            known = replace(self.actor, authenticated=Authenticated(self.scopes, self.principal))
+            object.__setattr__(self, "actor", known)
+
     @property
     def is_trusted(self) -> bool:
         """Is the other side's word as good as ours?"""
         return self.actor is None
-
-
-_BY_AGENTS = (Open, Finish, Relinquish, Expire, StartRun, Tell, SealCheckpoint, TakeRun, Cancel, Attend)
-_BY_EITHER = (Settle, Reopen, EndRun)
-_BY_APPROVERS = (CastVote, TakeBack, Amend, ShowTo, Cancel, Attend, Expire)
-
-
-def scopes_for(command: Command) -> frozenset[Scope]:
-    """Names the scopes of which one is needed to give this command."""
-    allowed: set[Scope] = {"admin"}
-    if isinstance(command, TakeRun) and command.is_forced:
-        return frozenset(allowed)  # it was set aside for a person to look at
-    if isinstance(command, _BY_AGENTS + _BY_EITHER) or keeps_driving(command):
-        allowed.add("agent")
-    is_permission = isinstance(command, Record) and command.event_type in OF_APPROVERS
-    if isinstance(command, _BY_APPROVERS + _BY_EITHER) or is_permission:
-        allowed.add("approver")
-    return frozenset(allowed)
 
 
 def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | None = None) -> Command:
@@ -83,9 +54,7 @@ def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | N
     """
     if command.ref.tenant != caller.tenant:
         raise NotPermitted(f"this credential is for the tenant {caller.tenant!r} and for no other")
-    if not caller.scopes & scopes_for(command):
-        needed = " or ".join(sorted(scopes_for(command)))
-        raise NotPermitted(f"{type(command).__name__} needs a credential with the scope {needed}")
+    check_scopes(caller, verb_of(command))
     check_command(command, stamp.at, most_bytes)
     if isinstance(command, Record | Keep) and caller.actor is not None:
         command = by_hand(command, caller.actor, stamp.at)
@@ -100,6 +69,13 @@ def admitted(command: Command, caller: Caller, stamp: Stamp, most_bytes: int | N
     if isinstance(admitted_one, Open):
         return replace(admitted_one, principal=caller.principal or admitted_one.principal, grants={})
     return admitted_one
+
+
+def check_scopes(caller: Caller, verb: VerbName) -> None:
+    """Raise `NotPermitted` unless one of the caller's scopes has this right, however far it reaches."""
+    if not caller.scopes & RIGHTS[verb].scopes:
+        needed = " or ".join(sorted(RIGHTS[verb].scopes))
+        raise NotPermitted(f"to {verb.replace('_', ' ')} needs a credential with the scope {needed}")
 
 
 def _stamped(said: Stamp, caller: Caller, own: Stamp) -> Stamp:

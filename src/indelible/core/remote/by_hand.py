@@ -27,10 +27,6 @@ _DROPPED_BY_HAND = frozenset({"answered", "challenge", "delivery", "mark", "repl
 _OF_FORGETTING = frozenset({ERASED, HOLD_LIFTED, HOLD_PLACED})
 
 
-OF_APPROVERS = frozenset({"grant_ended", "delegation_given", "delegation_ended"})
-"""Names the facts that approvers tell: permissions that they give in their own name, and those that end."""
-
-
 def by_hand(command: Record | Keep, actor: Actor, at: datetime) -> Record | Keep:
     """Gives what somebody writes as it may be written, a stop in their own name; raises `NotPermitted` else."""
     sheet = command.sheet

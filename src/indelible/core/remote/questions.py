@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
@@ -18,10 +18,10 @@ from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import Entry, Tree
 from indelible.core.ports import Filter, Outline, Seen
 from indelible.core.privacy.forgetting import Prunable
+from indelible.core.rights import RIGHTS, VerbName
+from indelible.core.scopes import Scope
 from indelible.core.sheets import Sheet, SheetFilter
 
-Scope = Literal["agent", "approver", "auditor", "admin"]
-SCOPES: tuple[Scope, ...] = ("agent", "approver", "auditor", "admin")
 PROTOCOL = 1
 """Is what both sides have to agree on; it grows when an older side could misread a newer one."""
 PROTOCOL_HEADER = "Indelible-Protocol"
@@ -31,11 +31,6 @@ MOST_AT_ONCE = 256
 """Is how many commands, places or numbers one question may name."""
 MOST_LISTED = 10_000
 
-_WHOEVER_WORKS: frozenset[Scope] = frozenset({"agent", "approver", "auditor", "admin"})
-_AGENTS: frozenset[Scope] = frozenset({"agent", "admin"})
-_AUDITORS: frozenset[Scope] = frozenset({"agent", "auditor", "admin", "approver"})
-_ADMINS: frozenset[Scope] = frozenset({"admin"})
-
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -43,7 +38,12 @@ class Question:
 
     words: Mapping[str, Any]
     answer: Any
-    scopes: frozenset[Scope] = _WHOEVER_WORKS
+    verb: VerbName = "read"
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        """Return the scopes of which one is needed."""
+        return RIGHTS[self.verb].scopes
 
 
 APPLY = Question({"commands": tuple[Command, ...]}, list[Answer])
@@ -54,7 +54,7 @@ QUESTIONS: dict[str, Question] = {
     "look": Question({"refs": Refs}, Seen),
     "watch": Question({"refs": Refs}, Seen),
     "await": Question({"refs": Refs, "versions": tuple[int, ...], "seconds": int}, list[Ref]),
-    "heartbeat": Question({"claim": Claim, "lease": timedelta}, bool, _AGENTS),
+    "heartbeat": Question({"claim": Claim, "lease": timedelta}, bool, "report"),
     "get_effect": Question({"effect_id": str}, Effect | None),
     "find_by_key": Question({"key": str, "scope": str | None}, Effect | None),
     "effects": Question({"selected": Filter}, list[Effect]),
@@ -63,28 +63,28 @@ QUESTIONS: dict[str, Question] = {
     "events": Question({"run_id": str, "after": int, "limit": int}, list[Event]),
     "payloads": Question({"run_id": str, "seqs": tuple[int, ...]}, list[Payload]),
     "sheets": Question({"selected": SheetFilter}, list[Sheet]),
-    "packet": Question({"run_id": str}, bytes, _AGENTS),
-    "journal.tree": Question({}, Tree, _AUDITORS),
-    "journal.tile": Question({"level": int, "number": int}, bytes, _AUDITORS),
-    "journal.entries": Question({"start": int, "count": int}, list[Entry], _AUDITORS),
-    "journal.index_of": Question({"run_id": str, "seq": int}, int | None, _AUDITORS),
-    "journal.heads": Question({"limit": int, "up_to": int | None}, list[str], _AUDITORS),
-    "journal.waiting": Question({}, int, _AUDITORS),
-    "journal.pending": Question({"limit": int}, RunEnds, _AUDITORS),
-    "journal.runs": Question({"after": str, "limit": int}, RunEnds, _AUDITORS),
-    "forgetting.of_subject": Question({"subject_json": bytes}, list[tuple[str, int]], _ADMINS),
-    "forgetting.prunable": Question({"before": datetime, "after": str, "limit": int}, list[Prunable], _ADMINS),
-    "forgetting.refusals": Question({"after": tuple[str, int], "limit": int}, list[Event], _ADMINS),
-    "forgetting.drop": Question({"sheets": tuple[Sheet, ...]}, int, _ADMINS),
-    "forgetting.holds": Question({}, list[Event], _ADMINS | {"auditor"}),
+    "packet": Question({"run_id": str}, bytes, "drive_runs"),
+    "journal.tree": Question({}, Tree),
+    "journal.tile": Question({"level": int, "number": int}, bytes),
+    "journal.entries": Question({"start": int, "count": int}, list[Entry]),
+    "journal.index_of": Question({"run_id": str, "seq": int}, int | None),
+    "journal.heads": Question({"limit": int, "up_to": int | None}, list[str]),
+    "journal.waiting": Question({}, int),
+    "journal.pending": Question({"limit": int}, RunEnds),
+    "journal.runs": Question({"after": str, "limit": int}, RunEnds),
+    "forgetting.of_subject": Question({"subject_json": bytes}, list[tuple[str, int]], "administer"),
+    "forgetting.prunable": Question({"before": datetime, "after": str, "limit": int}, list[Prunable], "administer"),
+    "forgetting.refusals": Question({"after": tuple[str, int], "limit": int}, list[Event], "administer"),
+    "forgetting.drop": Question({"sheets": tuple[Sheet, ...]}, int, "administer"),
+    "forgetting.holds": Question({}, list[Event], "audit"),
     "forgetting.redaction_check": Question({}, str | None),
-    "forgetting.keep_redaction_check": Question({"check": str}, str, _ADMINS),
-    "forgetting.clear_away": Question({"rewrite": bool | None}, list[str], _ADMINS),
+    "forgetting.keep_redaction_check": Question({"check": str}, str, "administer"),
+    "forgetting.clear_away": Question({"rewrite": bool | None}, list[str], "administer"),
 }
 
 # What rules an agent is under is not the agent's to read: the server judges its calls.
 _NOT_FOR_AGENTS = frozenset({"policy", "grant", "budget", "delegation", "delivery"})
-_SEE_RULES: frozenset[str] = frozenset({"approver", "auditor", "admin"})
+_SEE_RULES: frozenset[str] = RIGHTS["read_rules"].scopes
 # How the server knows whom is shown, and changed, by resources of its own: never as it is kept.
 FOR_NOBODY = frozenset({"credential", "person", "challenge", "seen"})
 

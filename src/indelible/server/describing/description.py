@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from indelible.core.remote.problem_types import PROBLEMS, types_with_status
-from indelible.core.remote.questions import QUESTIONS, SCOPES
+from indelible.core.remote.questions import QUESTIONS
 from indelible.core.remote.replies import LONGEST_KEY
 from indelible.server.describing.examples import EXAMPLES
-from indelible.server.requests.routing import MEANINGS, PROBLEM_JSON, SCOPES_TOLD
+from indelible.server.requests.routing import MEANINGS, PROBLEM_JSON, SCOPES_TOLD, right_told
 from indelible.server.requests.strict import Problem
 
 Content = dict[str, Any]
@@ -204,5 +204,5 @@ def _store_operation() -> Content:
         "requestBody": body,
         "responses": {"200": answered},
         "security": [{BEARER: []}],
-        SCOPES_TOLD: sorted(SCOPES),
+        **right_told("read"),  # each command that is sent needs its own right
     }

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from indelible.core.effects.calls import check_name
 from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.journal.notes import Note, PublicKey, parse_note, parse_vkey
-from indelible.core.remote.questions import Scope
+from indelible.core.rights import VerbName
 from indelible.errors import BadCall, NotSealed, RunRefused
 from indelible.journal.sealing import receipt_of
 from indelible.migrating.provedex import RECORDED_AS
@@ -27,7 +27,7 @@ from indelible.runs.desk import RunsDesk
 from indelible.runs.keeping import RunReport
 from indelible.server.peers.provedex_events import AgentEvent
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.routing import ANYBODY, resources
+from indelible.server.requests.routing import resources
 from indelible.server.requests.strict import RunName
 from indelible.server.routes.runs import aside, desk_of, let_go, record_all
 from indelible.server.shapes.effects import Sent
@@ -78,15 +78,15 @@ class Health(BaseModel):
     ledger_path: str
 
 
-def _asking(*scopes: Scope) -> Any:
+def _asking(verb: VerbName) -> Any:
     """Lets callers in by a token that stands in the address too, as clients send it that know of no other way."""
-    inner = asking(*scopes).dependency
+    inner = asking(verb).dependency
 
     async def found(request: Request, _described: Any = _DESCRIBED) -> Asking:
         asked: Asking = await inner(_as_bearer(request))
         return asked
 
-    found.scopes = inner.scopes  # type: ignore[attr-defined]  # for the description
+    found.verb = inner.verb  # type: ignore[attr-defined]  # for the description
     return Depends(found)
 
 
@@ -102,8 +102,8 @@ def _as_bearer(request: Request) -> Request:
     return Request({**request.scope, "headers": [*others, (b"authorization", b"Bearer " + token)]}, request.receive)
 
 
-BY_AGENT = _asking("agent")
-BY_READER = _asking(*ANYBODY)
+BY_AGENT = _asking("drive_runs")
+BY_READER = _asking("read")
 
 
 def _own_run(asked: Asking) -> str:

@@ -22,14 +22,14 @@ from indelible.runs.contents import checkpoint_content, event_content, report_co
 from indelible.runs.desk import RunsDesk
 from indelible.runs.keeping import new_checkpoint
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.routing import ANYBODY, answer, resources
+from indelible.server.requests.routing import answer, resources
 from indelible.server.requests.strict import CheckedName, RunName
 from indelible.server.routes.runs import aside, check_size, desk_of, found_run, let_go, record_all, seal, sealing
 from indelible.server.shapes.effects import Sent, Text, plainly
 
 zehrava: APIRouter = resources("zehrava-gate")
-BY_AGENT = asking("agent")
-BY_READER = asking(*ANYBODY)
+BY_AGENT = asking("drive_runs")
+BY_READER = asking("read")
 
 _AT_ONCE = timedelta(seconds=1)
 _ENDINGS: dict[str, RunStatus] = {"run_completed": "completed", "run_failed": "failed"}

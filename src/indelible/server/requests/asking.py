@@ -11,9 +11,8 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 
 from indelible.aio import AsyncLedger
 from indelible.core.effects.effect import Actor
-from indelible.core.remote.admitting import Caller
-from indelible.core.remote.questions import Scope
-from indelible.errors import NotPermitted
+from indelible.core.remote.admitting import Caller, check_scopes
+from indelible.core.rights import VerbName
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.strict import ASKED
 from indelible.server.signin.sessions import COOKIE, UNATTENDED, SignedIn
@@ -58,9 +57,8 @@ class Asking:
         await self.request.app.state.authenticate(self.request)
 
 
-def asking(*scopes: Scope) -> Any:
-    """Lets only callers in that have one of these scopes; administrators have all."""
-    allowed = frozenset(scopes) | {"admin"}
+def asking(verb: VerbName) -> Any:
+    """Let only callers in whose scopes have this right; see the table in `core.rights`."""
 
     async def found(request: Request, _described: Any = _DESCRIBED, _too: Any = _DESCRIBED_TOO) -> Asking:
         known: Asking | None = request.scope.pop(ASKED, None)
@@ -69,10 +67,9 @@ def asking(*scopes: Scope) -> Any:
         authenticate: Authenticate = request.app.state.authenticate
         ledgers: Ledgers = request.app.state.ledgers
         caller = await authenticate(request)
-        if not caller.scopes & allowed:
-            raise NotPermitted(f"this needs a credential with the scope {' or '.join(sorted(allowed))}")
+        check_scopes(caller, verb)
         signed_in: SignedIn | None = getattr(request.state, "signed_in", None)
         return Asking(caller, ledgers.of(caller.tenant), ledgers, request, signed_in)
 
-    found.scopes = allowed  # type: ignore[attr-defined]  # for the description
+    found.verb = verb  # type: ignore[attr-defined]  # for the description
     return Depends(found)

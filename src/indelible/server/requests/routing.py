@@ -8,19 +8,19 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from indelible.core.remote.questions import Scope
+from indelible.core.rights import RIGHTS, VerbName
+from indelible.core.scopes import SCOPES
 from indelible.server.requests.bodies import read_strictly
 from indelible.server.requests.strict import StrictRoute, check_is_json, who_asks
 
-ANYBODY: tuple[Scope, ...] = ("agent", "approver", "auditor")
-"""May look: whoever has a credential."""
 SCOPES_TOLD = "x-scopes"
 """Is the member of an operation's description that names the scopes of which one is needed."""
+RIGHT_TOLD = "x-right"
+"""Is the member that says which right is needed, how far it reaches in each scope, and from which states it moves."""
 
 PROBLEM_JSON = "application/problem+json"
 MEANINGS = {
@@ -49,9 +49,9 @@ class DescribedRoute(StrictRoute):
 
     def __init__(self, *words: Any, **named: Any) -> None:
         super().__init__(*words, **named)
-        scopes = scopes_of(self)
-        if scopes is not None:
-            self.openapi_extra = {SCOPES_TOLD: sorted(scopes), **(self.openapi_extra or {})}
+        verb: VerbName | None = getattr(who_asks(self), "verb", None)
+        if verb is not None:
+            self.openapi_extra = {**right_told(verb), **(self.openapi_extra or {})}
 
 
 class ThinRoute(DescribedRoute):
@@ -92,10 +92,14 @@ def _read(kind: type[BaseModel], raw: bytes) -> BaseModel:
         raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in told]) from None
 
 
-def scopes_of(route: APIRoute) -> frozenset[str] | None:
-    """Names the scopes of which a caller needs one, or None where nobody asks who it is."""
-    scopes: frozenset[str] | None = getattr(who_asks(route), "scopes", None)
-    return scopes
+def right_told(verb: VerbName) -> dict[str, Any]:
+    """Return what the description says of a right, from the table in `core.rights`."""
+    right = RIGHTS[verb]
+    reaches = {scope: right.reach(scope) for scope in SCOPES if scope in right.scopes}
+    return {
+        SCOPES_TOLD: sorted(right.scopes),
+        RIGHT_TOLD: {"verb": verb, "reach": reaches, "states": list(right.states)},
+    }
 
 
 def resources(tag: str) -> APIRouter:

@@ -49,7 +49,7 @@ class StrictRoute(APIRoute):
 def who_asks(route: APIRoute) -> Callable[[Request], Awaitable[Any]] | None:
     """Gives what finds out who asks and whether they may; None where anybody may."""
     calls = (each.call for each in route.dependant.dependencies)
-    return next((call for call in calls if hasattr(call, "scopes")), None)
+    return next((call for call in calls if hasattr(call, "verb")), None)
 
 
 def check_is_json(request: Request) -> None:

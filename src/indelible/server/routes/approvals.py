@@ -19,7 +19,7 @@ from indelible.server.requests import sequence
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.filters import Q, asked_for, finding_of
 from indelible.server.requests.preconditions import etag, outdated, seen_version
-from indelible.server.requests.routing import ANYBODY, answer, resources
+from indelible.server.requests.routing import answer, resources
 from indelible.server.routes.effects import Before, Limit, check_names
 from indelible.server.shapes.approvals import (
     ApprovalOnly,
@@ -53,7 +53,7 @@ async def list_approvals(
     q: Q = "",
     before: Before = None,
     limit: Limit = 100,
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """List approvals, newest first."""
     check_names(tool=tool, run_id=run_id, before=before)
@@ -64,14 +64,14 @@ async def list_approvals(
 
 
 @approvals.get("/v1/approvals/{approval_id}", response_model=ApprovalViewShown)
-async def show_approval(approval_id: Id, asked: Asking = asking(*ANYBODY)) -> Response:
+async def show_approval(approval_id: Id, asked: Asking = asking("read")) -> Response:
     """Show everything there is to see before deciding. Looking decides nothing and leaves no trace."""
     view = await asked.ledger.view_approval(await _find(asked, approval_id))
     return answer(view_shown(view), 200, {"ETag": etag(view.approval.version)})
 
 
 @approvals.post("/v1/approvals/{approval_id}/views", response_model=ApprovalViewShown)
-async def view_approval(approval_id: Id, asked: Asking = asking("approver")) -> Response:
+async def view_approval(approval_id: Id, asked: Asking = asking("decide")) -> Response:
     """Show it, and put on the record that the caller was shown it."""
     view = await asked.ledger.view_approval(await _find(asked, approval_id), by=asked.actor)
     headers = await sequence.of_newest(asked, view.effect, view.approval.args_seq)
@@ -80,7 +80,7 @@ async def view_approval(approval_id: Id, asked: Asking = asking("approver")) -> 
 
 @approvals.post("/v1/approvals/{approval_id}/decisions", response_model=ApprovalOnly, status_code=201)
 async def decide(
-    approval_id: Id, body: DecisionTold, if_match: IfMatch = None, asked: Asking = asking("approver")
+    approval_id: Id, body: DecisionTold, if_match: IfMatch = None, asked: Asking = asking("decide")
 ) -> Response:
     """Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well."""
     approval = await _find(asked, approval_id)
@@ -148,9 +148,7 @@ def _with_who(refused: VoteRefused) -> VoteRefused | HTTPException:
 
 
 @approvals.post("/v1/approvals/{approval_id}/edit", response_model=ApprovalOnly)
-async def edit(
-    approval_id: Id, body: EditTold, if_match: IfMatch = None, asked: Asking = asking("approver")
-) -> Response:
+async def edit(approval_id: Id, body: EditTold, if_match: IfMatch = None, asked: Asking = asking("decide")) -> Response:
     """Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
     approval = await _find(asked, approval_id)
     seen = seen_version(if_match, approval.version, approval.id)
@@ -164,7 +162,7 @@ async def edit(
 
 @approvals.post("/v1/approvals/{approval_id}/revoke", response_model=ApprovalOnly)
 async def revoke(
-    approval_id: Id, body: RevocationTold, if_match: IfMatch = None, asked: Asking = asking("approver")
+    approval_id: Id, body: RevocationTold, if_match: IfMatch = None, asked: Asking = asking("decide")
 ) -> Response:
     """Take one's own approval back, as long as nothing runs on it."""
     approval = await _find(asked, approval_id)
@@ -190,16 +188,14 @@ async def _shown(asked: Asking, approval: Approval, status: int = 200) -> Respon
 
 
 @approvals.get("/v1/grants", response_model=GrantList)
-async def list_grants(
-    tool: Annotated[str | None, Query()] = None, asked: Asking = asking("approver", "auditor")
-) -> Response:
+async def list_grants(tool: Annotated[str | None, Query()] = None, asked: Asking = asking("read_rules")) -> Response:
     """List standing grants that have uses left."""
     check_names(tool=tool)
     return answer({"grants": [grant_shown(grant) for grant in await asked.ledger.grants(tool=tool)]})
 
 
 @approvals.post("/v1/grants/{grant_id}/end", response_model=GrantAnswer)
-async def end_grant(grant_id: str, body: Reason, asked: Asking = asking("approver")) -> Response:
+async def end_grant(grant_id: str, body: Reason, asked: Asking = asking("permit")) -> Response:
     """Withdraw a standing grant."""
     check_names(grant_id=grant_id)
     over = await asked.ledger.end_grant(grant_id, by=asked.actor, reason=body.reason)
@@ -207,14 +203,14 @@ async def end_grant(grant_id: str, body: Reason, asked: Asking = asking("approve
 
 
 @approvals.get("/v1/delegations", response_model=DelegationList)
-async def list_delegations(asked: Asking = asking("approver", "auditor")) -> Response:
+async def list_delegations(asked: Asking = asking("read_rules")) -> Response:
     """List the delegations that have not been ended."""
     found = await asked.ledger.delegations()
     return answer({"delegations": [delegation_shown(delegation) for delegation in found]})
 
 
 @approvals.post("/v1/delegations", response_model=DelegationAnswer, status_code=201)
-async def delegate(body: DelegationTold, asked: Asking = asking("approver")) -> Response:
+async def delegate(body: DelegationTold, asked: Asking = asking("permit")) -> Response:
     """Let somebody else decide what the caller may decide, until a moment."""
     given = await asked.ledger.delegate(body.to, until=body.until, by=asked.actor, reason=body.reason)
     headers = await sequence.of_sheet(asked, "delegation", given.id)
@@ -222,7 +218,7 @@ async def delegate(body: DelegationTold, asked: Asking = asking("approver")) -> 
 
 
 @approvals.post("/v1/delegations/{delegation_id}/end", response_model=DelegationAnswer)
-async def end_delegation(delegation_id: str, body: Reason, asked: Asking = asking("approver")) -> Response:
+async def end_delegation(delegation_id: str, body: Reason, asked: Asking = asking("permit")) -> Response:
     """End a delegation before its time."""
     check_names(delegation_id=delegation_id)
     over = await asked.ledger.end_delegation(delegation_id, by=asked.actor, reason=body.reason)

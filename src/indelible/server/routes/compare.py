@@ -16,7 +16,7 @@ from indelible.engine.running import in_own_thread
 from indelible.errors import TooLarge, UnknownCheckpoint
 from indelible.runs.desk import RunsDesk
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.routing import ANYBODY, answer, resources
+from indelible.server.requests.routing import answer, resources
 from indelible.server.requests.strict import CheckedName, RunName
 from indelible.server.routes.runs import found_run, sealing
 from indelible.server.shapes.approvals import DifferenceShown, differences_shown
@@ -49,7 +49,7 @@ class RunsCompared(BaseModel):
 async def compare_runs(
     run_id: RunName,
     other: Annotated[CheckedName, Query(description="The run to compare with.")],
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """Compare the tool calls of two runs, in their order; those that a fork replays are its own too."""
     desk = asked.ledger._run_desk()
@@ -94,7 +94,7 @@ async def get_checkpoint(
     run_id: RunName,
     checkpoint_id: CheckedName,
     other: Annotated[CheckedName | None, Query(description="A checkpoint of this run to compare with.")] = None,
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """Give a checkpoint with the state that the agent saved, and what changed since another one."""
     desk = asked.ledger._run_desk()

@@ -18,6 +18,7 @@ from indelible.core.effects.effect import ENDED, Claim, Effect, Failed, Outcome,
 from indelible.core.effects.reconciling import Reconciled
 from indelible.core.events import instant
 from indelible.core.ports import Filter
+from indelible.core.rights import held_claim
 from indelible.core.sheets import SheetFilter
 from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall, UnknownEffect
@@ -26,7 +27,7 @@ from indelible.server.requests import sequence
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.filters import Q, asked_for, finding_of
 from indelible.server.requests.preconditions import etag, is_among
-from indelible.server.requests.routing import ANYBODY, ThinRoute, answer, resources
+from indelible.server.requests.routing import ThinRoute, answer, resources
 from indelible.server.shapes.approvals import ApprovalAnswer, approval_shown
 from indelible.server.shapes.effects import (
     AnsweredPage,
@@ -69,7 +70,7 @@ IfNoneMatch = Annotated[str | None, Header(description="The ETag seen last: 304 
 # The hot pair
 
 
-async def begin(body: Begin, asked: Asking = asking("agent")) -> Response:
+async def begin(body: Begin, asked: Asking = asking("call")) -> Response:
     """Ask to execute a call: 201 gives the right to, 200 what came of it before, 202 the question that is open."""
     asked.ledgers.gateway.check_not_ours(body.tool)
     begun = await speaking.begin(asked.ledger, asked.caller, asked.actor, body)
@@ -87,7 +88,7 @@ async def begin(body: Begin, asked: Asking = asking("agent")) -> Response:
             return _refused(begun)
 
 
-async def commit(effect_id: Id, body: Commit, asked: Asking = asking("agent")) -> Response:
+async def commit(effect_id: Id, body: Commit, asked: Asking = asking("report")) -> Response:
     """Report what came of an attempt. Saying the same twice is harmless; a lost lease is 409, and what came is kept."""
     known = asked.ledgers.claims.take(asked.caller.tenant, effect_id) or await _find(asked, effect_id)
     claim = _claim(known, body.token, body.attempt)
@@ -157,17 +158,18 @@ def add_hot_pair(app: FastAPI) -> None:
 
 
 @effects.post("/v1/effects/{effect_id}/heartbeat", response_model=Kept)
-async def heartbeat(effect_id: Id, body: Heartbeat, asked: Asking = asking("agent")) -> Response:
-    """Make the lease of an attempt last longer, counted from now; 409 when it is lost: stop working on it."""
+async def heartbeat(effect_id: Id, body: Heartbeat, asked: Asking = asking("report")) -> Response:
+    """Extend the lease of an attempt, counted from now; 409 when it ran out or is lost: stop working on it."""
     words: OptionWords = {} if body.lease_s is None else {"lease": timedelta(seconds=body.lease_s)}
-    claim = _claim(await _find(asked, effect_id), body.token, body.attempt)
+    known = await _find(asked, effect_id)
+    claim = held_claim(_claim(known, body.token, body.attempt), asked.actor, known)
     await asked.ledger.heartbeat(claim, **words)
     lease_s = asked.ledger._lease(words).total_seconds()
     return answer({"id": claim.effect.id, "attempt": body.attempt, "lease_s": lease_s})
 
 
 @effects.post("/v1/effects/{effect_id}/release", response_model=EffectAnswer)
-async def release(effect_id: Id, body: Release, asked: Asking = asking("agent")) -> Response:
+async def release(effect_id: Id, body: Release, asked: Asking = asking("report")) -> Response:
     """Give an attempt up: as `ready` when nothing happened outside, as `in_doubt` when nobody can tell."""
     known = await _find(asked, effect_id)
     claim = _claim(known, body.token, body.attempt)
@@ -175,15 +177,15 @@ async def release(effect_id: Id, body: Release, asked: Asking = asking("agent"))
 
 
 @effects.post("/v1/effects/{effect_id}/settle", response_model=EffectAnswer)
-async def settle(effect_id: Id, body: Settlement, asked: Asking = asking("agent", "approver")) -> Response:
-    """Tell what became of an effect in doubt, after having looked."""
-    effect = await _find_to_tell(asked, effect_id)
+async def settle(effect_id: Id, body: Settlement, asked: Asking = asking("settle")) -> Response:
+    """Say what became of an effect in doubt, after you looked."""
+    effect = await _find(asked, effect_id)
     moved = await asked.ledger.settle(effect, _outcome(body.outcome), by=asked.actor, evidence=body.evidence)
     return _moved_shown(moved)
 
 
 @effects.post("/v1/effects/settle", response_model=SettledShown)
-async def settle_many(body: Settlements, asked: Asking = asking("approver")) -> Response:
+async def settle_many(body: Settlements, asked: Asking = asking("settle")) -> Response:
     """Tell what became of many effects in doubt. A bad row keeps all from being settled, unless `skip_bad` is true."""
     rows = [row.plain() for row in body.rows]
     settled = await asked.ledger.settle_all(rows, by=asked.actor, dry_run=body.dry_run, skip_bad=body.skip_bad)
@@ -191,7 +193,7 @@ async def settle_many(body: Settlements, asked: Asking = asking("approver")) -> 
 
 
 @effects.post("/v1/effects/reconcile", response_model=ReconciledPage)
-async def reconcile(body: Reconciliation, asked: Asking = asking("approver")) -> Response:
+async def reconcile(body: Reconciliation, asked: Asking = asking("reconcile")) -> Response:
     """Ask the probes of the server's own tools about effects in doubt, and settle those that a probe knows about."""
     check_names(run_id=body.run_id)
     chosen = None if body.ids is None else [await _find(asked, name) for name in body.ids]
@@ -208,16 +210,16 @@ async def reconcile(body: Reconciliation, asked: Asking = asking("approver")) ->
 
 
 @effects.post("/v1/effects/{effect_id}/cancel", response_model=EffectAnswer)
-async def cancel(effect_id: Id, body: Reason, asked: Asking = asking("agent", "approver")) -> Response:
-    """Withdraw an effect that has not been entered."""
+async def cancel(effect_id: Id, body: Reason, asked: Asking = asking("cancel")) -> Response:
+    """Withdraw an effect that waits or is ready; an agent's credential only its own call that was never entered."""
     moved = await asked.ledger.cancel(await _find(asked, effect_id), by=asked.actor, reason=body.reason)
     return _moved_shown(moved)
 
 
 @effects.post("/v1/effects/{effect_id}/retry", response_model=EffectAnswer)
-async def retry(effect_id: Id, body: Reason, asked: Asking = asking("agent", "approver")) -> Response:
+async def retry(effect_id: Id, body: Reason, asked: Asking = asking("retry")) -> Response:
     """Allow another attempt of an effect that failed or is in doubt; the next call makes it."""
-    moved = await asked.ledger.retry(await _find_to_tell(asked, effect_id), by=asked.actor, reason=body.reason)
+    moved = await asked.ledger.retry(await _find(asked, effect_id), by=asked.actor, reason=body.reason)
     return _moved_shown(moved)
 
 
@@ -233,7 +235,7 @@ async def list_effects(
     q: Q = "",
     before: Before = None,
     limit: Limit = 100,
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """List effects, newest first. A page may hold fewer than `limit` when they are large; `next` is null at the end."""
     check_names(tool=tool, run_id=run_id, before=before)
@@ -251,7 +253,7 @@ async def find_effect(
     ] = None,
     wait: Wait = 0,
     if_none_match: IfNoneMatch = None,
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """Show the effect with a key; with `wait`, as soon as it moves on."""
     check_names(scope=scope)
@@ -263,14 +265,14 @@ async def find_effect(
 
 @effects.get("/v1/effects/{effect_id}", response_model=EffectAnswer, responses=_UNCHANGED)
 async def show_effect(
-    effect_id: Id, wait: Wait = 0, if_none_match: IfNoneMatch = None, asked: Asking = asking(*ANYBODY)
+    effect_id: Id, wait: Wait = 0, if_none_match: IfNoneMatch = None, asked: Asking = asking("read")
 ) -> Response:
     """Show an effect; with `wait`, as soon as it moves on from what `If-None-Match` names, or from how it is now."""
     return await _when_moved(asked, await _find(asked, effect_id), wait, if_none_match)
 
 
 @effects.get("/v1/effects/{effect_id}/answered", response_model=AnsweredPage)
-async def list_answered(effect_id: Id, asked: Asking = asking(*ANYBODY)) -> Response:
+async def list_answered(effect_id: Id, asked: Asking = asking("read")) -> Response:
     """List who got an effect's recorded answer instead of running it again."""
     effect, ledgers = await _find(asked, effect_id), asked.ledgers
     await in_own_thread(ledgers.replays.write)
@@ -288,13 +290,6 @@ async def _find(asked: Asking, effect_id: str) -> Effect:
         effect = None
     if effect is None or effect.id != effect_id:  # the beginning of an id is enough for people, not for programs
         raise UnknownEffect(f"no effect of this tenant has the id {effect_id}; see: GET /v1/effects")
-    return effect
-
-
-async def _find_to_tell(asked: Asking, effect_id: str) -> Effect:
-    """Finds an effect of which the caller may say what became of it."""
-    effect = await _find(asked, effect_id)
-    asked.ledgers.gateway.check_may_tell(effect.tool, asked.caller)
     return effect
 
 

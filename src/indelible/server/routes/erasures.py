@@ -59,6 +59,6 @@ def _shown(report: Erasure) -> ErasureShown:
 
 
 @erasures.post("/v1/erasures")
-async def erase(body: ErasureAsked, asked: Asking = asking("admin")) -> ErasureShown:
+async def erase(body: ErasureAsked, asked: Asking = asking("administer")) -> ErasureShown:
     """Erase values of a run or a person, or say what would go; what is still needed is kept, with the reason."""
     return _shown(await asked.ledger.erase(by=asked.actor, **body.model_dump()))

@@ -17,7 +17,7 @@ from indelible.errors import BadCall, UnknownRun
 from indelible.server.feeds import LOOK_AT_JOURNAL_EVERY, LOOK_EVERY, Read, Told, stream
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.filters import Q, asked_for, finding_of
-from indelible.server.requests.routing import ANYBODY, answer, resources
+from indelible.server.requests.routing import answer, resources
 from indelible.server.routes.effects import Limit
 from indelible.server.shapes.effects import EventPage, entry_shown, event_shown
 
@@ -31,7 +31,7 @@ After = Annotated[
 
 @events.get("/v1/events", response_model=EventPage)
 async def list_events(
-    run_id: RunId = None, q: Q = "", after: After = -1, limit: Limit = 100, asked: Asking = asking(*ANYBODY)
+    run_id: RunId = None, q: Q = "", after: After = -1, limit: Limit = 100, asked: Asking = asking("read")
 ) -> Response:
     """List a run's events in their order, or all of the tenant's in the order of the journal."""
     query = asked_for(q, "events")
@@ -52,7 +52,7 @@ async def stream_events(
     q: Q = "",
     after: After = -1,
     last_event_id: Annotated[str | None, Header(description="The id seen last; goes before `after`.")] = None,
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """Send events as they happen; whoever comes back with `Last-Event-ID` misses none and gets none twice."""
     query = asked_for(q, "events")

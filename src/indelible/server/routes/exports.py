@@ -22,7 +22,7 @@ from indelible.server.requests.routing import answer, resources
 from indelible.server.shapes.effects import Moment, Name, Sent
 
 exports: APIRouter = resources("exports")
-BY_AUDITOR = asking("auditor")
+BY_AUDITOR = asking("audit")
 Id = Annotated[str, Path(description="An export's id, as in exp_0123.")]
 Place = Annotated[int, Field(ge=0, le=2**53 - 1)]
 _TYPES: dict[Form, str] = {

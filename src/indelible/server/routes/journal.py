@@ -22,7 +22,7 @@ from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.journal.sealing import receipt_of
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.routing import ANYBODY, PROBLEMS_TOLD, answer, resources
+from indelible.server.requests.routing import PROBLEMS_TOLD, answer, resources
 from indelible.server.routes.effects import Limit
 from indelible.server.routes.events import LARGEST
 from indelible.server.shapes.effects import EventPage, entry_shown
@@ -45,7 +45,7 @@ _NOT_YET: dict[int | str, dict[str, Any]] = {404: PROBLEMS_TOLD[404]}
 
 
 @journal.get("/v1/journal/head", response_model=HeadShown, responses={**_TEXT_TOLD, **_NOT_YET})
-async def show_head(request: Request, asked: Asking = asking(*ANYBODY)) -> Response:
+async def show_head(request: Request, asked: Asking = asking("read")) -> Response:
     """Show the newest signed head; as a signed note to `Accept: text/plain`."""
     note = await _newest(asked)
     if "text/plain" in request.headers.get("accept", ""):
@@ -54,7 +54,7 @@ async def show_head(request: Request, asked: Asking = asking(*ANYBODY)) -> Respo
 
 
 @journal.get("/v1/journal/checkpoint", response_class=PlainTextResponse, responses=_NOT_YET)
-async def show_note(asked: Asking = asking(*ANYBODY)) -> Response:
+async def show_note(asked: Asking = asking("read")) -> Response:
     """Show the newest signed head under the name that the tlog-tiles layout gives it."""
     return PlainTextResponse(str(await _newest(asked)))
 
@@ -70,7 +70,7 @@ async def _newest(asked: Asking) -> Note:
 async def list_heads(
     before: Annotated[int | None, Query(ge=1, le=LARGEST, description="Only heads smaller than this.")] = None,
     limit: Limit = 100,
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """List signed heads, the largest first."""
     up_to = None if before is None else before - 1
@@ -81,7 +81,7 @@ async def list_heads(
 
 @journal.get("/v1/journal/entries", response_model=EventPage)
 async def list_entries(after: Annotated[int, Query(ge=-1, le=LARGEST)] = -1, limit: Limit = 100,
-                       asked: Asking = asking(*ANYBODY)) -> Response:  # fmt: skip
+                       asked: Asking = asking("read")) -> Response:  # fmt: skip
     """List events by their place in the journal."""
     found = await in_own_thread(_kept(asked).entries, asked.caller.tenant, after + 1, limit + 1)
     shown = [entry_shown(entry) for entry in found[:limit]]
@@ -93,7 +93,7 @@ async def list_entries(after: Annotated[int, Query(ge=-1, le=LARGEST)] = -1, lim
     response_class=Response,
     responses={200: {"description": "A tile, for ever the same.", "content": {"application/octet-stream": {}}}},
 )
-async def show_tile(path: str, asked: Asking = asking(*ANYBODY)) -> Response:
+async def show_tile(path: str, asked: Asking = asking("read")) -> Response:
     """Give hashes or entries, 256 to a file, as C2SP's tlog-tiles lays them out; only what a signed head covers."""
     place = _place(f"tile/{path}")
     content = None if place is None else await in_own_thread(_tile, asked, *place)
@@ -133,7 +133,7 @@ async def prove_inclusion(
     request: Request,
     run_id: str,
     seq: Annotated[int, Query(ge=0, le=LARGEST)],
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """Prove that an event is in the journal: a receipt that verifies offline; one file to `Accept: text/plain`."""
     check_name("run_id", run_id)
@@ -154,7 +154,7 @@ async def prove_inclusion(
 
 @journal.get("/v1/journal/consistency", response_model=ConsistencyShown)
 async def prove_consistency(
-    old: Size, new: Annotated[int | None, Query(ge=0, le=LARGEST)] = None, asked: Asking = asking(*ANYBODY)
+    old: Size, new: Annotated[int | None, Query(ge=0, le=LARGEST)] = None, asked: Asking = asking("read")
 ) -> Response:
     """Prove that the journal only grew between two sizes; without `new`, up to the newest signed head."""
     signed = parse_head((await _newest(asked)).text).size
@@ -168,7 +168,7 @@ async def prove_consistency(
 
 
 @journal.get("/.well-known/indelible-keys.json", response_model=KeyList)
-async def list_keys(asked: Asking = asking(*ANYBODY)) -> Response:
+async def list_keys(asked: Asking = asking("read")) -> Response:
     """List the public keys of the tenant's journal. Whoever verifies gets them by another way as well, once."""
     keys: dict[str, dict[str, Any]] = {}
     after = -1
@@ -195,7 +195,7 @@ _ONE_AT_A_TIME = threading.Lock()  # verifying takes a processor for as long as 
 
 
 @journal.post("/v1/journal/verify", response_model=VerificationShown)
-async def verify_journal(body: Demanded, asked: Asking = asking("auditor")) -> Response:
+async def verify_journal(body: Demanded, asked: Asking = asking("audit")) -> Response:
     """Run the verifier over the live journal. It tells what it checked, against what, and what it cannot rule out."""
     if body.quorum is not None and body.quorum > len(body.witnesses):
         raise BadCall(f"quorum: {body.quorum} witnesses are demanded, and {len(body.witnesses)} are named")

@@ -9,7 +9,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from indelible import __version__
-from indelible.core.remote.questions import PROTOCOL, Scope
+from indelible.core.remote.questions import PROTOCOL
+from indelible.core.scopes import Scope
 from indelible.engine.running import in_own_thread
 from indelible.server.readiness import Ready, readiness
 from indelible.server.requests.asking import _DESCRIBED, Asking, asking
@@ -71,7 +72,7 @@ async def readyz(request: Request) -> Any:
     return JSONResponse(found.model_dump(), 200 if found.status == "ready" else 503)
 
 
-_AUDITOR = asking("auditor").dependency
+_AUDITOR = asking("audit").dependency
 
 
 async def _may_measure(request: Request, _described: Any = _DESCRIBED) -> Asking | None:
@@ -82,7 +83,7 @@ async def _may_measure(request: Request, _described: Any = _DESCRIBED) -> Asking
     return found
 
 
-_may_measure.scopes = _AUDITOR.scopes  # type: ignore[attr-defined]  # for the description
+_may_measure.verb = _AUDITOR.verb  # type: ignore[attr-defined]  # for the description
 
 
 @operation.get(
@@ -110,7 +111,7 @@ async def version() -> Version:
 
 
 @operation.get("/v1/me")
-async def me(request: Request, asked: Asking = asking("agent", "approver", "auditor")) -> Me:
+async def me(request: Request, asked: Asking = asking("read")) -> Me:
     """Says whom the server takes the caller for."""
     actor, caller = asked.actor, asked.caller
     return Me(

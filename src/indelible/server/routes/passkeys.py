@@ -10,7 +10,7 @@ from indelible.core.people.person import Passkey, Person, not_signed_in
 from indelible.core.ports import Store
 from indelible.engine.running import in_own_thread
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.routing import ANYBODY, answer, resources
+from indelible.server.requests.routing import answer, resources
 from indelible.server.routes.sessions import here, signed_in_person
 from indelible.server.shapes.people import CeremonyAsked, OnePasskey, PasskeyMade, PasskeysShown, passkey_shown
 from indelible.server.signin.ceremonies import Here, NotAnswered, asked_to_register, challenge_in, registered
@@ -27,14 +27,14 @@ def _purpose(person: Person) -> str:
 
 
 @passkeys.get("/v1/passkeys", response_model=PasskeysShown)
-async def list_passkeys(asked: Asking = asking(*ANYBODY)) -> Response:
+async def list_passkeys(asked: Asking = asking("read")) -> Response:
     """List the caller's passkeys."""
     mine = signed_in_person(asked)
     return answer({"passkeys": [passkey_shown(one) for one in mine.person.passkeys]})
 
 
 @passkeys.post("/v1/passkeys/options", response_model=CeremonyAsked)
-async def ask_new_passkey(request: Request, asked: Asking = asking(*ANYBODY)) -> Response:
+async def ask_new_passkey(request: Request, asked: Asking = asking("read")) -> Response:
     """Ask for what a browser needs to make a passkey."""
     person = signed_in_person(asked).person
     challenges = Challenges(asked.ledgers.store, asked.caller.tenant)
@@ -43,7 +43,7 @@ async def ask_new_passkey(request: Request, asked: Asking = asking(*ANYBODY)) ->
 
 
 @passkeys.post("/v1/passkeys", status_code=201, response_model=OnePasskey)
-async def add_passkey(body: PasskeyMade, request: Request, asked: Asking = asking(*ANYBODY)) -> Response:
+async def add_passkey(body: PasskeyMade, request: Request, asked: Asking = asking("read")) -> Response:
     """Add a passkey that a browser made."""
     person = signed_in_person(asked).person
     store, tenant = asked.ledgers.store, asked.caller.tenant
@@ -65,7 +65,7 @@ def _checked(store: Store, tenant: str, person: Person, body: PasskeyMade, place
 
 
 @passkeys.post("/v1/passkeys/{passkey_id}/remove", response_model=PasskeysShown)
-async def remove_passkey(passkey_id: PasskeyId, asked: Asking = asking(*ANYBODY)) -> Response:
+async def remove_passkey(passkey_id: PasskeyId, asked: Asking = asking("read")) -> Response:
     """Remove one of the caller's passkeys: nobody signs in by it any more."""
     mine = signed_in_person(asked)
     people = People(asked.ledgers.store, asked.caller.tenant)

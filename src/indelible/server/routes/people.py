@@ -41,7 +41,7 @@ def _people(asked: Asking) -> People:
 
 
 @people.get("/v1/people", response_model=PeopleShown)
-async def list_people(limit: Limit = 100, before: Before = None, asked: Asking = asking("auditor")) -> Response:
+async def list_people(limit: Limit = 100, before: Before = None, asked: Asking = asking("audit")) -> Response:
     """List whom the server lets in, revoked ones too."""
     found, following = await in_own_thread(_people(asked).page, before, limit)
     now = datetime.now(UTC)
@@ -49,7 +49,7 @@ async def list_people(limit: Limit = 100, before: Before = None, asked: Asking =
 
 
 @people.post("/v1/people", status_code=201, response_model=Invited)
-async def invite(body: PersonInvited, request: Request, asked: Asking = asking("admin")) -> Response:
+async def invite(body: PersonInvited, request: Request, asked: Asking = asking("administer")) -> Response:
     """Invite a person, or let one sign in anew who lost their passkeys. The link is shown once."""
     lasts = timedelta(seconds=body.lasts_s)
     person, ticket = await in_own_thread(
@@ -61,7 +61,7 @@ async def invite(body: PersonInvited, request: Request, asked: Asking = asking("
 
 
 @people.post("/v1/people/{person_id}/revoke", response_model=PersonLeft)
-async def revoke_person(person_id: PersonId, asked: Asking = asking("admin")) -> Response:
+async def revoke_person(person_id: PersonId, asked: Asking = asking("administer")) -> Response:
     """Let a person in no more, and end what they had: link, passkeys, sessions, tokens, grants, delegations and votes.
 
     `not_ended` lists what they had set up for others, which goes on.
@@ -75,7 +75,7 @@ async def revoke_person(person_id: PersonId, asked: Asking = asking("admin")) ->
 
 
 @people.get("/v1/api-keys", response_model=TokensShown)
-async def list_tokens(limit: Limit = 100, before: Before = None, asked: Asking = asking("auditor")) -> Response:
+async def list_tokens(limit: Limit = 100, before: Before = None, asked: Asking = asking("audit")) -> Response:
     """List tokens by what may be shown of them, the newest first."""
     store, tenant = asked.ledgers.store, asked.caller.tenant
     found, following = await in_own_thread(Credentials(store, tenant).page, before, limit)
@@ -84,7 +84,7 @@ async def list_tokens(limit: Limit = 100, before: Before = None, asked: Asking =
 
 
 @people.post("/v1/api-keys", status_code=201, response_model=TokenGiven)
-async def give_token(body: TokenWanted, asked: Asking = asking("admin")) -> Response:
+async def give_token(body: TokenWanted, asked: Asking = asking("administer")) -> Response:
     """Make a token. It is shown once, and only a hash of it is kept."""
     if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
         raise BadCall("expires_at: that is past; give a moment to come")
@@ -98,7 +98,7 @@ async def give_token(body: TokenWanted, asked: Asking = asking("admin")) -> Resp
 
 
 @people.post("/v1/api-keys/{key_id}/revoke", response_model=OneToken)
-async def revoke_token(key_id: KeyId, asked: Asking = asking("admin")) -> Response:
+async def revoke_token(key_id: KeyId, asked: Asking = asking("administer")) -> Response:
     """End a token; servers stop letting it in within a second."""
     store, tenant = asked.ledgers.store, asked.caller.tenant
     over = await in_own_thread(lambda: Credentials(store, tenant).revoke(key_id, by=asked.actor))

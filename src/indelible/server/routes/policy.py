@@ -29,7 +29,7 @@ policy: APIRouter = resources("policy")
 
 
 @policy.get("/v1/policy", response_model=PolicyShown)
-async def show_policy(asked: Asking = asking("approver", "auditor")) -> Response:
+async def show_policy(asked: Asking = asking("read_rules")) -> Response:
     """Show the policy in force."""
     kept = await asked.ledger.policy()
     content, version = (None, None) if kept is None else kept
@@ -37,7 +37,7 @@ async def show_policy(asked: Asking = asking("approver", "auditor")) -> Response
 
 
 @policy.put("/v1/policy", response_model=PolicyApplied)
-async def apply_policy(body: PolicyTold, if_match: IfMatch = None, asked: Asking = asking("admin")) -> Response:
+async def apply_policy(body: PolicyTold, if_match: IfMatch = None, asked: Asking = asking("administer")) -> Response:
     """Put a policy in force for every process of the tenant, on the record."""
     kept = await asked.ledger.policy()
     seen = seen_version(if_match, "" if kept is None else kept[1], "the policy")
@@ -52,7 +52,7 @@ async def apply_policy(body: PolicyTold, if_match: IfMatch = None, asked: Asking
 
 
 @policy.post("/v1/policy/evaluate", response_model=VerdictShown)
-async def evaluate(body: EvaluationTold, asked: Asking = asking("approver", "auditor")) -> Response:
+async def evaluate(body: EvaluationTold, asked: Asking = asking("read_rules")) -> Response:
     """Tell what the policy would say of a call; nothing is recorded, asked or reserved."""
     caller: Caller = replace(asked.caller, principal=body.principal)
     prepared = prepared_for(asked.ledger, caller, Actor(body.agent, "agent", "api_key"), body)

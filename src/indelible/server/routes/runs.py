@@ -14,18 +14,19 @@ from fastapi import APIRouter, Query, Response
 
 from indelible.core.effects.effect import hash_of
 from indelible.core.events import Event
+from indelible.core.remote.admitting import check_scopes
 from indelible.core.runs.commands import NewCheckpoint, Told
 from indelible.core.runs.run import Checkpoint, Run, RunStatus
 from indelible.core.values.recording import too_big
 from indelible.engine.running import in_own_thread
-from indelible.errors import BadCall, JournalError, NotPermitted, RunLost, UnknownRun
+from indelible.errors import BadCall, JournalError, RunLost, UnknownRun
 from indelible.runs.desk import RunsDesk, Seat
 from indelible.runs.keeping import new_checkpoint
 from indelible.runs.telling import happenings_of
 from indelible.server.requests import sequence
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.filters import Q, asked_for, finding_of
-from indelible.server.requests.routing import ANYBODY, resources
+from indelible.server.requests.routing import resources
 from indelible.server.requests.strict import LARGEST_NUMBER, CheckedName, RunName
 from indelible.server.shapes.run_bodies import (
     AskedCheckpoint,
@@ -64,10 +65,10 @@ from indelible.server.shapes.runs import (
 Result = TypeVar("Result")
 runs: APIRouter = resources("runs")
 
-BY_AGENT = asking("agent")
-BY_WHOEVER_ENDS = asking("agent", "approver")
-BY_READER = asking(*ANYBODY)
-BY_ADMIN = asking("admin")
+BY_AGENT = asking("drive_runs")
+BY_WHOEVER_ENDS = asking("end_runs")
+BY_READER = asking("read")
+BY_ADMIN = asking("administer")
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
@@ -230,8 +231,8 @@ def seal(desk: RunsDesk, run_id: str, token: str | None, new: NewCheckpoint) -> 
 @runs.post("/v1/runs/{run_id}/resume")
 async def resume_run(run_id: RunName, body: AskedResume, response: Response, asked: Asking = BY_AGENT) -> Resumed:
     """Takes over a run that nobody drives, and says what was done, what is open and what is in doubt."""
-    if body.force and "admin" not in asked.caller.scopes:
-        raise NotPermitted("force: the run was set aside for a person to look at, so it needs the scope admin")
+    if body.force:
+        check_scopes(asked.caller, "administer")  # the run was set aside for a person to look at
     lease, desk = timedelta(seconds=body.lease_s), desk_of(asked)
     words = {"checkpoint": body.checkpoint, "force": body.force, "lease": lease, "token": body.token}
     seat = await aside(lambda: desk.take_over(run_id, **words))  # type: ignore[arg-type]

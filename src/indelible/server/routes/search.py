@@ -21,7 +21,7 @@ from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.filters import finding_of
-from indelible.server.requests.routing import ANYBODY, answer, resources
+from indelible.server.requests.routing import answer, resources
 
 LONGEST = 200
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -53,7 +53,7 @@ class Hits(BaseModel):
 async def find_anything(
     q: Annotated[str, Query(min_length=1, max_length=LONGEST, description="An id, a key, a name, or a text.")] = "*",
     limit: Annotated[int, Query(ge=1, le=50)] = 20,
-    asked: Asking = asking(*ANYBODY),
+    asked: Asking = asking("read"),
 ) -> Response:
     """Find runs, effects and approvals by id, by key, by the beginning of either, or by a text."""
     text = q.strip()

@@ -15,7 +15,7 @@ from indelible.errors import NotAuthenticated, NotPermitted
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.limits import TICKET
 from indelible.server.requests.limits import Ticket as Counted
-from indelible.server.requests.routing import ANYBODY, PROBLEMS_TOLD, answer, resources
+from indelible.server.requests.routing import PROBLEMS_TOLD, answer, resources
 from indelible.server.shapes.people import (
     CeremonyAsked,
     LinkOpened,
@@ -168,7 +168,7 @@ def signed_in_person(asked: Asking) -> SignedIn:
 
 
 @signing_in.post("/v1/sign-out", status_code=204)
-async def sign_out(request: Request, asked: Asking = asking(*ANYBODY)) -> Response:
+async def sign_out(request: Request, asked: Asking = asking("read")) -> Response:
     """End the caller's own session."""
     mine = signed_in_person(asked)
     people = People(asked.ledgers.store, asked.caller.tenant)
@@ -179,7 +179,7 @@ async def sign_out(request: Request, asked: Asking = asking(*ANYBODY)) -> Respon
 
 
 @signing_in.get("/v1/sessions", response_model=SessionsShown)
-async def list_sessions(asked: Asking = asking(*ANYBODY)) -> Response:
+async def list_sessions(asked: Asking = asking("read")) -> Response:
     """List where the caller is signed in."""
     mine = signed_in_person(asked)
     return answer({"sessions": [session_shown(one, mine.session.id) for one in mine.person.sessions]})
@@ -189,7 +189,7 @@ SessionId = Annotated[str, Path(min_length=1, max_length=100)]
 
 
 @signing_in.post("/v1/sessions/{session_id}/end", response_model=SessionsShown)
-async def end_session(session_id: SessionId, asked: Asking = asking(*ANYBODY)) -> Response:
+async def end_session(session_id: SessionId, asked: Asking = asking("read")) -> Response:
     """End one of the caller's sessions, as on a machine that got lost."""
     mine = signed_in_person(asked)
     people = People(asked.ledgers.store, asked.caller.tenant)

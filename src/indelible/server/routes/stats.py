@@ -60,7 +60,7 @@ async def show_stats(
     interval: Annotated[str | None, Query(description="The length of a stretch of time, as in 1m, 1h or 1d.")] = None,
     since: Annotated[str, Query(description="How long ago it begins, or when, as in a filter.")] = "24h",
     q: Q = "",
-    asked: Asking = asking("approver", "auditor"),
+    asked: Asking = asking("read_rules"),
 ) -> StatsShown:
     """Counts effects by status over time, how long they took, replays, approvals, decisions, doubts and budgets."""
     period = _period(metric, by, interval, since, q)

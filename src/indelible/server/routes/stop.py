@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from indelible.core.effects.stops import Stop
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.routing import ANYBODY, resources
+from indelible.server.requests.routing import resources
 from indelible.server.requests.strict import Body
 
 stops: APIRouter = resources("stop")
@@ -45,18 +45,18 @@ def _shown(stop: Stop | None) -> StopShown:
 
 
 @stops.get("/v1/stop")
-async def show_stop(asked: Asking = asking(*ANYBODY)) -> StopShown:
+async def show_stop(asked: Asking = asking("read")) -> StopShown:
     """Show whether all effects are stopped."""
     return _shown(await asked.ledger.stopped())
 
 
 @stops.post("/v1/stop")
-async def stop_effects(body: StopAsked, asked: Asking = asking("admin")) -> StopShown:
+async def stop_effects(body: StopAsked, asked: Asking = asking("administer")) -> StopShown:
     """Stop all effects of the tenant at once: no handler is entered by anybody; those inside may finish."""
     return _shown(await asked.ledger.stop(by=asked.actor, reason=body.reason))
 
 
 @stops.post("/v1/stop/end")
-async def let_go(body: StopEnded, asked: Asking = asking("admin")) -> StopShown:
+async def let_go(body: StopEnded, asked: Asking = asking("administer")) -> StopShown:
     """Let effects go that were stopped."""
     return _shown(await asked.ledger.go(by=asked.actor, reason=body.reason))

@@ -12,7 +12,7 @@ from indelible.errors import ApprovalPending
 from indelible.server.gateway import CallAsked
 from indelible.server.gateway_tools import GatewayTool
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.routing import ANYBODY, answer, resources
+from indelible.server.requests.routing import answer, resources
 from indelible.server.shapes.approvals import ApprovalShown, approval_shown
 from indelible.server.shapes.effects import plainly
 
@@ -59,7 +59,7 @@ class CallPending(BaseModel):
 
 
 @tools.get("/v1/tools")
-async def list_tools(asked: Asking = asking(*ANYBODY)) -> ToolPage:
+async def list_tools(asked: Asking = asking("read")) -> ToolPage:
     """List the tools that the server runs, with what they take."""
     return ToolPage(tools=[_shown(tool) for tool in asked.ledgers.gateway.tools.values()])
 
@@ -79,7 +79,7 @@ _PENDING: dict[int | str, dict[str, Any]] = {202: {"model": CallPending, "descri
 
 
 @tools.post("/v1/tools/{tool:path}/calls", response_model=Called, responses=_PENDING)
-async def call_tool(tool: ToolName, body: CallAsked, asked: Asking = asking("agent")) -> Response:
+async def call_tool(tool: ToolName, body: CallAsked, asked: Asking = asking("call")) -> Response:
     """Have a tool run here, once: 200 with what came of it now or before, 202 with the question that is open."""
     gateway = asked.ledgers.gateway
     found = gateway.find(tool)

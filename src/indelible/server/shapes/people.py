@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from indelible.core.events import instant
 from indelible.core.people.credentials import Credential
 from indelible.core.people.person import LONGEST_INVITATION, Passkey, Person, Session
-from indelible.core.remote.questions import Scope
+from indelible.core.scopes import Scope
 from indelible.server.shapes.effects import Moment, Name, Sent
 
 TicketText = Annotated[str, Field(min_length=1, max_length=4096)]

@@ -17,7 +17,7 @@ from indelible.core.people.credentials import (
 )
 from indelible.core.people.standing import person_id
 from indelible.core.ports import Store
-from indelible.core.remote.questions import Scope
+from indelible.core.scopes import Scope
 from indelible.errors import IllegalMove, UnknownCredential
 from indelible.server.signin.people import People
 from indelible.server.signin.register import Register

@@ -24,7 +24,7 @@ from indelible.core.people.person import (
 )
 from indelible.core.people.sheets import person_sheet, read_person
 from indelible.core.people.standing import person_id
-from indelible.core.remote.questions import Scope
+from indelible.core.scopes import Scope
 from indelible.errors import BadCall, NotPermitted, StoreUnavailable, UnknownCredential
 from indelible.server.signin.register import Register
 

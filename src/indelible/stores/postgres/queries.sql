@@ -359,11 +359,12 @@ SELECT FROM indelible_events
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = %(seq)s::bigint AND hash = %(hash)s::bytea
 
 -- name: heartbeat
--- A longer lease, for the holder of the claim only. Gives a row if it is.
+-- A longer lease, for the holder of the claim only, as long as the lease has not run out. Gives a row if it is.
 UPDATE indelible_effects
 SET lease_until = greatest(lease_until, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval)
 WHERE tenant = %(tenant)s::text AND scope = %(scope)s::text AND key = %(key)s::bytea
     AND token_hash = %(token)s::bytea AND attempt = %(attempt)s::bigint AND status = 'processing'
+    AND lease_until > coalesce(%(now)s::timestamptz, clock_timestamp())
 RETURNING 1
 
 -- name: find_ids

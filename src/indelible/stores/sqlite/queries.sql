@@ -121,9 +121,10 @@ ORDER BY {order} LIMIT :limit
 PRAGMA data_version
 
 -- name: heartbeat
--- A longer lease, for the holder of the claim only.
+-- A longer lease, for the holder of the claim only, as long as the lease has not run out.
 UPDATE indelible_effects SET lease_until = max(lease_until, ?)
 WHERE tenant = ? AND scope = ? AND key = ? AND token_hash = ? AND attempt = ? AND status = 'processing'
+    AND lease_until > ?
 
 -- name: find_ids
 -- Places of the effects whose ids lie in a range; two are enough to see that a prefix is ambiguous.

@@ -213,10 +213,12 @@ class SqliteStore:
         """Extends the lease while the claim holds."""
         self._check_process()
         effect = claim.effect
-        until = rows.micros(self._clock.now() + lease)
+        token = bytes.fromhex(claim.token_hash)
         with self._explained, self._writing:
+            now = self._clock.now()
+            until = rows.micros(now + lease)
             self._writer.execute(
-                SQL["heartbeat"], (until, *rows.place(effect.ref), bytes.fromhex(claim.token_hash), effect.attempt)
+                SQL["heartbeat"], (until, *rows.place(effect.ref), token, effect.attempt, rows.micros(now))
             )
             return self._writer.changes() == 1
 
