@@ -9,19 +9,22 @@ from typing import Any, get_args
 import pytest
 
 from indelible.core.commands import Claimed, Command, Forbidden, InDoubt, InFlight, Late, Moved
-from indelible.core.effects.effect import STATUSES, Actor, Claim, Effect, asked_by, hash_of
+from indelible.core.effects.effect import STATUSES, SYSTEM, Actor, Claim, Effect, asked_by, hash_of
 from indelible.core.rights import (
     REACHES,
     RIGHTS,
     VerbName,
     held_claim,
     is_own,
+    may_end_run,
     may_hold,
     permitted,
     verb_of,
     why_forbidden,
 )
+from indelible.core.runs.commands import RunMoved
 from indelible.core.scopes import SCOPES, Authenticated, Scope
+from indelible.core.stamps import Stamp
 from indelible.core.steps import next_step
 from indelible.errors import NotPermitted
 from tests.core.crossing import COMMANDS, one_of_each
@@ -44,6 +47,7 @@ from tests.core.making import (
     stamp,
 )
 from tests.core.making import asked as asked_about
+from tests.core.run_world import World
 
 TOKEN = "aa" * 16
 MAY_HAVE_HAPPENED = ("processing", "in_doubt", "succeeded", "failed")
@@ -92,6 +96,31 @@ def test_no_right_of_an_agent_moves_what_may_have_happened_but_its_own_report() 
     moving = {name for name, right in RIGHTS.items() if set(right.states) & set(MAY_HAVE_HAPPENED)}
     assert {name for name in moving if RIGHTS[name].reach("agent") == "any"} == {"lapse"}, "what the clock says"
     assert {name for name in moving if RIGHTS[name].reach("agent") is not None} == {"lapse", "report"}
+
+
+class Acting(World):
+    """Is a world in which somebody acts."""
+
+    actor = BILLING
+
+    def stamp(self, values: int = 20, actor: Actor = SYSTEM) -> Stamp:
+        return super().stamp(values, self.actor)
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "canceled"])
+def test_an_agent_ends_the_runs_that_it_drives_or_drove_last(status: Any) -> None:
+    def ended(actor: Actor, token: str | None = None) -> Any:
+        world = Acting()
+        world.start()
+        world.actor = actor
+        return world.end(status, token=token)
+
+    for actor in (BILLING, let_in(), ANA, let_in("admin", "root"), AGENT):
+        assert isinstance(ended(actor), RunMoved)
+    assert ended(SHIPPING).code == "forbidden"
+    assert ended(let_in("auditor")).code == "forbidden"
+    assert isinstance(ended(SHIPPING, "t1"), RunMoved), "the driver's token is the driver's right"
+    assert may_end_run(SHIPPING, None), "a run that nobody drove, as one that was imported"
 
 
 # Deciding

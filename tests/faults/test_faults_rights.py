@@ -84,10 +84,9 @@ def rotated(place: Place, name: str = "agent", **words: Any) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def lapsed(place: Place, claim: dict[str, Any]) -> None:
-    """Waits until the lease of a claim has run out by the store's clock."""
-    ends = datetime.fromisoformat(claim["lease_until"])
-    eventually(lambda: place.store.look([]).now > ends)
+def lapsed(place: Place, effect_id: str) -> None:
+    """Waits until the lease of a claim has run out by the store's clock, as the store has it."""
+    eventually(lambda: effect_at(place, effect_id).is_abandoned(place.store.look([]).now))
 
 
 # 41: who settles, retries and cancels
@@ -301,6 +300,23 @@ def test_41_the_command_through_a_server(
     assert seen(place, effect_id) == before
 
 
+@pytest.mark.parametrize("verb", ["complete", "fail", "cancel"])
+def test_41_no_agent_ends_the_run_of_another(place: Place, run: str, verb: str) -> None:
+    """Without its driver's token: whoever drives it would lose it."""
+    started = place.post("/v1/runs", {"agent": "billing", "run_id": run}).json()
+    path = f"/v1/runs/{run}/{verb}"
+    refused = place.post(path, {"reason": "away"}, "other-agent")
+    assert (refused.status_code, refused.json()["type"]) == (403, "/problems/not-permitted")
+    by_zehrava = {"eventType": "run_completed"}
+    assert place.post(f"/internal/runs/{run}/events", by_zehrava, "other-agent").status_code == 403
+    with Ledger.open(place.served.url, token=place.tokens["other-agent"]) as ledger, pytest.raises(NotPermitted):
+        ledger._run_desk().keeping.end(run, None, "canceled", "away", None)
+    assert place.get(f"/v1/runs/{run}").json()["status"] == "active"
+    kept = place.post(f"/v1/runs/{run}/heartbeat", {"token": started["token"]})
+    assert kept.status_code == 200, "its driver has it still"
+    assert place.post(path, {"reason": "done"}).status_code == 200
+
+
 # 42: whose a claim token is
 
 
@@ -360,16 +376,16 @@ def test_42_a_claim_is_bound_to_its_attempt(place: Place, run: str) -> None:
 
 def test_42_no_heartbeat_revives_a_lease_that_ran_out(place: Place, run: str) -> None:
     claim = claimed(place, run, lease_s=MOMENT, side_effect="payment")
-    lapsed(place, claim)
-    path = f"/v1/effects/{claim['effect']['id']}"
+    lapsed(place, claim["effect"]["id"])
+    path, before = f"/v1/effects/{claim['effect']['id']}", effect_at(place, claim["effect"]["id"])
     late = place.post(f"{path}/heartbeat", report(claim))
     assert (late.status_code, late.json()["type"]) == (409, "/problems/lease-lost")
-    assert seen(place, claim["effect"]["id"])["lease_until"] in (claim["lease_until"], None)
+    assert effect_at(place, before.id).lease_until == before.lease_until
 
 
 def test_42_the_token_of_a_lease_that_ran_out_claims_nothing(place: Place, run: str) -> None:
     claim = claimed(place, run, lease_s=MOMENT, side_effect="payment")
-    lapsed(place, claim)
+    lapsed(place, claim["effect"]["id"])
     again = place.post("/v1/effects", {**_same_call(run, claim), "side_effect": "payment"})
     assert (again.status_code, again.json()["type"]) == (409, "/problems/effect-in-doubt")
     assert seen(place, claim["effect"]["id"])["status"] == "in_doubt"
@@ -407,9 +423,7 @@ def test_42_a_lease_that_ran_out_through_the_client_library(place: Place, run: s
     with Ledger.open(place.served.url, token=place.tokens["agent"]) as ledger:
         begun = ledger.begin(call, side_effect="payment", lease=timedelta(seconds=MOMENT))
         assert isinstance(begun, Claimed)
-        ends = begun.claim.effect.lease_until
-        assert ends is not None
-        eventually(lambda: place.store.look([]).now > ends)
+        lapsed(place, begun.claim.effect.id)
         with pytest.raises(LeaseLost):
             ledger.heartbeat(begun.claim)
         assert ledger.commit(begun.claim, Succeeded(1)) == 1, "its late report counts"
@@ -459,9 +473,7 @@ def test_42_in_a_program_that_opened_the_ledger_itself_the_lease_counts_too(plac
     with Ledger.open(place.url, tenant="acme") as ledger:
         begun = ledger.begin(call, lease=timedelta(seconds=MOMENT))
         assert isinstance(begun, Claimed)
-        ends = begun.claim.effect.lease_until
-        assert ends is not None
-        eventually(lambda: place.store.look([]).now > ends)
+        lapsed(place, begun.claim.effect.id)
         with pytest.raises(LeaseLost):
             ledger.heartbeat(begun.claim)
         assert ledger.commit(begun.claim, Succeeded(1)) == 1

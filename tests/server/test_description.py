@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from indelible.core.remote.problem_types import PROBLEM_TYPES, type_of_status
 from indelible.server.describing.description import TAGS, operations
 from indelible.server.describing.examples import EXAMPLES
-from indelible.server.describing.openapi import main, problems_page
+from indelible.server.describing.openapi import main, problems_page, rights_page
 from indelible.server.describing.reference_page import problem_page, reference_page
 from tests.server.places import Place, sqlite_place
 
@@ -191,9 +191,10 @@ def test_every_status_that_http_itself_refuses_with_has_a_type_that_is_described
     assert {type_of_status(status) for status in range(400, 600)} <= set(PROBLEM_TYPES)
 
 
-def test_the_reference_of_problems_is_what_the_code_says() -> None:
-    written = Path(__file__).parents[2] / "docs/reference/problems.md"
-    assert written.read_text("utf-8") == problems_page(), "run: python -m indelible.server.describing.openapi"
+@pytest.mark.parametrize(("name", "page"), [("problems", problems_page), ("rights", rights_page)])
+def test_the_references_of_problems_and_rights_are_what_the_code_says(name: str, page: Callable[[], str]) -> None:
+    written = Path(__file__).parents[2] / f"docs/reference/{name}.md"
+    assert written.read_text("utf-8") == page(), "run: python -m indelible.server.describing.openapi"
 
 
 def test_what_is_stale_is_named(

@@ -479,9 +479,9 @@ def test_what_became_of_a_servers_tool_is_for_people_to_say(place: Place, bank: 
         told = {"outcome": {"status": "failed", "error": "no"}, "evidence": "my word"}
         assert client.post(f"{path}/settle", json=told).status_code == 403
         assert client.post(f"{path}/retry", json={"reason": "again"}).status_code == 403
-        with pytest.raises(NotPermitted, match="for a person to say"):
+        with pytest.raises(NotPermitted):
             agent.settle(effect, Failed("no"), by="agent", evidence="my word")
-        with pytest.raises(NotPermitted, match="for a person to say"):
+        with pytest.raises(NotPermitted):
             agent.retry(effect, by="agent", reason="again")
         assert place.post("bank.charge", {"amount": 5}).status_code == 409, "it is as much in doubt as before"
         person.retry(effect, by="approver", reason="the bank has not heard of it")

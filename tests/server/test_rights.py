@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -85,8 +84,8 @@ def processing(place: Place, owner: str, **words: Any) -> Made:
 
 def lapsed(place: Place, owner: str) -> Made:
     made = processing(place, owner, lease_s=0.01)
-    ends = datetime.fromisoformat(made.told["lease_until"])
-    eventually(lambda: place.store.look([]).now > ends)
+    found: Any = place.store.get_effect("acme", made.id)
+    eventually(lambda: found.is_abandoned(place.store.look([]).now))
     return made
 
 

@@ -35,11 +35,12 @@ from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeR
 from indelible.core.scopes import Scope
 from indelible.errors import NotPermitted
 
-Reach = Literal["any", "own", "claim"]
+Reach = Literal["any", "own", "claim", "driven"]
 REACHES: Mapping[Reach, str] = {
     "any": "all of the tenant's",
     "own": "only calls that the same principal made and that were never entered",
     "claim": "only attempts that the same principal claimed, with their token",
+    "driven": "only runs that an agent of this name drives or drove last, or with the driver's token",
 }
 """Says what each reach covers."""
 
@@ -113,9 +114,7 @@ RIGHTS: Mapping[VerbName, Verb] = {
         ("requires_approval", "ready", "processing"),
     ),
     "drive_runs": Verb("start, resume and fork runs; record events and checkpoints; export a packet", {"agent": "any"}),
-    "end_runs": Verb(
-        "complete, fail or cancel a run; its effects stay as they are", {"agent": "any", "approver": "any"}
-    ),
+    "end_runs": Verb("complete, fail or cancel a run; its effects stay", {"agent": "driven", "approver": "any"}),
     "read": Verb("see effects, approvals, runs, events and the journal; one's own sessions and passkeys", _EVERYONE),
     "read_rules": Verb("see policy, grants, delegations and statistics", {"approver": "any", "auditor": "any"}),
     "audit": Verb("export, verify the journal, read metrics, list people and API keys", {"auditor": "any"}),
@@ -180,7 +179,19 @@ def why_forbidden(command: Command, effect: Effect) -> str | None:
     if "own" in reaches:
         return "is not a call of this credential that was never entered; a person withdraws it: scope approver"
     needed = " or ".join(sorted(RIGHTS[name].scopes))
-    return f"is not for this credential to {name.replace('_', ' ')}: that needs the scope {needed}"
+    return f"cannot be moved by this credential: the right {name} needs the scope {needed}"
+
+
+def may_end_run(actor: Actor, driven_by: str | None) -> bool:
+    """Say whether a caller without the driver's token may end a run.
+
+    Args:
+        actor: The caller.
+        driven_by: The name of the run's last driver, or None if there was none.
+    """
+    known = actor.authenticated
+    reaches = set() if known is None else {RIGHTS["end_runs"].reach(scope) for scope in known.scopes}
+    return known is None or "any" in reaches or ("driven" in reaches and driven_by in (None, actor.id))
 
 
 def permitted(answer: Answer) -> Answer:

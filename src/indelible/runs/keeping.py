@@ -54,6 +54,7 @@ from indelible.errors import (
     BadCall,
     IllegalMove,
     JournalError,
+    NotPermitted,
     ReviewRequired,
     RunDriven,
     RunLost,
@@ -578,6 +579,8 @@ def moved_or_raise(command: RunCommand, answer: Answer) -> RunMoved:
             return answer
         case RunNotMoved("unknown", why):
             raise UnknownRun(f"run {command.run_id} {why}")
+        case RunNotMoved("forbidden", why):
+            raise NotPermitted(f"run {command.run_id} {why}")
         case RunNotMoved("checkpoint" | "event", why):
             raise UnknownCheckpoint(f"run {command.run_id} {why}")
         case RunNotMoved():

@@ -281,7 +281,7 @@ def asked_by(holder: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Is the right to execute one attempt of an effect; whoever holds its token may settle it.
+    """Is the right to execute one attempt of an effect and to report it; at a server, the right of who claimed it.
 
     Effects are shown to everybody, so they hold only a hash of the token.
     """

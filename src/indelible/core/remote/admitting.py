@@ -75,7 +75,7 @@ def check_scopes(caller: Caller, verb: VerbName) -> None:
     """Raise `NotPermitted` unless one of the caller's scopes has this right, however far it reaches."""
     if not caller.scopes & RIGHTS[verb].scopes:
         needed = " or ".join(sorted(RIGHTS[verb].scopes))
-        raise NotPermitted(f"to {verb.replace('_', ' ')} needs a credential with the scope {needed}")
+        raise NotPermitted(f"this needs the right {verb}: send a credential with the scope {needed}")
 
 
 def _stamped(said: Stamp, caller: Caller, own: Stamp) -> Stamp:

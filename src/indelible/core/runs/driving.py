@@ -9,6 +9,7 @@ from typing import Any, assert_never
 from indelible.core.changes import Fact, Step
 from indelible.core.effects.effect import hash_of
 from indelible.core.events import facts_json
+from indelible.core.rights import may_end_run
 from indelible.core.runs.commands import (
     EndRun,
     NewCheckpoint,
@@ -189,6 +190,9 @@ def _why_not(command: Tell | SealCheckpoint | EndRun, run: Run | None, driver: D
     if run.status in OVER and not _is_said_twice(command, run):
         return RunNotMoved("over", f"is {run.status}; nothing can be added to it", run)
     if command.token is None:
+        driven_by = None if driver is None else driver.holder
+        if isinstance(command, EndRun) and not may_end_run(command.stamp.actor, driven_by):
+            return RunNotMoved("forbidden", "is not this agent's to end; its driver ends it, or a person", run)
         return None
     if driver is None or not driver.is_held_by(hash_of(command.token)):
         return RunNotMoved("lost", "is driven by somebody else now; stop working on it", run)

@@ -1,7 +1,7 @@
-"""Writes what is made from the code and committed: `openapi.json`, and the reference of problems.
+"""Writes what is made from the code and committed: `openapi.json`, and the pages of problems and of rights.
 
-python -m indelible.server.describing.openapi            # writes both, below the current directory
-python -m indelible.server.describing.openapi --check    # says whether both are fresh
+python -m indelible.server.describing.openapi            # writes them, below the current directory
+python -m indelible.server.describing.openapi --check    # says whether they are fresh
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from fastapi import Request
 
 from indelible.core.remote.admitting import Caller
 from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS
+from indelible.core.rights import REACHES, RIGHTS
+from indelible.core.scopes import SCOPES
 from indelible.errors import NotAuthenticated
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
@@ -31,6 +33,34 @@ program may rely on it. `detail` says what is wrong in this case and what to do.
 `differing` tell of the call that is on the record.
 
 This page is made from the code: `python -m indelible.server.describing.openapi`.
+"""
+
+_RIGHTS_HEAD = """\
+# Rights
+
+A credential has one scope or more; each scope has the rights in its column. Every door goes by this table: the
+resources under `/v1`, the Python client, the command line with a server's address, and the dashboard. A credential that
+lacks a right gets 403 [`not-permitted`](problems.md#not-permitted), and nothing changes.
+
+This page is made from the code: `python -m indelible.server.describing.openapi`. In `openapi.json`, `x-right` says the
+same of each operation.
+"""
+_RIGHTS_NOTES = """\
+A principal is a tenant, the name of a credential, its kind (agent or person), and its `--principal`. A new key with the
+same name and the same `--principal` is the same principal, so you can rotate a key while calls are open.
+
+- **Only people and probes settle, retry or cancel what is in doubt or waits.** An agent's credential withdraws its own
+  call that was never entered, nothing else. A [signed webhook](../in-doubt.md#the-providers-webhook-settles-it) of the
+  provider settles too.
+- **A probe runs at the server or at the database.** In the process of an agent with a token, a probe may know the
+  answer, but the token cannot settle: the call raises `EffectInDoubt`. Let [the server run the
+  tool](../server.md#tools-that-the-server-runs), run `indelible effects reconcile` at the database, or let the provider
+  send a webhook.
+- **A claim token is bound to its tenant, its principal and its attempt.** Another credential that sends it gets 403.
+  When the lease has run out, a heartbeat gets 409, and beginning the call again with the same token gives no claim. The
+  late report of the newest attempt still [resolves its doubt](../in-doubt.md#late-results).
+- **A program that opens the database itself** has no credential. It acts as it says; protect the database from programs
+  that you do not trust.
 """
 
 
@@ -49,7 +79,8 @@ def main(words: list[str]) -> int:
 def made() -> dict[Path, str]:
     """Gives each file with its content."""
     openapi = json.dumps(description(), indent=1, ensure_ascii=False) + "\n"
-    return {Path("openapi.json"): openapi, Path("docs/reference/problems.md"): problems_page()}
+    pages = {"problems": problems_page(), "rights": rights_page()}
+    return {Path("openapi.json"): openapi, **{Path(f"docs/reference/{name}.md"): pages[name] for name in pages}}
 
 
 def description() -> dict[str, Any]:
@@ -75,6 +106,19 @@ def problems_page() -> str:
         statuses = ", ".join(map(str, told.statuses))
         parts.append(f"## {name}\n\n{told.title}. Status {statuses}.\n\n{told.means}\n\n**Next:** {told.next_step}\n")
     return "\n".join(parts)
+
+
+def rights_page() -> str:
+    """Return the page with the table of rights."""
+    rows = [f"| right | what | {' | '.join(f'`{scope}`' for scope in SCOPES)} | moves an effect that is |"]
+    rows.append("|---" * (len(SCOPES) + 3) + "|")
+    for name, right in RIGHTS.items():
+        reaches = " | ".join(right.reach(scope) or "–" for scope in SCOPES)
+        states = ", ".join(f"`{status}`" for status in right.states)
+        rows.append(f"| `{name}` | {right.means} | {reaches} | {states} |")
+    told = "\n".join(f"- **{reach}**: {means}" for reach, means in REACHES.items())
+    note = "An effect whose lease has run out counts as `in_doubt`, also before a worker has marked it."
+    return "\n\n".join([_RIGHTS_HEAD.strip(), "\n".join(rows), told, note, _RIGHTS_NOTES])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from html import escape
 from typing import Any
 
 from indelible.core.remote.problem_types import PROBLEM_TYPES, ProblemType
+from indelible.core.rights import REACHES
+from indelible.server.requests.routing import RIGHT_TOLD
 
 Content = dict[str, Any]
 _REF = "#/components/schemas/"
@@ -96,8 +98,11 @@ def _operation(method: str, path: str, told: Content, description: Content) -> s
 
 
 def _who(told: Content) -> str:
-    scopes = told.get("x-scopes")
-    return "anybody, without a credential" if scopes is None else ", ".join(f"<code>{each}</code>" for each in scopes)
+    right = told.get(RIGHT_TOLD)
+    if right is None:
+        return "anybody, without a credential"
+    reaches = {scope: "" if reach == "any" else f" ({REACHES[reach]})" for scope, reach in right["reach"].items()}
+    return ", ".join(f"<code>{scope}</code>{reach}" for scope, reach in reaches.items())
 
 
 def _parameters(parameters: Iterable[Content]) -> str:

@@ -1,7 +1,7 @@
 """Runs over HTTP: begun, told of, saved, resumed, forked, ended, verified and handed on, by the ledger's own verbs.
 
 Whoever starts or resumes a run gets a token and sends it along: what comes with the newest one is the driver's word.
-Without a token, things are told by hand, as anybody of the tenant may.
+Without a token, things are told by hand, as every agent of the tenant may. Its last driver or a person ends a run so.
 """
 
 from __future__ import annotations
