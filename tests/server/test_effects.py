@@ -111,7 +111,7 @@ def test_only_the_holder_of_the_token_commits(place: Place, run: str) -> None:
     assert place.commit(claim, attempt=0).status_code == 422
     for words in ({"token": "x" * 20}, {"attempt": 2}):
         refused = place.commit(claim, **words)
-        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/lease-lost"), words
+        assert (refused.status_code, refused.json()["type"]) == (403, "/problems/not-permitted"), words
     assert place.get(f"/v1/effects/{effect_id}").json()["effect"]["status"] == "processing"
     assert [place.commit(claim).status_code, place.commit(claim).status_code] == [200, 200]
     other = place.commit(claim, {"status": "succeeded", "value": "something else"})
@@ -148,7 +148,10 @@ def test_a_heartbeat_keeps_an_attempt_and_says_when_it_is_lost(place: Place, run
     kept = place.post(path, {"token": claim["token"], "attempt": 1, "lease_s": 600})
     assert kept.json() == {"id": claim["effect"]["id"], "attempt": 1, "lease_s": 600.0}
     assert place.get(path.removesuffix("/heartbeat")).json()["effect"]["lease_until"] > claim["lease_until"]
-    lost = place.post(path, {"token": "somebody else's!", "attempt": 1})
+    forged = place.post(path, {"token": "somebody else's!", "attempt": 1})
+    assert (forged.status_code, forged.json()["type"]) == (403, "/problems/not-permitted")
+    place.commit(claim)
+    lost = place.post(path, {"token": claim["token"], "attempt": 1})
     assert (lost.status_code, lost.json()["type"]) == (409, "/problems/lease-lost")
 
 
@@ -157,7 +160,7 @@ def test_an_attempt_is_given_up_as_not_begun_or_as_in_doubt(place: Place, run: s
     claim = place.begin(run_id=run).json()
     path = f"/v1/effects/{claim['effect']['id']}/release"
     body = {"token": claim["token"], "attempt": 1, "status": status, "reason": "the connection broke"}
-    assert place.post(path, {**body, "token": "somebody else's"}).status_code == 409
+    assert place.post(path, {**body, "token": "somebody else's"}).status_code == 403
     given_up = place.post(path, body).json()["effect"]
     assert (given_up["status"], given_up["reason"]) == (status, "the connection broke")
     told = place.get("/v1/events", params={"run_id": run}).json()["events"][-1]
@@ -235,7 +238,7 @@ def test_another_attempt_is_allowed_and_the_old_ones_late_report_is_kept(place: 
     first = place.begin(run_id=run, lease_s=0.001).json()
     while place.begin(run_id=run).json()["type"] == "/problems/still-running":
         pass
-    retried = place.post(f"/v1/effects/{first['effect']['id']}/retry", {"reason": "it never left"})
+    retried = place.post(f"/v1/effects/{first['effect']['id']}/retry", {"reason": "it never left"}, "ana")
     assert retried.json()["effect"]["status"] == "ready"
     second = place.begin(run_id=run).json()
     assert second["fence"] == 2

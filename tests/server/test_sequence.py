@@ -37,7 +37,7 @@ def test_what_becomes_of_effects(place: Place) -> None:
     assert told(place, place.commit(begun.json(), {"status": "failed", "error": "no"})) == "tool_call_finished"
     replayed = place.begin(run_id=RUN, args={"n": 1})
     assert (replayed.status_code, "ledger-seq" in replayed.headers) == (200, False)
-    assert told(place, place.post(f"{path}/retry", {"reason": "again"})) == "tool_call_released"
+    assert told(place, place.post(f"{path}/retry", {"reason": "again"}, "ana")) == "tool_call_released"
     again = place.begin(run_id=RUN, args={"n": 1})
     assert told(place, again) == "tool_call_started"
     with pytest.MonkeyPatch.context() as patched:
@@ -47,7 +47,7 @@ def test_what_becomes_of_effects(place: Place) -> None:
     given_up = {"token": again.json()["token"], "attempt": 2, "status": "in_doubt", "reason": "lost"}
     assert told(place, place.post(f"{path}/release", given_up)) == "tool_call_in_doubt"
     looked = {"outcome": {"status": "succeeded", "value": 1}, "evidence": "looked"}
-    assert told(place, place.post(f"{path}/settle", looked)) == "tool_call_finished"
+    assert told(place, place.post(f"{path}/settle", looked, "ana")) == "tool_call_finished"
     assert "ledger-seq" not in place.get(path).headers
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indelible import Effect, Failed, NothingHappened, Succeeded
+from indelible import Effect, Failed, MayHaveHappened, NothingHappened, Succeeded
 from indelible.errors import Misconfigured
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import load_tools
@@ -122,8 +122,7 @@ def left_by_the_server(place: Place, amount: int) -> str:
     ledger: Ledger = place.ledgers.of("acme").blocking
     begun = ledger.begin(ToolCall(tool="bank.charge", args={"amount": amount}, run_id="r"))
     assert isinstance(begun, Claimed)
-    token = {"token": begun.claim.token, "attempt": 1, "status": "in_doubt", "reason": "cut"}
-    assert place.post(f"/v1/effects/{begun.claim.effect.id}/release", token).status_code == 200
+    ledger.commit(begun.claim, MayHaveHappened("cut"))
     return begun.claim.effect.id
 
 
@@ -138,6 +137,15 @@ def test_the_server_asks_the_probes_of_its_own_tools(probing: Place) -> None:
     assert [one["result"] for one in told["effects"]] == ["settled", "in_doubt", "ready"]
     assert (told["left_in_doubt"], status(probing, other)) == (1, "in_doubt")
     assert probing.post("/v1/effects/reconcile", {"ids": ["eff_none"]}, "ana").status_code == 404
+
+
+def test_41_a_probe_that_the_server_asks_for_an_agent_settles(probing: Place) -> None:
+    """The agent's call makes the server ask: what settles is the probe's word, and the record says so."""
+    left = left_by_the_server(probing, 1)
+    called = probing.post("/v1/tools/bank.charge/calls", {"args": {"amount": 1}, "run_id": "r"})
+    assert (called.status_code, called.json()["value"], status(probing, {"id": left})) == (200, "ch_1", "succeeded")
+    events = probing.get("/v1/events", "auditor", params={"run_id": "r"}).json()["events"]
+    assert events[-1]["body"]["actor"]["id"] == "probe of bank.charge"
 
 
 def test_a_probe_that_is_not_there_is_told_when_the_server_starts(tmp_path: Path) -> None:

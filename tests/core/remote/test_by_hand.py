@@ -13,8 +13,8 @@ from indelible.core.commands import Keep, Record
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stops import LET_GO, STOPPED, Stop, read_stop, stop_sheet
 from indelible.core.policy.policy import policy_of
-from indelible.core.remote.by_hand import OF_APPROVERS, by_hand, check_dropped
-from indelible.core.rights import verb_of
+from indelible.core.remote.by_hand import by_hand, check_dropped
+from indelible.core.rights import OF_APPROVERS, verb_of
 from indelible.core.sheets import Sheet, body_of
 from indelible.errors import NotPermitted
 from tests.core.making import NOON, stamp
