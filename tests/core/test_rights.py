@@ -161,6 +161,7 @@ def test_a_new_key_of_the_same_principal_has_its_calls() -> None:
     assert is_own(let_in(), asked())
     assert not any(is_own(actor, asked()) for actor in OTHERS)
     assert not is_own(BILLING, entered())
+    assert not is_own(BILLING, replace(asked(), attempt=1)), "it was entered, whatever else is kept of it"
 
 
 def test_a_refusal_says_which_scope_is_needed() -> None:
