@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from indelible.core.approvals.approval import Approval, Escalation, Need
 from indelible.core.approvals.deliveries import Delivery, delivery_sheet
@@ -31,6 +31,17 @@ KINDS = ("approval", "budget", "delegation", "delivery", "grant")
 ARGS = b'{"n":1}'
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class AllRead(dict[K, V | None]):
+    """Holds all that there is, so that what is not in it is known not to be there."""
+
+    def __missing__(self, key: K) -> None:
+        return None
+
+
 class Comparison:
     """Knows what a store must hold, because the core decided the same commands beside it."""
 
@@ -39,9 +50,9 @@ class Comparison:
         self._clock = clock
         self._make = Commands(tenant)
         self._chance = chance
-        self._effects: dict[Ref, Effect | None] = {}
+        self._effects: dict[Ref, Effect | None] = AllRead()
         self._heads: dict[str, Head] = {}
-        self._sheets: dict[SheetRef, Sheet | None] = {}
+        self._sheets: dict[SheetRef, Sheet | None] = AllRead()
         self._claims: list[Claim] = []
         self._noted: list[Recorded] = []
         self._erased: set[tuple[str, int, str]] = set()
