@@ -12,7 +12,6 @@ from typing import Any
 from indelible.core import batch as batches
 from indelible.core import steps
 from indelible.core.approvals.approval import Approval, Need, Question, Vote, ask
-from indelible.core.approvals.revoked import people_behind
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
 from indelible.core.batch import Batch
 from indelible.core.changes import Step
@@ -39,8 +38,7 @@ from indelible.core.events import Head, Payload, Provenance
 from indelible.core.policy.budgets import Budget, budget_ref, charges_json, read_budget
 from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
-from indelible.core.steps import brakes_of, needed_sheets
-from indelible.testing.comparing import AllRead
+from indelible.testing.comparing import read_for
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
@@ -295,8 +293,9 @@ def prepared(call: ToolCall | None = None, *, max_result_bytes: int | None = Non
 
 
 def next_step(command: Command, effect: Effect | None, now: datetime, seq: int, sheets: Sheets = NO_SHEETS) -> Step:
-    """Decide a command where everything was read: what is not among the sheets is not there."""
-    return steps.next_step(command, effect, now, seq, AllRead(sheets))
+    """Decide a command on an effect and sheets that are all there is."""
+    _, read = read_for([command], {command.ref: effect}, sheets)
+    return steps.next_step(command, effect, now, seq, {**read, **sheets})
 
 
 def decide(
@@ -307,8 +306,9 @@ def decide(
     by: Provenance,
     sheets: Sheets = NO_SHEETS,
 ) -> Batch:
-    """Decide commands where everything was read: what is not among effects and sheets is not there."""
-    return batches.decide(commands, AllRead(effects), heads, now, by, AllRead(sheets))
+    """Decide commands on effects and sheets that are all there is."""
+    found, read = read_for(commands, effects, sheets)
+    return batches.decide(commands, found, heads, now, by, {**read, **sheets})
 
 
 class Shelf:
@@ -328,11 +328,7 @@ class Shelf:
 
     def apply(self, *commands: Command) -> Batch:
         """Decides a batch on what is kept, checks that it fits, and keeps what came of it."""
-        needed = {ref for command in commands for ref in needed_sheets(command, self.effects.get(command.ref))}
-        needed |= {ref for command in commands for ref in brakes_of(command)}
-        sheets = {ref: self.sheets.get(ref) for ref in needed}
-        sheets |= {ref: self.sheets.get(ref) for ref in people_behind(sheets)}
-        effects = {command.ref: self.effects.get(command.ref) for command in commands}
+        effects, sheets = read_for(commands, self.effects, self.sheets)
         batch = batches.decide(commands, effects, self.heads, self.now, BY, sheets)
         for ref, made in batch.opened.items():
             assert ref not in self.effects

@@ -34,7 +34,6 @@ from indelible.core.policy.budgets import (
 )
 from indelible.core.sheets import Sheet, Sheets
 from indelible.errors import BadCall
-from indelible.testing.comparing import AllRead
 from tests.core.making import (
     ADA,
     AGENT,
@@ -59,7 +58,7 @@ from tests.core.making import (
     stamp,
 )
 
-NONE: AllRead[Any, Any] = AllRead()
+NONE: Sheets = {budget_ref(name): None for name in ("spend", "calls", "money", "other")}
 """No budget was touched yet."""
 TICK = timedelta(microseconds=1)
 SLICE = HOUR / SLICES
@@ -68,7 +67,7 @@ SLICE = HOUR / SLICES
 def kept(changed: list[Sheet] | Exceeded, sheets: Sheets | None = None) -> dict[Any, Any]:
     """Gives the sheets after a change."""
     assert not isinstance(changed, Exceeded)
-    return AllRead({**(sheets or {}), **{sheet.ref: sheet for sheet in changed}})
+    return {**NONE, **(sheets or {}), **{sheet.ref: sheet for sheet in changed}}
 
 
 def budget(sheets: Sheets, name: str = "spend") -> Budget:
@@ -133,7 +132,7 @@ def test_a_budget_is_never_in_debt_to_anybody() -> None:
 
 
 def test_the_next_state_of_a_budget_is_one_version_later() -> None:
-    sheets: dict[Any, Any] = NONE
+    sheets: dict[Any, Any] = {**NONE}
     for version in (1, 2, 3):
         sheets = kept(reserve([charge(1)], sheets, NOON))
         sheet = sheets[budget_ref("spend")]
@@ -181,7 +180,7 @@ def test_what_is_reserved_counts_however_long_it_takes() -> None:
 
 
 def test_what_has_left_the_window_is_forgotten() -> None:
-    sheets: dict[Any, Any] = NONE
+    sheets: dict[Any, Any] = {**NONE}
     for number in range(300):
         now = NOON + number * SLICE
         sheets = kept(spend([charge("0.01")], kept(reserve([charge("0.01")], sheets, now)), now))
