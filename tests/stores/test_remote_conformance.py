@@ -22,7 +22,7 @@ from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall
 from indelible.testing import FakeClock, StoreConformance
 from indelible.testing.commands import Commands, asking, charged, message
-from indelible.testing.comparing import Comparison, read_for
+from indelible.testing.comparing import KINDS, Comparison, read_for
 from indelible.testing.sheets_conformance import twice
 from indelible.testing.suite import apply_one, check_chain, take_claim
 from tests.scenarios.fixtures import _scenario_database
