@@ -114,7 +114,7 @@ def test_what_is_open_is_suggested_first() -> None:
     assert context(world, checkpoint=replace(checkpoint, suggested=None)).suggested_next_action == "continue"
     world.tell(Happening(type="delegation_started", payload_json=b'{"run":"child"}'))
     assert context(world, checkpoint=checkpoint).suggested_next_action == "await_delegation"
-    world.one(open_command(ref=Ref("default", "r", "34" * 32), run_id="r", stamp=world.stamp(), effect_id="eff_3"))
+    world.one(opens("34" * 32, world, effect_id="eff_3"))
     found = context(world, approvals=[asked.approval])
     assert found.suggested_next_action == "settle_effects_in_doubt"
     assert context_content(found)["effectsInDoubt"][0]["status"] == "processing"
