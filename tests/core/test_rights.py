@@ -25,7 +25,6 @@ from indelible.core.rights import (
 from indelible.core.runs.commands import RunMoved
 from indelible.core.scopes import SCOPES, Authenticated, Scope
 from indelible.core.stamps import Stamp
-from indelible.core.steps import next_step
 from indelible.errors import NotPermitted
 from tests.core.crossing import COMMANDS, one_of_each
 from tests.core.making import (
@@ -39,6 +38,7 @@ from tests.core.making import (
     cancel,
     effect,
     finish,
+    next_step,
     on_shelf,
     open_command,
     relinquish,
