@@ -167,7 +167,7 @@ open, asked:         wait!   wait!   busy    doubt!  wait!   doubt   wait!   val
 open, refused:       refuse! refuse! busy    doubt!  refuse! doubt   refuse! value   error
 open, too dear:      dear!   dear!   busy    doubt!  dear!   doubt   dear!   value   error
 open, after waiting: claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
-open, answer lost:   claim!  claim!  claim   claim   claim   doubt   claim!  value   error
+open, answer lost:   claim!  claim!  claim   doubt!  claim!  doubt   claim!  value   error
 open other content:  claim!  taken   taken   taken   taken   taken   taken   taken   taken
 open other by key:   claim!  taken   taken   taken   taken   taken   taken   taken   taken
 open other, replays: claim!  taken   taken   taken   taken   taken   taken   value   error
@@ -201,7 +201,7 @@ open, asked:         wait    wait    wait!!  wait!   claim!  busy    claim!  dou
 open, refused:       refuse! refuse! refuse! refuse! refuse! busy    refuse! doubt   refuse! denied  gone    value
 open, too dear:      wait    wait    dear!   dear!   dear!   busy    dear!   doubt   dear!   denied  gone    value
 open, after waiting: wait    wait    over!   over    claim!  busy    claim!  doubt   claim!  denied  gone    value
-open, answer lost:   wait    wait    wait!!  wait!   claim!  claim   claim   doubt   claim!  denied  gone    value
+open, answer lost:   wait    wait    wait!!  wait!   claim!  claim   claim!  doubt   claim!  denied  gone    value
 open other content:  taken   taken   taken   taken   taken   taken   taken   taken   taken   taken   taken   taken
 open other by key:   wait!!  wait!!  wait!!  wait!   wait!!  taken   taken   taken   taken   denied  gone    taken
 open other, replays: wait!!  wait!!  wait!!  wait!   wait!!  taken   taken   taken   taken   denied  gone    value

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from indelible.core.commands import Illegal, InDoubt, Moved, Reopen, Replayed, ReplayedFailure, Settle
+from indelible.core.commands import Forbidden, Illegal, InDoubt, Moved, Reopen, Replayed, ReplayedFailure, Settle
 from indelible.core.effects import walk
 from indelible.core.effects.effect import Effect, Failed, Succeeded
 from indelible.core.effects.requests import Probe, Raised, Returned
 from indelible.core.values.canonical import decode
-from indelible.errors import BadCall, EffectInDoubt, NothingHappened
+from indelible.errors import BadCall, EffectInDoubt, NothingHappened, NotPermitted
 from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, run
 from tests.core.making import ADA, REF, CountingMint, Shelf, effect, open_command, relinquish, stamp
 
@@ -47,6 +47,14 @@ def test_a_probe_that_raises_leaves_the_doubt() -> None:
     error = run(InDoubt(DOUBTFUL), Raised(cause), reconcile=probe).error
     assert isinstance(error, EffectInDoubt)
     assert error.__cause__ is cause
+    assert error.effect is DOUBTFUL
+
+
+@pytest.mark.parametrize("report", [Returned(Succeeded(1)), Raised(NothingHappened("no such charge"))])
+def test_41_a_probe_whose_word_the_server_does_not_take_leaves_the_doubt(report: Any) -> None:
+    error = run(InDoubt(DOUBTFUL), report, Forbidden(DOUBTFUL, "is not yours"), reconcile=probe).error
+    assert isinstance(error, EffectInDoubt)
+    assert isinstance(error.__cause__, NotPermitted)
     assert error.effect is DOUBTFUL
 
 

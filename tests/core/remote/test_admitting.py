@@ -233,7 +233,7 @@ def test_what_is_not_canonical_is_refused_by_its_name(raw: bytes) -> None:
         ),
     ):
         with pytest.raises(BadCall, match=f"^{name}: is not in canonical form"):
-            let_in(command)
+            let_in(command, caller(*SCOPES))
 
 
 @pytest.mark.parametrize("attempt", [0, -1])
