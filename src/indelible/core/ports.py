@@ -81,6 +81,9 @@ class Transaction(Protocol):
         for any other answer or error.
         """
 
+    def is_committed(self) -> bool:
+        """Say whether the handler may have committed, by itself, what it wrote. MUST NOT raise."""
+
 
 class Store(Protocol):
     """Keeps effects, runs' heads, events and payloads. It holds no rules: `core.batch.decide` decides.

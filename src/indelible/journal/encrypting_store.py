@@ -267,3 +267,7 @@ class _EncryptingTransaction:
     def settle(self, command: Command) -> Answer:
         """Settles in the transaction."""
         return self._store.opened(self._inner.settle(self._store.encrypted(command)))
+
+    def is_committed(self) -> bool:
+        """Say whether the handler may have committed by itself."""
+        return self._inner.is_committed()

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from indelible.errors import StoreUnavailable
+from indelible.stores.sqlite.guard import OwnedFile, open_beside
 
 try:
     import fcntl
@@ -31,12 +32,12 @@ class WriteLock:
     def __init__(self, path: str | None, address: str) -> None:
         self._threads = threading.Lock()
         self._address = address
-        self._file: int | None = None
+        self._file: OwnedFile | None = None
         self._queue: _Queue | None = None
         self._is_queued = False
         _LOCKS.add(self)
         if path is not None and fcntl is not None:
-            self._file = _open(path)
+            self._file = open_beside(path)
             self._queue = _Queue(path)
 
     def __enter__(self) -> None:
@@ -81,7 +82,7 @@ class WriteLock:
     def close(self) -> None:
         """Gives the lock's files back."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
         if self._queue is not None:
             self._queue.close()
@@ -89,7 +90,7 @@ class WriteLock:
     def forget(self) -> None:
         """Closes what a forked child inherited: open there, a lock of its parent's could outlive the parent."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
         if self._queue is not None:
             self._queue.forget()
@@ -111,7 +112,7 @@ class _Queue:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file: int | None = None
+        self._file: OwnedFile | None = None
         self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -119,7 +120,7 @@ class _Queue:
         """Waits until the lock is ours, as long as that; says whether it is."""
         if self._thread is None:
             if self._file is None:
-                self._file = _open(self._path)
+                self._file = open_beside(self._path)
             thread = threading.Thread(target=self._stand, name="indelible-write-lock", daemon=True)
             thread.start()  # which the system may refuse; then the next one who waits tries again
             self._thread = thread
@@ -148,7 +149,7 @@ class _Queue:
             # A caller that gives up says so before it gives the lock back, so one of us two does it in any case.
             if not turn.is_wanted:
                 fcntl.flock(file, fcntl.LOCK_UN)
-        os.close(file)
+        file.close()
 
     def close(self) -> None:
         """Lets the thread go, when it has stopped waiting."""
@@ -160,15 +161,11 @@ class _Queue:
     def forget(self) -> None:
         """Closes the handle in a forked child, which has no thread."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
 
 
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _is_taken_at_once(file: int) -> bool:
+def _is_taken_at_once(file: OwnedFile) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
