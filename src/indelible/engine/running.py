@@ -341,8 +341,8 @@ class RunningEffect:
 
 def _committed_by_handler(running: RunningEffect, error: BaseException) -> MayHaveHappened:
     doubt = MayHaveHappened(
-        f"{running.tool} raised {type(error).__qualname__} after it had ended the transaction that effect.transaction() "
-        "gave it, so what it wrote may be there; leave commit and rollback to the ledger"
+        f"{running.tool} raised {type(error).__qualname__}, and may have ended the transaction of "
+        "effect.transaction() before, so what it wrote may be there; leave commit and rollback to the ledger"
     )
     doubt.__cause__ = error
     return doubt

@@ -71,6 +71,7 @@ class EncryptingStore:
         self._is_encrypting = is_encrypting
         self._holders: dict[Ref, bytes] = {}
         self.address = store.address
+        self.file = store.file
         self.ledger_name = store.ledger_name
         self.is_cheap_to_read = store.is_cheap_to_read
         self.unseen_kinds = store.unseen_kinds

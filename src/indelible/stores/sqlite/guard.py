@@ -1,9 +1,9 @@
 """Keeps the log of an open database in place, whatever this process does with the database's file besides.
 
-SQLite holds POSIX locks. The kernel drops all of a process's POSIX locks on a file when the process closes any descriptor
-of that file: after `shutil.copy`, say, or after another SQLite library closed it. Another program that closes the
-database then takes itself for the last one, and deletes the log (`-wal`) under us. So this module holds the same shared
-locks once more, as locks of an open file description, which only closing that description drops (Linux).
+SQLite holds POSIX locks. When a process closes any descriptor of a file, the kernel drops all its POSIX locks on that
+file: after `shutil.copy`, say, or after another SQLite library closed it. Another program that closes the database then
+takes itself for the last one, and deletes the log (`-wal`) under us. So this module holds the same shared locks once
+more, as locks of an open file description, which only closing that description drops (Linux).
 
 Two SQLite libraries in one process do not keep each other out: neither sees the other's POSIX locks. Python's `sqlite3`
 is refused on a file that is open as a ledger here, before it opens it.
@@ -33,10 +33,10 @@ except ImportError:  # Windows: locks there belong to the handle, and a file tha
 Place = tuple[int, int]
 """Tells one file from another that has its name: device and inode."""
 
-# https://sqlite.org/src/file/src/os_unix.c: the bytes that every reader of a database locks, and every user of its -shm.
+# From SQLite's os_unix.c: the bytes that every reader of a database locks, and every user of its -shm.
 _SHARED = (0x40000002, 510)
 _IN_USE = (128, 1)
-_CAN_LOCK = fcntl is not None and hasattr(fcntl, "F_OFD_SETLK")
+_CAN_LOCK = hasattr(fcntl, "F_OFD_SETLK")
 
 
 def place_of(path: str | os.PathLike[str]) -> Place | None:

@@ -81,6 +81,7 @@ class SqliteStore:
         else:
             self._path = str(folder_of(path).resolve() / Path(path).name)
             self.address = f"sqlite:///{path}"
+        self.file = None if self._is_memory else self._path
         self._clock = clock or SystemClock()
         self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
@@ -94,27 +95,26 @@ class SqliteStore:
     def _connect(self) -> None:
         """Opens everything that belongs to this process."""
         self._reading = threading.Lock()
-        with self._explained:
-            with ExitStack() as undone:
-                self._guard = None if self._is_memory else self._open_guard()
-                if self._guard is not None:
-                    undone.callback(self._guard.release, lambda: None)
-                self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock", self.address)
-                undone.callback(self._writing.close)
-                self._writer = self._connection()
-                undone.callback(self._writer.close)
-                self.applied_migrations: list[str] = []
-                if not is_current(self._writer):
-                    self._bring_up_to_date()
-                self._pen = Pen(self._writer, self._clock)
-                self._reader = self._connection()
-                undone.callback(self._reader.close)
-                self._watched = Watched()
-                self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
-                self._check_expected(self.ledger_name)
-                self._wake_file = open_beside(f"{self._path}-wake") if self._wakeups else None
-                self._place = self._hold_place()
-                undone.pop_all()
+        with self._explained, ExitStack() as undone:
+            self._guard = None if self._is_memory else self._open_guard()
+            if self._guard is not None:
+                undone.callback(self._guard.release, lambda: None)
+            self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock", self.address)
+            undone.callback(self._writing.close)
+            self._writer = self._connection()
+            undone.callback(self._writer.close)
+            self.applied_migrations: list[str] = []
+            if not is_current(self._writer):
+                self._bring_up_to_date()
+            self._pen = Pen(self._writer, self._clock)
+            self._reader = self._connection()
+            undone.callback(self._reader.close)
+            self._watched = Watched()
+            self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
+            self._check_expected(self.ledger_name)
+            self._wake_file = open_beside(f"{self._path}-wake") if self._wakeups else None
+            self._place = self._hold_place()
+            undone.pop_all()
         self._provenances: dict[str, Provenance] = {}
         self._writer_id = uuid.uuid4().hex
         self._pid = os.getpid()  # only now: until then every thread of a forked child waits for the first one
@@ -195,9 +195,9 @@ class SqliteStore:
         """
         if self._place is not None and self._where() != self._place:
             raise StoreUnavailable(
-                f"{self.address} or its log ({Path(self._log).name}) was moved, deleted, emptied or replaced while this "
-                "process had it open; nothing was written that another process can see. Stop all programs that use it, "
-                "put the files back or restore a backup, and start again: docs/how-to/backup.md"
+                f"{self.address} or its log, {Path(self._log).name}, was moved, deleted, emptied or replaced while "
+                "this process had it open; nothing was written that another process can see. Stop all programs that use "
+                "it, put the files back or restore a backup, and start again: docs/how-to/backup.md"
             )
 
     # Writing

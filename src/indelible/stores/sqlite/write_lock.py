@@ -12,6 +12,7 @@ import os
 import threading
 import time
 import weakref
+from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 
@@ -32,6 +33,7 @@ class WriteLock:
     def __init__(self, path: str | None, address: str) -> None:
         self._threads = threading.Lock()
         self._address = address
+        self._path = path
         self._file: OwnedFile | None = None
         self._queue: _Queue | None = None
         self._is_queued = False
@@ -75,9 +77,19 @@ class WriteLock:
 
     def _too_long(self) -> StoreUnavailable:
         return StoreUnavailable(
-            f"{self._address} has been locked for {PATIENCE:g} s, perhaps by a handler inside effect.transaction() or "
-            "by a process that was stopped; let it end, then call again"
+            f"{self._address} has been locked for {PATIENCE:g} s by {self._holder()}; let it end, then call again"
         )
+
+    def _holder(self) -> str:
+        """Name the process that has the lock, where the system tells; and what to do if it was stopped."""
+        pid = None if self._path is None else holder_of(self._path)
+        if pid is None:
+            return "a handler inside effect.transaction(), or by a process that was stopped"
+        if pid == os.getpid():
+            return f"this process ({pid}), perhaps by a handler inside effect.transaction()"
+        if is_stopped(pid):
+            return f"process {pid}, which was stopped (SIGSTOP) and goes on with: kill -CONT {pid}"
+        return f"process {pid}, perhaps by a handler inside effect.transaction()"
 
     def close(self) -> None:
         """Gives the lock's files back."""
@@ -171,6 +183,27 @@ def _is_taken_at_once(file: OwnedFile) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def holder_of(path: str) -> int | None:
+    """Return the process that has a file locked; None if there is none, or if the system does not tell (not Linux)."""
+    try:
+        inode = os.stat(path).st_ino  # noqa: PTH116
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, kind, _, _, pid, place, *_ = line.split()  # of a process that waits, the kind is "->"
+            if kind == "FLOCK" and int(place.rpartition(":")[2]) == inode and int(pid) > 0:
+                return int(pid)
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a process was stopped by a signal."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    except OSError:
+        return False
 
 
 _LOCKS: weakref.WeakSet[WriteLock] = weakref.WeakSet()
