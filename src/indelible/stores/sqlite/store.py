@@ -196,8 +196,8 @@ class SqliteStore:
         if self._place is not None and self._where() != self._place:
             raise StoreUnavailable(
                 f"{self.address} or its log, {Path(self._log).name}, was moved, deleted, emptied or replaced while "
-                "this process had it open; nothing was written that another process can see. Stop all programs that use "
-                "it, put the files back or restore a backup, and start again: docs/how-to/backup.md"
+                "this process had it open; nothing was written that another process can see. Stop all programs that "
+                "use it, put the files back or restore a backup, and start again: docs/how-to/backup.md"
             )
 
     # Writing
