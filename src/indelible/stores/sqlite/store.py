@@ -191,7 +191,7 @@ class SqliteStore:
     def _check_place(self) -> None:
         """Raise if the file or its log is no longer where it was: no other process would ever see what is written.
 
-        Called before and after each write. What was written meanwhile counts as not written, and starts nothing.
+        Called after each write, before it is answered: what was written to a file that is gone starts nothing.
         """
         if self._place is not None and self._where() != self._place:
             raise StoreUnavailable(
@@ -206,7 +206,6 @@ class SqliteStore:
         """Decides and writes under the write lock: first on what is likely, and if that was wrong, on what is."""
         self._check_process()
         with self._explained, self._writing:
-            self._check_place()
             try:
                 batch = self._transact(tenant, commands, guessed(commands, known))
             except (Refused, apsw.ConstraintError):
