@@ -59,10 +59,11 @@ def work_beside(order: Order) -> Report:
         ends = time.monotonic() + order.points
         while time.monotonic() < ends:
             programs.check()
-            found = locks_on(database)
+            # The kernel leaves lines out when a lock elsewhere ends while it is read. A dropped one never comes back.
+            found = max(len(locks_on(database)) for _ in range(3))
             report.note("looks at /proc/locks")
-            if len(found) < WRITERS:
-                report.add([Violation("store not usable", "lock", f"{len(found)} of {WRITERS} writers hold theirs")])
+            if found < WRITERS:
+                report.add([Violation("store not usable", "lock", f"{found} of {WRITERS} writers hold theirs")])
             time.sleep(0.05)
         for writer in writers:
             writer.kill()
