@@ -82,7 +82,7 @@ class Transaction(Protocol):
         """
 
     def is_committed(self) -> bool:
-        """Say whether the handler may have committed, by itself, what it wrote. MUST NOT raise."""
+        """Say whether the handler may have committed what it wrote by itself; True where that cannot be told."""
 
 
 class Store(Protocol):
