@@ -254,7 +254,7 @@ def test_a_tools_options_hold_for_its_calls_and_those_by_name(ledger: Driver) ->
     with pytest.raises(ApprovalPending):
         ledger.call(refund, 5)
     with pytest.raises(ApprovalPending):
-        ledger.run(ToolCall(tool="shop.refund", args={"amount": 6}), lambda effect: None)
+        ledger.run(ToolCall(tool="shop.refund", args={"amount": 6}, run_id="order-1"), lambda effect: None)
     assert {effect.side_effect for effect in ledger.effects()} == {"payment"}
 
 
@@ -262,7 +262,10 @@ def test_a_call_by_name_may_override_the_tools_options(ledger: Driver) -> None:
     @ledger.tool("refund", approval="required", wait=False)
     def refund(amount: int) -> None: ...
 
-    assert ledger.run(ToolCall(tool="refund", args={"amount": 6}), lambda effect: 1, approval="none") == 1
+    assert (
+        ledger.run(ToolCall(tool="refund", args={"amount": 6}, run_id="order-1"), lambda effect: 1, approval="none")
+        == 1
+    )
 
 
 def test_the_ledgers_options_hold_where_the_tool_says_nothing(shell: Shell) -> None:
@@ -332,7 +335,7 @@ def test_binding_shows_the_call_without_making_it(ledger: Driver) -> None:
 
     call = refund.bind("7")
     args = {"order_id": "7", "amount": 5}
-    assert call == ToolCall(tool="refund", args=args, key=["order_id"], schema=refund.schema)
+    assert call == ToolCall(tool="refund", args=args, key=["order_id"], schema=refund.schema, run_id="order-1")
     assert ledger.effects() == []
 
 

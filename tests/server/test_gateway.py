@@ -457,8 +457,8 @@ def test_40_functions_run_here_too_and_their_key_fields_hold(place: Place) -> No
 def test_an_agent_cannot_claim_a_tool_that_the_server_runs(place: Place) -> None:
     with Ledger.open(place.served.url, token=place.tokens["agent"]) as agent:
         with pytest.raises(NotPermitted, match="runs at the server"):
-            agent.begin(ToolCall(tool="bank.charge", args={"amount": 5}))
-        assert agent.run(ToolCall(tool="own", args={}), lambda effect: 1) == 1
+            agent.begin(ToolCall(tool="bank.charge", args={"amount": 5}, run_id="order-1"))
+        assert agent.run(ToolCall(tool="own", args={}, run_id="order-1"), lambda effect: 1) == 1
     headers = {"Authorization": f"Bearer {place.tokens['agent']}"}
     begun = httpx2.post(
         f"{place.served.url}/v1/effects", json={"tool": "bank.charge"}, headers=headers, trust_env=False
