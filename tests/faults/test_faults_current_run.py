@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -253,66 +252,105 @@ def refund_of_blocking(ledger: AsyncLedger) -> Any:
 # ── Generators ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_43_interleaved_generators_never_record_into_each_others_run(ledger: Driver) -> None:
+def test_43_a_generator_carries_its_run_by_hand_and_never_enters_it(ledger: Driver) -> None:
     refund = refund_of(ledger.ledger.blocking)
 
-    def order(run: str) -> Iterator[str]:
+    def ambient(run: str) -> Iterator[str]:
         with ledger.in_run(run):
             yield refund(1)
-            yield refund(2)
 
+    def order(run: str) -> Iterator[str]:
+        handle = ledger.in_run(run)
+        yield handle.call(refund, 1)
+        yield handle.call(refund, 2)
+
+    with pytest.raises(NoRun):
+        next(ambient("order-1"))
     first, second = order("order-1"), order("order-2")
     assert (next(first), next(second), next(first)) == ("order-1", "order-2", "order-1")
-    with pytest.raises(NoRun):
-        refund(3)
     first.close()
     assert next(second) == "order-2"
-    second.close()
     assert current_run() is None
-    with pytest.raises(NoRun):
-        refund(3)
     with ledger.in_run("order-3"):
-        assert refund(3) == "order-3"
+        assert (refund(3), next(order("order-4"))) == ("order-3", "order-4")
+    assert runs_of(ledger) == ["order-1", "order-1", "order-2", "order-2", "order-3", "order-4"]
 
 
 @pytest.mark.anyio
-async def test_43_interleaved_async_generators_never_record_into_each_others_run(store_url: str) -> None:
+async def test_43_an_async_generator_carries_its_run_by_hand_and_never_enters_it(store_url: str) -> None:
     """Two interleaved async generators recorded A's call in run B, and B stayed current after both were closed."""
     async with AsyncLedger.open(prepare_store(store_url), seal=False) as ledger:
         refund = refund_of(ledger)
 
-        async def order(run: str) -> AsyncIterator[str]:
+        async def ambient(run: str) -> AsyncIterator[str]:
             with ledger.in_run(run):
                 yield await refund(1)
-                yield await refund(2)
 
+        async def started(run: str) -> AsyncIterator[str]:
+            async with ledger.start_run(run, agent="support"):
+                yield await refund(1)
+
+        async def stacked(run: str) -> AsyncIterator[str]:
+            async with AsyncExitStack() as stack:
+                await entered_elsewhere(stack, ledger.in_run(run))
+                yield await refund(1)
+
+        async def order(run: str) -> AsyncIterator[str]:
+            handle = ledger.in_run(run)
+            yield await handle.call(refund, 1)
+            yield await handle.call(refund, 2)
+
+        for generator in (ambient, started, stacked):
+            with pytest.raises(NoRun):
+                await anext(generator("order-0"))
+            assert current_run() is None
         first, second = order("order-1"), order("order-2")
         assert (await anext(first), await anext(second), await anext(first)) == ("order-1", "order-2", "order-1")
-        await first.aclose()  # type: ignore[attr-defined]
-        assert await anext(second) == "order-2"
-        await second.aclose()  # type: ignore[attr-defined]
+        with ledger.in_run("order-3"):
+            assert (await refund(3), await anext(second)) == ("order-3", "order-2")
         assert current_run() is None
         with pytest.raises(NoRun):
             await refund(3)
 
 
-def test_43_a_generator_that_is_collected_elsewhere_leaves_no_run_behind(ledger: Driver) -> None:
+async def entered_elsewhere(stack: AsyncExitStack, run: Any) -> None:
+    """Enters a run that stays entered when this has returned."""
+    stack.enter_context(run)
+
+
+@pytest.mark.anyio
+async def test_43_tasks_that_share_a_context_do_not_enter_runs_beside_each_other(store_url: str) -> None:
+    async with AsyncLedger.open(prepare_store(store_url), seal=False) as ledger:
+        refund, is_in, may_go = refund_of(ledger), asyncio.Event(), asyncio.Event()
+
+        async def first() -> str:
+            with ledger.in_run("order-1"):
+                is_in.set()
+                await may_go.wait()
+                return str(await refund(1))
+
+        async def second() -> None:
+            with ledger.in_run("order-2"):
+                await refund(2)
+
+        shared = contextvars.copy_context()
+        one = asyncio.create_task(first(), context=shared)
+        await is_in.wait()
+        with pytest.raises(NoRun):
+            await asyncio.create_task(second(), context=shared)
+        may_go.set()
+        assert await one == "order-1"
+
+
+def test_43_a_block_that_is_left_in_another_context_leaves_no_run_behind(ledger: Driver) -> None:
     refund = refund_of(ledger.ledger.blocking)
-
-    def order() -> Iterator[str]:
-        with ledger.in_run("order-1"):
-            yield refund(1)
-
-    held = [order()]
-    assert next(held[0]) == "order-1"
-    collector = threading.Thread(target=held.clear)
-    collector.start()
-    collector.join()
-    gc.collect()
+    stack = ExitStack()
+    stack.enter_context(ledger.in_run("order-1"))
+    assert refund(1) == "order-1"
+    contextvars.copy_context().run(stack.close)
+    assert current_run() is None
     with pytest.raises(NoRun):
         refund(2)
-    with ledger.in_run("order-2"):
-        assert refund(2) == "order-2"
 
 
 def test_43_a_context_manager_of_ones_own_around_a_run_is_no_generator(ledger: Driver) -> None:
@@ -333,7 +371,7 @@ def test_43_a_context_manager_of_ones_own_around_a_run_is_no_generator(ledger: D
 
 # ── The property ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Style = Literal["with", "class", "manager", "stack"]
+Style = Literal["with", "class", "manager", "stack", "helper"]
 
 
 @dataclass(frozen=True)
@@ -374,121 +412,148 @@ class Resume:
 
 @dataclass(frozen=True)
 class Close:
-    """Ends a generator: here, in another thread, or by leaving it to the garbage collector."""
+    """Ends a generator: here, in another thread or task, or by leaving it to the garbage collector."""
 
     which: int
-    where: Literal["here", "thread", "collector"]
+    where: Literal["here", "elsewhere", "collector"]
 
 
 RUNS = st.sampled_from(["A", "B", "C"])
-STYLES = st.sampled_from(["with", "class", "manager", "stack"])
+STYLES = st.sampled_from(["with", "class", "manager", "stack", "helper"])
 CALLS = st.builds(Call, st.booleans())
 
 
 def blocks_of(leaf: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     """Generates steps, and blocks of steps in them."""
-    steps = st.lists(leaf, max_size=5).map(tuple)
+    steps = st.lists(leaf, max_size=4).map(tuple)
     for _ in range(2):
-        steps = st.lists(leaf | st.builds(Block, RUNS, STYLES, steps), max_size=5).map(tuple)
+        steps = st.lists(leaf | st.builds(Block, RUNS, STYLES, steps), max_size=4).map(tuple)
     return steps
 
 
 BODIES = blocks_of(CALLS | st.just(Pause()))
-TASKS = blocks_of(CALLS | st.just(Pause()))
 DRIVERS = blocks_of(
     CALLS
     | st.builds(Resume, st.integers(0, 2), st.booleans())
-    | st.builds(Resume, st.integers(0, 2), st.just(False))
-    | st.builds(Close, st.integers(0, 2), st.sampled_from(["here", "thread", "collector"]))
-    | st.builds(Spawn, TASKS)
+    | st.builds(Close, st.integers(0, 2), st.sampled_from(["here", "elsewhere", "collector"]))
+    | st.builds(Spawn, BODIES)
 )
 
 
 class OwnManager:
     """Enters a run from a class, as programs do that have more to enter."""
 
-    def __init__(self, ledger: Ledger, run: str) -> None:
-        self._run = ledger.in_run(run)
+    def __init__(self, run: Any) -> None:
+        self._run = run
 
     def __enter__(self) -> None:
         self._run.__enter__()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._run.__exit__(None, None, None)
 
 
+@contextmanager
+def managed(run: Any) -> Iterator[None]:
+    """Enters a run from a context manager of one's own."""
+    with run:
+        yield
+
+
+class Stack(ExitStack):
+    """Is entered by hand: a run that stays entered when the function that entered it has returned."""
+
+    def hold(self, run: Any) -> None:
+        self.enter_context(run)
+
+
 class Witness:
-    """Calls tools, and checks of each call that it was recorded where its own code said, or was refused."""
+    """Calls tools, and checks of each call that it was recorded in the run that its own code named."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._number = 0
-        self.recorded = 0
         self.tool = refund_of(ledger)
 
-    def call(self, named: str | None, is_in_thread: bool) -> None:
+    def call(self, named: str | None, is_in_thread: bool, handle: Any = None) -> None:
+        self._check(named, self._entry(handle), in_copy if is_in_thread else called)
+
+    async def call_async(self, named: str | None, is_in_thread: bool, handle: Any = None) -> None:
+        entry = self._entry(handle)
+        if not is_in_thread:
+            return self._check(named, entry, called)
+        return await asyncio.to_thread(self._check, named, entry, called)
+
+    def _entry(self, handle: Any) -> Callable[[], Any]:
         self._number += 1
-        try:
-            got = in_copy(self.tool, self._number) if is_in_thread else self.tool(self._number)
-        except NoRun:
-            return
-        assert got == named, f"the code named {named}, and the call was recorded in {got}"
-        self.recorded += 1
+        return partial(self.tool if handle is None else handle.bind(self.tool), self._number)
 
-    async def call_async(self, named: str | None, is_in_thread: bool) -> None:
-        self._number += 1
-        try:
-            got = await asyncio.to_thread(self.tool, self._number) if is_in_thread else self.tool(self._number)
-        except NoRun:
-            return
-        assert got == named, f"the code named {named}, and the call was recorded in {got}"
-        self.recorded += 1
-
-    @contextmanager
-    def manager(self, run: str) -> Iterator[None]:
-        with self.ledger.in_run(run):
-            yield
-
-    def block(self, run: str, style: Style) -> Any:
-        match style:
-            case "class":
-                return OwnManager(self.ledger, run)
-            case "manager":
-                return self.manager(run)
-            case _:
-                return self.ledger.in_run(run)
+    def _check(self, named: str | None, entry: Callable[[], Any], how: Callable[[Callable[[], Any]], Any]) -> None:
+        if named is None:
+            with pytest.raises(NoRun):
+                how(entry)
+        else:
+            assert how(entry) == named
 
 
-def in_copy(function: Callable[..., Any], *arguments: Any) -> Any:
+def called(entry: Callable[[], Any]) -> Any:
+    """Calls a function here."""
+    return entry()
+
+
+def in_copy(entry: Callable[[], Any]) -> Any:
     """Calls a function in a thread, with a copy of this context."""
+    return in_fresh_thread(partial(contextvars.copy_context().run, entry))
+
+
+def in_fresh_thread(entry: Callable[[], Any]) -> Any:
+    """Calls a function in a thread, where no run is current."""
     with ThreadPoolExecutor(1) as threads:
-        return threads.submit(contextvars.copy_context().run, function, *arguments).result()
+        return threads.submit(entry).result()
+
+
+def entered_by(stack: Stack, run: Any, style: Style) -> Any:
+    """Gives what enters a run in this style, to be written after `with`."""
+    match style:
+        case "class":
+            return OwnManager(run)
+        case "manager":
+            return managed(run)
+        case "helper" | "stack":
+            return stack
+        case _:
+            return run
 
 
 class Actors:
-    """Are generators that one program drives; what a generator does not name, its driver does."""
+    """Are generators that a program drives; where a generator names no run, that of its driver counts."""
 
     def __init__(self, witness: Witness, bodies: list[tuple[Any, ...]]) -> None:
         self.witness = witness
         self.driver: str | None = None
-        self.running: dict[int, Any] = {
-            number: self.generator(steps, None, is_named=False) for number, steps in enumerate(bodies)
-        }
+        self.running: dict[int, Any] = {number: self.generator(steps) for number, steps in enumerate(bodies)}
 
-    def generator(self, steps: tuple[Any, ...], named: str | None, *, is_named: bool) -> Iterator[None]:
+    def generator(self, steps: tuple[Any, ...], handle: Any = None) -> Iterator[None]:
         for step in steps:
             match step:
                 case Call():
-                    self.witness.call(named if is_named else self.driver, step.is_in_thread)
+                    self.witness.call(self.driver if handle is None else handle.id, step.is_in_thread, handle)
                 case Pause():
                     yield
-                case Block(style="stack"):
-                    with ExitStack() as stack:
-                        stack.enter_context(self.witness.ledger.in_run(step.run))
-                        yield from self.generator(step.steps, step.run, is_named=True)
                 case Block():
-                    with self.witness.block(step.run, step.style):
-                        yield from self.generator(step.steps, step.run, is_named=True)
+                    run = self.witness.ledger.in_run(step.run)
+                    with pytest.raises(NoRun), Stack() as stack, entered_by(stack, run, step.style):
+                        stack.enter_context(run) if step.style == "stack" else stack.hold(run)
+                    self.work(tuple(one for one in step.steps if isinstance(one, Call)), step.run, step.style)
+                    yield from self.generator(step.steps, run)
+
+    def work(self, steps: tuple[Any, ...], named: str, style: Style) -> None:
+        """Works in a block of its own, below a generator: it ends before the generator is suspended."""
+        if style in ("stack", "helper"):
+            style = "with"
+        with entered_by(Stack(), self.witness.ledger.in_run(named), style):
+            for step in steps:
+                self.witness.call(named, step.is_in_thread)
 
     def drive(self, steps: tuple[Any, ...], named: str | None) -> None:
         for step in steps:
@@ -497,20 +562,20 @@ class Actors:
                     self.witness.call(named, step.is_in_thread)
                 case Resume() if step.which in self.running:
                     self.driver = named
-                    go_on = next
-                    if step.is_in_copy:
-                        contextvars.copy_context().run(go_on, self.running[step.which], None)
-                    else:
-                        go_on(self.running[step.which], None)
+                    go_on = partial(next, self.running[step.which], None)
+                    contextvars.copy_context().run(go_on) if step.is_in_copy else go_on()
                 case Close() if step.which in self.running:
                     ended = [self.running.pop(step.which)]
-                    if step.where == "here":
-                        ended[0].close()
-                    elif step.where == "thread":
-                        in_copy(ended[0].close)
+                    if step.where != "collector":
+                        (in_fresh_thread if step.where == "elsewhere" else called)(ended[0].close)
                     ended.clear()
                 case Block():
-                    with self.witness.block(step.run, step.style):
+                    run = self.witness.ledger.in_run(step.run)
+                    with Stack() as stack, entered_by(stack, run, step.style):
+                        if step.style == "stack":
+                            stack.enter_context(run)
+                        elif step.style == "helper":
+                            stack.hold(run)
                         self.drive(step.steps, step.run)
 
 
@@ -531,26 +596,9 @@ def test_43_whatever_is_interleaved_each_call_is_in_the_run_that_its_own_code_na
         actors.drive(driver, None)
         for number in sorted(actors.running, reverse=True):
             actors.running.pop(number).close()
-        elsewhere = any(isinstance(one, Close) and one.where == "thread" for one in flat(driver))
-        is_copied = any(isinstance(one, Resume) and one.is_in_copy for one in flat(driver))
-        if not elsewhere and not is_copied:
-            assert current_run() is None, "no run stays current"
-        actors.witness.call(None, is_in_thread=False)
+        assert current_run() is None, "no run stays current"
 
     in_fresh_thread(whole)
-
-
-def flat(steps: tuple[Any, ...]) -> Iterator[Any]:
-    """Lists all steps, those in blocks too."""
-    for step in steps:
-        yield step
-        yield from flat(getattr(step, "steps", ()))
-
-
-def in_fresh_thread(function: Callable[[], Any]) -> Any:
-    """Calls a function in a thread, where no run is current."""
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(function).result()
 
 
 class AsyncActors:
@@ -560,32 +608,41 @@ class AsyncActors:
         self.witness = witness
         self.driver: str | None = None
         self.tasks: list[asyncio.Task[None]] = []
-        self.running: dict[int, Any] = {
-            number: self.generator(steps, None, is_named=False) for number, steps in enumerate(bodies)
-        }
+        self.running: dict[int, Any] = {number: self.generator(steps) for number, steps in enumerate(bodies)}
 
-    async def generator(self, steps: tuple[Any, ...], named: str | None, *, is_named: bool) -> AsyncIterator[None]:
+    async def generator(self, steps: tuple[Any, ...], handle: Any = None) -> AsyncIterator[None]:
         for step in steps:
             match step:
                 case Call():
-                    await self.witness.call_async(named if is_named else self.driver, step.is_in_thread)
+                    named = self.driver if handle is None else handle.id
+                    await self.witness.call_async(named, step.is_in_thread, handle)
                 case Pause():
                     yield
                 case Block():
-                    with self.witness.block(step.run, step.style):
-                        async for _ in self.generator(step.steps, step.run, is_named=True):
-                            yield
+                    run = self.witness.ledger.in_run(step.run)
+                    with pytest.raises(NoRun), Stack() as stack, entered_by(stack, run, step.style):
+                        stack.enter_context(run) if step.style == "stack" else stack.hold(run)
+                    await self.task(step.steps, step.run)
+                    async for _ in self.generator(step.steps, run):
+                        yield
 
     async def task(self, steps: tuple[Any, ...], named: str | None) -> None:
         for step in steps:
             match step:
                 case Call():
-                    await self.witness.call_async(named, step.is_in_thread)
+                    await self.work(step, named)
                 case Pause():
                     await asyncio.sleep(0)
                 case Block():
-                    with self.witness.block(step.run, step.style):
+                    with managed(self.witness.ledger.in_run(step.run)):
                         await self.task(step.steps, step.run)
+
+    async def work(self, step: Call, named: str | None) -> None:
+        if named is None:
+            await self.witness.call_async(None, step.is_in_thread)
+            return
+        with self.witness.ledger.in_run(named):
+            await self.witness.call_async(named, step.is_in_thread)
 
     async def drive(self, steps: tuple[Any, ...], named: str | None) -> None:
         for step in steps:
@@ -593,24 +650,30 @@ class AsyncActors:
                 case Call():
                     await self.witness.call_async(named, step.is_in_thread)
                 case Spawn():
-                    self.tasks.append(asyncio.create_task(self.task(step.steps, named)))
+                    self.tasks.append(asyncio.create_task(self.spawned(step.steps, named)))
                 case Resume() if step.which in self.running:
                     self.driver = named
-                    if step.is_in_copy:
-                        await asyncio.create_task(self.go_on(step.which))
-                    else:
-                        await self.go_on(step.which)
+                    going_on = self.go_on(step.which)
+                    await (asyncio.create_task(going_on) if step.is_in_copy else going_on)
                 case Close() if step.which in self.running:
                     ended = [self.running.pop(step.which)]
-                    if step.where == "here":
-                        await ended[0].aclose()
-                    elif step.where == "thread":
-                        await asyncio.create_task(ended[0].aclose())
+                    if step.where != "collector":
+                        ending = ended[0].aclose()
+                        await (asyncio.create_task(ending) if step.where == "elsewhere" else ending)
                     ended.clear()
                     await asyncio.sleep(0)
                 case Block():
-                    with self.witness.block(step.run, step.style):
+                    run = self.witness.ledger.in_run(step.run)
+                    with Stack() as stack, entered_by(stack, run, step.style):
+                        if step.style == "stack":
+                            stack.enter_context(run)
+                        elif step.style == "helper":
+                            stack.hold(run)
                         await self.drive(step.steps, step.run)
+
+    async def spawned(self, steps: tuple[Any, ...], named: str | None) -> None:
+        await self.witness.call_async(named, is_in_thread=True)
+        await self.task(steps, named)
 
     async def go_on(self, which: int) -> None:
         await anext(self.running[which], None)
@@ -627,10 +690,6 @@ def test_43_whatever_async_is_interleaved_each_call_is_in_the_run_that_its_own_c
         await asyncio.gather(*actors.tasks)
         for number in sorted(actors.running, reverse=True):
             await actors.running.pop(number).aclose()
-        gc.collect()
-        await asyncio.get_running_loop().shutdown_asyncgens()  # those inside others end when they are collected
-        if not any(isinstance(one, Resume) and one.is_in_copy for one in flat(driver)):
-            assert current_run() is None, "no run stays current"
-        await actors.witness.call_async(None, is_in_thread=False)
+        assert current_run() is None, "no run stays current"
 
     asyncio.run(whole())

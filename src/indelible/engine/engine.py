@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -341,7 +340,7 @@ class Engine:
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store, screen, handling.volatile)
         with self._entering(claim, lease) as span:
-            token, run = _current.set(running), EnteredRun(running.run_id, sys._getframe(), None)
+            token, run = _current.set(running), EnteredRun(running.run_id)
             try:
                 body = self._enter_async(claim, running, errand.handler, handling)
                 report = await (report_async(body) if most is None else report_in_time(body, most, claim))
