@@ -17,7 +17,7 @@ def ask_provider(effect: Effect) -> Outcome:
     return Failed("the provider knows no such charge") if found is None else Succeeded(found)
 
 
-with Ledger.open(":memory:", lease=timedelta(milliseconds=50)) as ledger:
+with Ledger.open(":memory:", run="order-123", lease=timedelta(milliseconds=50)) as ledger:
 
     @ledger.tool(side_effect="payment", reconcile=ask_provider)
     def charge(order_id: str, amount: int) -> dict[str, Any]:
