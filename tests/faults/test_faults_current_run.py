@@ -28,6 +28,12 @@ from tests.server.serving import serve_believing
 EXAMPLES = int(os.environ.get("INDELIBLE_INTERLEAVINGS", "60"))
 
 
+@pytest.fixture
+def ledger(shell: Shell) -> Driver:
+    """A ledger that names no run."""
+    return shell.open(run=None)
+
+
 def refund_of(ledger: Any, **words: Any) -> Any:
     """Makes the tool of these tests: it gives the run that its call is recorded in."""
 
@@ -72,7 +78,7 @@ def test_43_a_call_with_effects_and_no_run_is_refused_and_recorded_nowhere(ledge
 
 def test_43_the_nearest_name_of_a_run_counts(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INDELIBLE_RUN", "of the environment")
-    bare, named = shell.open(), shell.open(run="of the ledger")
+    bare, named = shell.open(run=None), shell.open(run="of the ledger")
     refund = refund_of(named.ledger)
     assert bare.call(refund_of(bare.ledger), 1) == "of the environment"
     assert named.call(refund, 2) == "of the ledger"

@@ -227,7 +227,7 @@ def test_calls_inside_a_run_belong_to_it(ledger: Driver) -> None:
         with ledger.in_run("inner"):
             mail_in_run(ledger, mail)
     mail_in_run(ledger, mail)
-    assert sorted(effect.run_id for effect in ledger.effects()) == ["default", "inner", "outer"]
+    assert sorted(effect.run_id for effect in ledger.effects()) == ["inner", "order-1", "outer"]
 
 
 def mail_in_run(ledger: Driver, mail: Any) -> None:

@@ -110,7 +110,9 @@ class Place:
     def post(self, tool: str, args: Any, who: str = "agent", **words: Any) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
         url = f"{self.served.url}/v1/tools/{tool}/calls"
-        return httpx2.post(url, json={"args": args, **words}, headers=headers, trust_env=False, timeout=PATIENCE)
+        return httpx2.post(
+            url, json={"args": args, "run_id": "order-1", **words}, headers=headers, trust_env=False, timeout=PATIENCE
+        )
 
 
 TOOLS = """
@@ -430,7 +432,7 @@ def test_the_file_says_what_is_one_call_and_what_excludes_another(place: Place, 
 
 def test_who_goes_away_does_not_stop_what_runs(place: Place, bank: Any) -> None:
     bank.may_go_on.clear()
-    at, body = urlsplit(place.served.url), json.dumps({"args": {"amount": 7}})
+    at, body = urlsplit(place.served.url), json.dumps({"args": {"amount": 7}, "run_id": "order-1"})
     headers = {"Authorization": f"Bearer {place.tokens['agent']}", "Content-Type": "application/json"}
     with contextlib.closing(http.client.HTTPConnection(str(at.hostname), at.port, timeout=PATIENCE)) as line:
         line.request("POST", "/v1/tools/bank.charge/calls", body, headers)
