@@ -335,7 +335,7 @@ def test_binding_shows_the_call_without_making_it(ledger: Driver) -> None:
 
     call = refund.bind("7")
     args = {"order_id": "7", "amount": 5}
-    assert call == ToolCall(tool="refund", args=args, key=["order_id"], schema=refund.schema, run_id="order-1")
+    assert call == ToolCall(tool="refund", args=args, key=["order_id"], schema=refund.schema)
     assert ledger.effects() == []
 
 

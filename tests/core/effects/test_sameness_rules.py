@@ -57,7 +57,7 @@ def said(call: ToolCall) -> tuple[str, str]:
 
 
 def called(**words: Any) -> ToolCall:
-    return ToolCall(**{"tool": "pay", "args": {"order": "1", "amount": 5, "memo": "a"}, **words})
+    return ToolCall(**{"tool": "pay", "run_id": "default", "args": {"order": "1", "amount": 5, "memo": "a"}, **words})
 
 
 # Key and call digest
