@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args
 
-from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, check_name
+from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, check_name, check_run_id
 from indelible.core.effects.effect import Actor
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Clock, Store
@@ -47,6 +47,7 @@ class OpenedDesk(Desk):
         reach: Reach | None = None,
         store: Store | None = None,
         tenant: str | None = None,
+        run: str | None = None,
         actor: Actor | str = AGENT,
         clock: Clock | None = None,
         wakeups: bool = True,
@@ -75,6 +76,9 @@ class OpenedDesk(Desk):
         `reach` says how it is reached, and `indelible.connect` is the short way. A `store` that is open already is used
         as it is, and stays open when this ledger is closed.
 
+        `run` ($INDELIBLE_RUN) names the run of calls that name none and are inside none; it fits a program that works
+        on one order, one ticket, one job.
+
         `seal` says whether this process seals the journal: by default a SQLite ledger does, with a key that is made on
         first use in the folder `keys` ($INDELIBLE_KEYS, else ~/.indelible/keys), and a PostgreSQL one leaves it to
         `indelible worker`. `sign_events` lets each event carry a signature of this process. When the journal cannot be
@@ -90,6 +94,9 @@ class OpenedDesk(Desk):
         agent = Actor(actor, "agent") if isinstance(actor, str) else actor
         check_name("tenant", DEFAULT_TENANT if tenant is None else tenant)
         _check_on_unsealed(on_unsealed)
+        run = os.environ.get("INDELIBLE_RUN") or None if run is None else run
+        if run is not None:
+            check_run_id(run)
         if principal is not None:
             check_name("principal", principal)
         # What is wrong with these is told before anything is opened.
@@ -144,6 +151,7 @@ class OpenedDesk(Desk):
                 data_keys=None if view is None else view.keys,
                 principal=principal,
                 outbox=_outbox(engine, tenant, all_channels),
+                run=run,
             )
             undone.pop_all()
             return desk

@@ -32,7 +32,6 @@ _REQUESTS = threading.Lock()
 
 _current: ContextVar[RunningEffect | None] = ContextVar("indelible_effect", default=None)
 _request_name: ContextVar[tuple[RunningEffect, str] | None] = ContextVar("indelible_request", default=None)
-_current_run: ContextVar[str | None] = ContextVar("indelible_run", default=None)
 
 
 def current_effect() -> RunningEffect | None:
@@ -48,12 +47,6 @@ def mark_all_running() -> None:
     with _REQUESTS:
         for effect in _all_running:
             effect._has_sent = True
-
-
-def current_run() -> str | None:
-    """Gives the run that calls belong to here: the one around us, else that of the handler we are in."""
-    running = _current.get()
-    return _current_run.get() or (None if running is None else running.run_id)
 
 
 CompensationStatus = Literal["done", "failed", "in_doubt", "waiting", "nothing_to_do", "undeclared"]

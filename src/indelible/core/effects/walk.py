@@ -116,7 +116,7 @@ def opening(
         stamp=mint.stamp(prepared.actor),
         effect_id=mint.effect_id(),
         token=mint.token(),
-        run_id=call.run_id,
+        run_id=call.run,
         tool=call.tool,
         side_effect=handling.side_effect,
         on_crash=handling.on_crash,
