@@ -4,6 +4,7 @@
     ├── BadCall                  the request is wrong: correct it and call again; nothing was recorded
     │   ├── NotRecordable        a value has no lossless recorded form; .path names the field
     │   ├── TooLarge             a payload is over the limit in bytes or in depth
+    │   ├── NoRun                a call with effects is in no run: name one, such as the order's or the ticket's id
     │   ├── BadFilter            a filter cannot be read; .column and .length say where
     │   ├── UnknownEffect        no effect has this id or key
     │   ├── UnknownApproval      no approval has this id
@@ -99,6 +100,12 @@ class TooLarge(BadCall):
         super().__init__(message)
         self.limit = limit
         self.size = size
+
+
+class NoRun(BadCall):
+    """A call that has effects is in no run, and has no `scope`; so a repeat could not be told from a new call."""
+
+    code = "no_run"
 
 
 class BadFilter(BadCall):

@@ -63,7 +63,7 @@ BODIES: dict[str, Any] = {
     "GET /.well-known/indelible-keys.json": None,
     "POST /v1/journal/verify": {},
     "GET /v1/tools": None,
-    "POST /v1/tools/{tool}/calls": {"args": {}},
+    "POST /v1/tools/{tool}/calls": {"args": {}, "run_id": "order-1"},
     "GET /v1/me": None,
     "GET /v1/stop": None,
     "POST /v1/stop": {"reason": "x"},
