@@ -15,7 +15,7 @@ from indelible.cli.show import count, say_json, visible
 from indelible.engine.upkeep import Trouble, Upkeep
 from indelible.errors import IndelibleError
 from indelible.journal.sealing_thread import SEAL_EVERY
-from indelible.notify.channels import Channels
+from indelible.notify.channels import Channels, problem_with
 from indelible.notify.outbox import Outbox
 
 SEAL_AGAIN = 1.0
@@ -50,8 +50,7 @@ def worker(all_tenants: bool, once: bool, path: Path | None, every: int, retain:
             return _go_once(upkeep, outbox, place)
         subject = "the journals of all tenants" if all_tenants else f"the journal of tenant {visible(place.tenant)}"
         words.say(f"sealing {subject}, every {every} ms; stop with Ctrl-C")
-        if channels:
-            words.say(f"telling people by {', '.join(channel.name for channel in channels)}")
+        words.say_channels(channels)
         outbox.start()
         while not stopped.wait(every / 1000):
             upkeep.go(time.monotonic())
@@ -89,6 +88,15 @@ class _Words:
         """Tells it, unless JSON is asked for."""
         if not self._place.is_json:
             click.echo(words, err=True)
+
+    def say_channels(self, channels: Channels) -> None:
+        """Say which channels send, and which cannot yet and why."""
+        problems = {channel.name: problem for channel in channels if (problem := problem_with(channel)) is not None}
+        for name, problem in problems.items():
+            click.echo(f"indelible: channel {name} cannot send: {problem}", err=True)
+        ready = [channel.name for channel in channels if channel.name not in problems]
+        if ready:
+            self.say(f"telling people by {', '.join(ready)}")
 
     def tell(self, trouble: Trouble, problem: IndelibleError | None) -> None:
         """Tells of a problem, or that it is over."""

@@ -17,7 +17,7 @@ from indelible.core.values.canonical import decode, encode
 
 KEPT_ASIDE = frozenset(
     {"answered", "budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "origin", "replays", "reply"}
-    | {"seen"}
+    | {"seen", "told"}
 )
 """Names the kinds that no event commits to."""
 PERSON = "person"

@@ -68,6 +68,8 @@ def scopes_for(command: Command) -> frozenset[Scope]:
     allowed: set[Scope] = {"admin"}
     if isinstance(command, TakeRun) and command.is_forced:
         return frozenset(allowed)  # it was set aside for a person to look at
+    if isinstance(command, Attend) and command.channels:
+        return frozenset(allowed)  # it writes messages, as a `Keep` of one does
     if isinstance(command, _BY_AGENTS + _BY_EITHER) or keeps_driving(command):
         allowed.add("agent")
     is_permission = isinstance(command, Record) and command.event_type in OF_APPROVERS
