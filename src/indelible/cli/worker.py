@@ -9,7 +9,7 @@ import click
 
 from indelible.cli.behind import store_behind
 from indelible.cli.ending import until_stopped
-from indelible.cli.moments import span
+from indelible.cli.moments import check_deletes, span
 from indelible.cli.opening import Where, about_ledger, open_here, where
 from indelible.cli.show import count, say_json, visible
 from indelible.engine.upkeep import Trouble, Upkeep
@@ -41,7 +41,7 @@ def worker(all_tenants: bool, once: bool, path: Path | None, every: int, retain:
     """
     place, words = where(), _Words(where())
     channels = _channels_in(path)
-    age = None if retain is None else span(retain, "--retain")
+    age = None if retain is None else span(check_deletes(retain, "--retain"), "--retain")
     with open_here(place) as ledger, until_stopped() as stopped:
         kept = store_behind(ledger).journal
         upkeep = Upkeep(ledger, lambda: kept.tenants() if all_tenants else [place.tenant], tell=words.tell, retain=age)
