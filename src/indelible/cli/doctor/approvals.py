@@ -23,6 +23,7 @@ _MOST_LOOKED_AT = 200
 def examine(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
     """Looks at approvals, at the messages about them, and at the policy."""
     yield from check_pending(ledger, place, now)
+    yield from check_stuck(ledger, place, now)
     yield check_told(ledger, place, now)
     yield check_deliveries(ledger, place, now)
     yield check_policy(ledger, place)
@@ -40,6 +41,16 @@ def check_pending(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
     if late:
         said = f"{at_least(len(late), 'approval', len(pending))} past the end, and still open: no worker attends"
         yield Check("late approvals", "warn", said, place.command("worker"))
+
+
+def check_stuck(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
+    """Can a person still give each approval that waits?"""
+    pending = ledger.approvals(status="pending", limit=_MOST_LOOKED_AT)
+    stuck = ledger._approving.stuck([approval for approval in pending if not approval.is_overdue(now)])
+    if stuck:
+        first, found = next(iter(stuck.items()))
+        said = f"{count(len(stuck), 'approval')} that no person can give any more; {first}: {found.why}"
+        yield Check("stuck approvals", "warn", said, place.command(f"approvals show {first}"))
 
 
 def check_told(ledger: Ledger, place: Where, now: datetime) -> Check:
