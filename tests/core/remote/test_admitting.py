@@ -131,6 +131,14 @@ def test_somebody_has_decided_about_every_command_there_is() -> None:
     assert set(ALLOWED) == set(COMMANDS)
 
 
+def test_only_an_administrator_has_messages_written_by_channels_of_their_own() -> None:
+    told = replace(example(Attend), channels=("mail",))
+    assert let_in(told, caller("admin")).channels == ("mail",)
+    for scope in ("agent", "approver"):
+        with pytest.raises(NotPermitted):
+            let_in(told, caller(scope))
+
+
 @pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_command_is_for_those_scopes_that_the_table_says(kind: type, scope: Scope) -> None:
