@@ -244,12 +244,17 @@ def test_every_channel_here_tells_of_what_another_process_asks_and_so_do_those_o
     call = prepared(ToolCall(tool="note", args={"n": 1}, run_id="run-1"))
     said = Verdict(decision="ask", rule="own", policy="p", question=Question(rule="own"))
     named = replace(said, question=Question(rule="own", notify=("mail",)))
-    telling = Judging(store, "default", channels=("chat",))
     of_the_call = replace(named, rule=TOOL_RULE, policy="")
+    telling = Judging(store, "default", policy_of({"approvals": {"notify": ["chat"]}}))
     for verdict, channels in ((said, ("chat",)), (named, ("chat", "mail")), (of_the_call, ("chat", "mail"))):
         question = telling.judge_besides(call, verdict).verdict.question
         assert question is not None
         assert question.notify == channels
+    to_all = Judging(store, "default")
+    for verdict in (said, named, of_the_call):
+        question = to_all.judge_besides(call, verdict).verdict.question
+        assert question is not None
+        assert question.notify == (), "no process narrows a question that every channel tells of"
     refused = telling.judge_besides(call, Verdict(decision="refuse", rule="own"))
     assert (refused.verdict.decision, refused.verdict.question) == ("refuse", None)
     store.close()

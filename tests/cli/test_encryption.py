@@ -86,7 +86,7 @@ def test_values_are_shown_in_clear_and_as_erased_when_their_key_is_gone(ledger_u
 def test_a_person_is_erased_with_their_key(ledger_url: str, keys: Path, cli: Cli) -> None:
     with opened(ledger_url) as ledger:
         ledger.run(pay(), lambda effect: CANARY)
-    assert cli("erase", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 4
+    assert cli("erase", "--yes", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 4
     assert list(keys.rglob("data/*/*.key")) == []
 
 

@@ -22,12 +22,14 @@ def paid(ledger_url: str) -> str:
 
 
 def test_a_field_an_event_and_a_run_are_erased(cli: Cli, paid: str) -> None:
-    said = cli("erase", "--run", "order-1", "--seq", "0", "--field", "args", "--reason", "asked", "--by", "ana").out
+    said = cli(
+        "erase", "--yes", "--run", "order-1", "--seq", "0", "--field", "args", "--reason", "asked", "--by", "ana"
+    ).out
     assert "Erased 1 payload of 1 run.\n  order-1: 1" in said
-    told = cli("erase", "--run", "order-1", "--reason", "asked", "--by", "ana", "--json", code=1).json
+    told = cli("erase", "--yes", "--run", "order-1", "--reason", "asked", "--by", "ana", "--json", code=1).json
     assert told["runs"] == {"order-1": 8}
     assert told["kept"][0]["why"].startswith("it is in doubt")
-    assert "Kept eff_" in cli("erase", "--run", "order-1", "--reason", "asked", code=1).out
+    assert "Kept eff_" in cli("erase", "--yes", "--run", "order-1", "--reason", "asked", code=1).out
     said = cli("events", "order-1").out
     assert "payload_erased" in said
     assert "chain intact" in said
@@ -40,25 +42,25 @@ def test_a_field_an_event_and_a_run_are_erased(cli: Cli, paid: str) -> None:
 
 
 def test_a_person_is_erased(cli: Cli, paid: str) -> None:
-    assert cli("erase", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 4
-    assert cli("erase", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 0
-    assert "or under another spelling" in cli("erase", "--subject", "adda", "--reason", "asked").out
-    assert "settle it first" in cli("erase", "--subject", "eve", "--reason", "asked", "--force", code=1).err
+    assert cli("erase", "--yes", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 4
+    assert cli("erase", "--yes", "--subject", "ada", "--reason", "asked", "--json").json["erased"] == 0
+    assert "or under another spelling" in cli("erase", "--yes", "--subject", "adda", "--reason", "asked").out
+    assert "settle it first" in cli("erase", "--yes", "--subject", "eve", "--reason", "asked", "--force", code=1).err
 
 
 def test_pruning_rehearses(cli: Cli, paid: str) -> None:
     assert "Would erase 8 payloads of 1 run." in cli("prune", "--before", "0h", "--dry-run").out
-    assert "Erased 0 payloads of 0 runs." in cli("prune", "--before", "90d").out
-    assert cli("prune", "--before", "0d", "--json", "--no-rewrite").json["erased"] == 8
-    assert cli("prune", "--before", "2020-01-31", "--json").json["erased"] == 0
+    assert "Erased 0 payloads of 0 runs." in cli("prune", "--yes", "--before", "90d").out
+    assert cli("prune", "--yes", "--before", "0d", "--json", "--no-rewrite").json["erased"] == 8
+    assert cli("prune", "--yes", "--before", "2020-01-31", "--json").json["erased"] == 0
 
 
 def test_holds_are_placed_listed_and_lifted(cli: Cli, paid: str) -> None:
     placed = cli("hold", "add", "--run", "order-1", "--reason", "lawsuit", "--json").json
     assert placed["run_id"] == "order-1"
     assert placed["id"] in cli("hold", "list").out
-    assert placed["id"] in cli("erase", "--run", "order-1", "--reason", "asked", code=1).err
-    said = cli("prune", "--before", "0d").out
+    assert placed["id"] in cli("erase", "--yes", "--run", "order-1", "--reason", "asked", code=1).err
+    said = cli("prune", "--yes", "--before", "0d").out
     assert "Kept run order-1" in said
     assert "was lifted" in cli("hold", "remove", placed["id"], "--reason", "settled").out
     assert cli("hold", "list", "--json").json["holds"] == []
@@ -81,7 +83,7 @@ def test_an_erased_run_is_shown_as_such_and_nobody_goes_on_with_it(cli: Cli, pai
             run.artifact(f"file:{CANARY}")
             run.checkpoint({"at": CANARY})
         ledger.start_run("lead-2", agent="sales").fail(CANARY)
-    assert "lead-1" in cli("prune", "--before", "0h").out
+    assert "lead-1" in cli("prune", "--yes", "--before", "0h").out
     listed = cli("runs", "list").out
     assert "(erased)" in next(line for line in listed.splitlines() if line.startswith("lead-1"))
     inspected = cli("runs", "inspect", "lead-1").out
@@ -95,8 +97,8 @@ def test_an_erased_run_is_shown_as_such_and_nobody_goes_on_with_it(cli: Cli, pai
     assert "Ledger Integrity:     Valid" in cli("runs", "verify", "lead-1").out
     for command in (("resume", "lead-1"), ("fork", "lead-1"), ("packet", "lead-1", "--out", "never.json")):
         assert "is completed, and what was recorded of it is erased" in cli("runs", *command, code=1).err
-    kept = cli("erase", "--run", "lead-2", "--reason", "asked", code=1).out
+    kept = cli("erase", "--yes", "--run", "lead-2", "--reason", "asked", code=1).out
     assert "Kept run lead-2: it is failed and needs what it is gone on with" in kept
     cli("runs", "cancel", "lead-2", "-m", "done")
-    assert "Erased" in cli("erase", "--run", "lead-2", "--reason", "asked").out
+    assert "Erased" in cli("erase", "--yes", "--run", "lead-2", "--reason", "asked").out
     assert CANARY not in cli("runs", "inspect", "lead-2", "--json").out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -62,16 +61,6 @@ def test_consistency_between_two_sizes_is_proven(cli: Cli, unsealed: str) -> Non
 
 def test_going_on_where_nothing_was_lost_is_refused(cli: Cli, unsealed: str) -> None:
     assert "nothing is lost" in cli("journal", "continue", "--yes", code=1).err
-
-
-@pytest.mark.parametrize("answer", ["", "n\n"], ids=["nobody", "no"])
-def test_nothing_is_declared_lost_unless_somebody_says_yes(
-    cli: Cli, unsealed: str, monkeypatch: pytest.MonkeyPatch, answer: str
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
-    assert (
-        "nothing was declared lost; to go on without being asked, say --yes" in cli("journal", "continue", code=2).err
-    )
 
 
 def test_a_worker_seals_once_and_ends(cli: Cli, unsealed: str) -> None:

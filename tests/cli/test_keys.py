@@ -154,16 +154,16 @@ def test_an_interrupted_rotation_is_shown_and_finished(cli: Cli, ledger_url: str
 def test_a_retired_key_is_revoked_on_the_record(cli: Cli, ledger_url: str) -> None:
     work(ledger_url)
     first = cli("keys", "list", "--json").json["keys"][0]
-    refused = cli("keys", "revoke", first["id"], code=1)
+    refused = cli("keys", "revoke", "--yes", first["id"], code=1)
     assert "indelible keys rotate" in refused.err
     assert own_events(ledger_url, "key_revoked") == []
     cli("keys", "rotate")
-    said = cli("keys", "revoke", first["id"][:8], "--json").json
+    said = cli("keys", "revoke", "--yes", first["id"][:8], "--json").json
     assert (said["key"]["id"], said["key"]["status"]) == (first["id"], "revoked")
     (facts,) = own_events(ledger_url, "key_revoked")
     assert facts["key"] == first["public"]
     assert statuses(cli) == ["current", "revoked"]
-    assert "revoked" in cli("keys", "revoke", first["id"]).out
+    assert "revoked" in cli("keys", "revoke", "--yes", first["id"]).out
 
 
 @pytest.mark.parametrize("words", [("revoke", "nope"), ("export-public", "nope"), ("revoke",), ("shred",)])

@@ -32,10 +32,10 @@ def test_somebody_is_invited_listed_and_revoked(ledger_url: str, cli: Cli) -> No
     assert "nothing: invite them again" in cli("people", "list").out
     cli("apikeys", "create", "ana", "--scope", "approver")
     given = cli("apikeys", "create", "bot", "--scope", "agent", "--by", "Ana", "--json").json["apikey"]
-    revoked = cli("people", "revoke", "ana").out
+    revoked = cli("people", "revoke", "--yes", "ana").out
     assert "no longer let in.\nEnded with them: 1 token.\n" in revoked
     assert f"the token that they gave to bot: indelible apikeys revoke {given['id']}" in revoked
-    again = cli("people", "revoke", person.id, "--json").json
+    again = cli("people", "revoke", "--yes", person.id, "--json").json
     assert (again["person"]["is_revoked"], again["ended"]["api_keys"]) == (True, [])
     assert again["not_ended"]["api_keys"] == [{"id": given["id"], "name": "bot"}]
     assert "revoked" in cli("people", "list").out
@@ -50,7 +50,7 @@ def test_what_makes_no_sense_is_refused_with_the_next_step(ledger_url: str, cli:
     assert "approver" in cli("people", "invite", "ana", "--scope", "agent", code=2).err
     assert "--server" in cli("people", "invite", "ana", "--scope", "admin", "--server", "l.example", code=2).err
     assert "7 days" in cli("people", "invite", "ana", "--scope", "admin", "--expires", "9d", code=2).err
-    assert "people list" in cli("people", "revoke", "nobody", code=2).err
+    assert "people list" in cli("people", "revoke", "--yes", "nobody", code=2).err
 
 
 def test_when_a_token_was_last_used_is_listed(ledger_url: str, cli: Cli) -> None:

@@ -287,7 +287,7 @@ def test_many_changes_are_counted_and_a_few_are_shown(cli: Cli, recorded: str, f
 
 
 def test_what_was_erased_is_counted_as_one_nobody_can_tell_of(cli: Cli, recorded: str, file: str) -> None:
-    cli("erase", "--run", "order-1", "--reason", "asked")
+    cli("erase", "--yes", "--run", "order-1", "--reason", "asked")
     told = cli("policy", "test", file, "--json").json
     assert (told["judged"], told["cannot_tell"]) == (5, 2)
     assert "Of 2 more calls nobody can tell" in cli("policy", "test", file).out

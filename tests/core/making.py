@@ -229,9 +229,9 @@ def show_to(about: Approval, by: Actor = ADA) -> ShowTo:
     return ShowTo(ref=about.ref, stamp=stamp(actor=by), approval_id=about.id)
 
 
-def attend(about: Approval, at: datetime = NOON) -> Attend:
+def attend(about: Approval, at: datetime = NOON, *channels: str) -> Attend:
     """Sees to an approval that may be due."""
-    return Attend(ref=about.ref, stamp=stamp(at), approval_id=about.id)
+    return Attend(ref=about.ref, stamp=stamp(at), approval_id=about.id, channels=channels)
 
 
 def reopen(ref: Ref = REF, at: datetime = NOON, **changes: Any) -> Reopen:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from indelible.core.approvals.approval import Approval, Need, ended
+from indelible.core.approvals.deliveries import told_ref
 from indelible.core.approvals.grants import delegation_ref, grant_ref
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.changes import Aside, Change, Fact, Step
@@ -553,6 +554,7 @@ def test_the_report_of_whoever_held_it_before_it_was_asked_about_is_kept() -> No
 
 CHARGED = effect("processing", charges_json=charges_json([charge(budget="was")]))
 APPROVAL = approval_ref(PENDING.id)
+TOLD = told_ref(PENDING.id)
 COSTLY = charging(charge(budget="is"))
 
 
@@ -564,18 +566,18 @@ COSTLY = charging(charge(budget="is"))
         (open_command(verdict=COSTLY, grants={"g1": "aa", "g2": "bb"}), None, ["is", "g1", "g2"]),
         (open_command(verdict=COSTLY), CHARGED, ["is", "was"]),
         (open_command(verdict=charging(charge(budget="was"))), CHARGED, ["was"]),
-        (open_command(verdict=COSTLY), WAITING, ["is", APPROVAL]),
+        (open_command(verdict=COSTLY), WAITING, ["is", APPROVAL, TOLD]),
         (open_command(verdict=COSTLY), asked_about("succeeded"), []),
         (finish(HOLDER), CHARGED, ["was"]),
         (finish(HOLDER), asked_about("processing"), []),
         (settle(), CHARGED, ["was"]),
         (reopen(), asked_about("in_doubt"), []),
         (relinquish(HOLDER), asked_about("processing"), [APPROVAL]),
-        (cancel(), WAITING, [APPROVAL]),
-        (cast(PENDING), WAITING, [place_of("ada"), APPROVAL]),
-        (cast(PENDING, delegation_id="dlg_1"), WAITING, [delegation_ref("dlg_1"), place_of("ada"), APPROVAL]),
-        (amend(PENDING, verdict=COSTLY), WAITING, ["is", place_of("ada"), APPROVAL]),
-        (attend(PENDING), WAITING, [APPROVAL]),
+        (cancel(), WAITING, [APPROVAL, TOLD]),
+        (cast(PENDING), WAITING, [place_of("ada"), APPROVAL, TOLD]),
+        (cast(PENDING, delegation_id="dlg_1"), WAITING, [delegation_ref("dlg_1"), place_of("ada"), APPROVAL, TOLD]),
+        (amend(PENDING, verdict=COSTLY), WAITING, ["is", place_of("ada"), APPROVAL, TOLD]),
+        (attend(PENDING), WAITING, [APPROVAL, TOLD]),
     ],
 )
 def test_a_command_names_the_sheets_it_is_decided_on(command: Command, before: Effect | None, needed: Any) -> None:

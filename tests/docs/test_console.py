@@ -18,6 +18,7 @@ from tests.docs.terminal import ENDLESS, Terminal
 
 # Where a page's own test follows it, together with the programs on it.
 FOLLOWED_BY = {
+    "docs/how-to/langgraph-slack.md": "tests/docs/test_story.py",
     "docs/approvals.md": "tests/cli/test_approvals_page.py",
     "docs/migrate/locus.md": "tests/compat/test_locus.py",
     "docs/tutorial.md": "tests/docs/test_tutorial.py",

@@ -35,6 +35,7 @@ from tests.server.serving import serve_believing
 # Where a page's own test follows it more closely than can be done here.
 FOLLOWED_BY = {
     "docs/approvals.md": "tests/cli/test_approvals_page.py",
+    "docs/how-to/langgraph-slack.md": "tests/docs/test_story.py",
     "docs/http.md": "tests/server/test_http_page.py",
     "docs/integrations/adk.md": "tests/frameworks/test_pages.py",
     "docs/integrations/changing-frameworks.md": "tests/integrations/test_durability.py",

@@ -16,7 +16,7 @@ from typing import Any
 from indelible import Ledger
 from indelible.core.approvals import deliveries
 from indelible.notify.hidden import Secret
-from indelible.notify.outbox import Outbox
+from indelible.notify.outbox import Attendant, Outbox
 from indelible.notify.sending import Sender
 from indelible.notify.webhook import WebhookChannel
 
@@ -49,6 +49,7 @@ def die_at(point: str) -> None:
 
         setattr(owner, name, outer)
 
+    around(Attendant, "_tell", "before telling", "after telling")
     around(Sender, "_keep", "before taking", "after taking")
     around(WebhookChannel, "send", "before sending", "after sending")
     around(Sender, "_keep_surely", "before marking", "after marking")

@@ -73,6 +73,11 @@ def ask(ledger: Ledger, number: int = 0, **options: Any) -> str:
     raise AssertionError("nobody was asked")
 
 
+def naming(*names: str) -> dict[str, Any] | None:
+    """Return a policy whose questions name these channels; no policy for none."""
+    return {"approvals": {"notify": list(names)}} if names else None
+
+
 def deliveries(ledger: Ledger, **selected: Any) -> list[Delivery]:
     """Lists the messages of a ledger."""
     found = ledger._engine.store.sheets(ledger.tenant, SheetFilter(kind="delivery", limit=1000, **selected))

@@ -21,7 +21,7 @@ from indelible.notify.slack_blocks import APPROVE, DENY
 from indelible.notify.slack_server import PATH
 from tests.cli.conftest import Cli
 from tests.notify.receivers import Receiver, answering, receiving
-from tests.notify.recording import ask, deliveries
+from tests.notify.recording import ask, deliveries, naming
 from tests.notify.slack_api import (
     CHANNEL,
     SIGNING_SECRET,
@@ -78,9 +78,7 @@ def slack_of(api: str) -> dict[str, Any]:
 
 def asking(url: str, *names: str) -> Ledger:
     """Opens a ledger that asks by channels that only others have."""
-    ledger = Ledger.open(url, seal=False)
-    ledger._engine.judging._channels = names
-    return ledger
+    return Ledger.open(url, policy=naming(*names), seal=False)
 
 
 @contextmanager
@@ -181,8 +179,7 @@ def test_the_worker_tells_people_of_every_tenant(ledger_url: str, tmp_path: Path
     path = written(tmp_path, ops=hook(receiver.port))
     with asking(ledger_url, "ops") as ledger:
         ask(ledger)
-        with Ledger.open(ledger_url, tenant="other", seal=False) as other:
-            other._engine.judging._channels = ("ops",)
+        with Ledger.open(ledger_url, tenant="other", policy=naming("ops"), seal=False) as other:
             ask(other)
         with running("worker", "--all-tenants", "--url", ledger_url, "--channels", path):
             receiver.wait_for(2)

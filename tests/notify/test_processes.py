@@ -19,7 +19,7 @@ import pytest
 from indelible import Ledger, migrate
 from tests.notify.mortal_sender import POINTS
 from tests.notify.receivers import receiving
-from tests.notify.recording import ask, deliveries
+from tests.notify.recording import ask, deliveries, naming
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +30,7 @@ PATIENCE = 60.0
 def ledger(store_url: str) -> Iterator[Ledger]:
     """A ledger that asks by a channel that only other processes have."""
     migrate(store_url)
-    with Ledger.open(store_url, seal=False) as opened:
-        opened._engine.judging._channels = ("ops",)
+    with Ledger.open(store_url, policy=naming("ops"), seal=False) as opened:
         yield opened
 
 

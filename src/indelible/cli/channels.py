@@ -22,8 +22,8 @@ from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import instant
 from indelible.core.sheets import SheetFilter
 from indelible.engine.finding import Found
-from indelible.errors import BadCall, IndelibleError
-from indelible.notify.channels import Channel, Channels, NotSent
+from indelible.errors import BadCall
+from indelible.notify.channels import Channel, Channels, NotSent, problem_with
 from indelible.notify.config import load_channels
 from indelible.notify.sending import deliveries_about, store_time
 from indelible.notify.trial import trial_message
@@ -54,7 +54,7 @@ def list_channels(path: Path) -> int:
     """List the channels of a file, and what is wrong with them."""
     found = load_channels(path)
     listed = [
-        (channel.name, _kind(channel), str(getattr(channel, "place", "")), _problem(channel)) for channel in found
+        (channel.name, _kind(channel), str(getattr(channel, "place", "")), problem_with(channel)) for channel in found
     ]
     if where().is_json:
         names = ("name", "kind", "place", "problem")
@@ -67,16 +67,6 @@ def list_channels(path: Path) -> int:
 
 def _kind(channel: Channel) -> str:
     return type(channel).__name__.removesuffix("Channel").lower()
-
-
-def _problem(channel: Channel) -> str | None:
-    check: Callable[[], None] | None = getattr(channel, "check", None)
-    try:
-        if check is not None:
-            check()
-    except IndelibleError as problem:
-        return str(problem)
-    return None
 
 
 @channels.command()
@@ -238,6 +228,7 @@ def slack_listen(name: str | None, host: str, port: int, path: Path) -> int:
     from indelible.notify.slack_server import SlackServer
 
     channel = _slack_of(load_channels(path), name)
+    channel.check()
     place = where()
     with open_existing(place) as ledger, until_stopped() as stopped:
         interactions = interactions_of(channel, _decider(ledger), _posted_by(ledger, channel.name))

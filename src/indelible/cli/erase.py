@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
+from indelible import Ledger
+from indelible.cli.confirming import confirm, yes_option
 from indelible.cli.listing import say_all
-from indelible.cli.moments import span_or_moment
+from indelible.cli.moments import check_deletes, span_or_moment
 from indelible.cli.naming import only
 from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, reason_option
+from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, say_json, timestamp, visible
 from indelible.core.privacy.forgetting import Erasure, Hold
 
@@ -44,9 +48,10 @@ def rewrite_option(function: F) -> F:
 @click.option("--force", is_flag=True, help="With --subject: withdraw calls that wait, to erase them too.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @rewrite_option
+@yes_option
 @by_option
 @about_ledger
-def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
+def erase(fields: tuple[str, ...], by: str, dry_run: bool, yes: bool, **words: Any) -> int:
     """Erase payloads; the record stays and verifies.
 
     Payloads are arguments, results, texts and what agents told and saved. What is still needed is kept: by an effect
@@ -56,7 +61,11 @@ def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
     _check_one_is_named(words)
     place = where()
     with open_existing(place, wakeups=True) as ledger:
-        report = ledger.erase(fields=fields or None, by=by, **words)
+        report = ledger.erase(fields=fields or None, by=by, dry_run=True, **words)
+        if not dry_run:
+            confirm(_what_goes(report), yes=yes)
+            with _bar(ledger, report):
+                report = ledger.erase(fields=fields or None, by=by, **words)
     return _say(report, is_json=place.is_json, is_person=words["subject"] is not None)
 
 
@@ -65,19 +74,38 @@ def erase(fields: tuple[str, ...], by: str, **words: Any) -> int:
 @reason_option("retention")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @rewrite_option
+@yes_option
 @by_option
 @about_ledger
-def prune(before: str, reason: str, dry_run: bool, rewrite: bool | None, by: str) -> int:
+def prune(before: str, reason: str, dry_run: bool, rewrite: bool | None, yes: bool, by: str) -> int:
     """Erase the payloads of what ended long ago.
 
     These are effects, runs that are completed or canceled, and refused calls; messages about decisions are dropped too.
     What has not ended, and what is on hold, is kept; that is no failure here.
     """
-    place, ended = where(), span_or_moment(before, "--before")
+    place, ended = where(), span_or_moment(check_deletes(before, "--before"), "--before")
     with open_existing(place) as ledger:
-        report = ledger.prune(ended, by=by, reason=reason, dry_run=dry_run, rewrite=rewrite)
+        report = ledger.prune(ended, by=by, reason=reason, dry_run=True, rewrite=rewrite)
+        if not dry_run:
+            confirm(_what_goes(report), yes=yes)
+            with _bar(ledger, report):
+                report = ledger.prune(ended, by=by, reason=reason, rewrite=rewrite)
     _say(report, is_json=place.is_json)
     return 0
+
+
+def _what_goes(report: Erasure) -> str:
+    """Return one sentence that says what an erasure takes away."""
+    dropped = "".join(f"; {remark}" for remark in report.remarks)
+    return f"This erases {count(report.count, 'payload')} of {count(len(report.erased), 'run')}{dropped}."
+
+
+@contextmanager
+def _bar(ledger: Ledger, planned: Erasure) -> Iterator[None]:
+    """Show how many of the planned payloads are gone, at a terminal."""
+    with progress_bar("erasing") as show:
+        ledger._forgetting.progress = lambda done: show(done, planned.count)
+        yield
 
 
 def _say(report: Erasure, *, is_json: bool, is_person: bool = False) -> int:

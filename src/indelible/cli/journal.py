@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from indelible.cli.behind import store_behind
+from indelible.cli.confirming import confirm, yes_option
 from indelible.cli.opening import about_ledger, open_existing, open_here, where
 from indelible.cli.options import InOrder
 from indelible.cli.show import count, fields, say_json, visible
@@ -111,9 +112,10 @@ def consistency(old: int, new: int | None) -> None:
 
 
 @journal.command(name="continue")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be declared lost.")
+@yes_option
 @about_ledger
-def continue_(yes: bool) -> None:
+def continue_(dry_run: bool, yes: bool) -> None:
     """Go on after the database was set back, and say so on the record.
 
     Only when a newer backup cannot be had: what was signed after this one is lost, and heads that others keep will not
@@ -121,8 +123,13 @@ def continue_(yes: bool) -> None:
     """
     place = where()
     with open_here(place) as ledger:
-        if not (yes or _is_meant()):
-            raise click.UsageError("nothing was declared lost; to go on without being asked, say --yes")
+        lost, here = ledger._engine.notary.sealer().lost()
+        what = f"{count(lost.size, 'event')} were signed and {here.size} are in this database"
+        if dry_run:
+            told = {"lost": {"size": lost.size, "root": _base64(lost.root)}, "size": here.size, "dry_run": True}
+            place.say(told, f"Would declare lost what is not here: {what}.")
+            return
+        confirm(f"This declares lost what was signed and is not here: {what}.", yes=yes)
         lost = ledger.continue_journal()
         now = ledger.tree_head()
     assert now is not None
@@ -131,15 +138,6 @@ def continue_(yes: bool) -> None:
         return
     print(f"Declared lost: the journal of {count(lost.size, 'event')} with root {_base64(lost.root)}.")
     print(f"It goes on with {count(now.size, 'event')} and says so. Tell your auditors and witnesses.")
-
-
-def _is_meant() -> bool:
-    """Asks whoever sits there; nobody there is no."""
-    try:
-        return click.confirm("What was signed and is not in this database will be declared lost. Go on?")
-    except click.Abort:
-        click.echo(err=True)
-        return False
 
 
 def _head_json(note: Note) -> dict[str, Any]:

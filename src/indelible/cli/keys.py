@@ -12,6 +12,7 @@ import click
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
+from indelible.cli.confirming import confirm, yes_option
 from indelible.cli.opening import about_ledger, open_here, where
 from indelible.cli.options import InOrder
 from indelible.cli.show import age, say_json, table, visible
@@ -135,8 +136,9 @@ def rotate() -> None:
 
 @keys.command()
 @click.argument("key_id", metavar="ID")
+@yes_option
 @about_ledger
-def revoke(key_id: str) -> None:
+def revoke(key_id: str, yes: bool) -> None:
     """Declare a retired key worthless, on the record.
 
     Do this when it may be in wrong hands: what it signs from now on counts for nothing. The key that signs has to be
@@ -146,6 +148,7 @@ def revoke(key_id: str) -> None:
     with open_here(place) as ledger:
         ring, origin = ring_of(ledger), ledger.journal_name
         name = ring.revocable(key_id).id
+        confirm(f"This declares the key {name} worthless: what it signs from now on counts for nothing.", yes=yes)
         ledger.revoke_key(name)
     key = ring.find(name)
     if place.is_json:

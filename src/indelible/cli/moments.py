@@ -10,11 +10,12 @@ import click
 UNITS = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
+    "min": timedelta(minutes=1),
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
 }
-_SPAN = re.compile(r"([0-9]{1,6})([smhdw])")
+_SPAN = re.compile(r"([0-9]{1,6})(min|[smhdw])")
 
 
 def moment_ahead(text: str, option: str = "--until") -> datetime:
@@ -31,6 +32,16 @@ def moment_before(text: str, option: str) -> datetime:
     """Reads a beginning: how long ago, such as 12h or 30d, or a moment in UTC unless it names a zone."""
     given = span_or_moment(text, option)
     return datetime.now(UTC) - given if isinstance(given, timedelta) else given
+
+
+def check_deletes(text: str, option: str) -> str:
+    """Return an age for deleting; raise a `UsageError` for one such as 1m, which may mean a minute or a month."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is not None and found[2] == "m":
+        number = int(found[1])
+        days, minutes = f"{number * 30}d", f"{number}min"
+        raise _wrong(option, text, f"m may mean months or minutes; write {days} for days, or {minutes} for minutes")
+    return text
 
 
 def span(text: str, option: str) -> timedelta:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from indelible.cli.behind import store_behind
+from indelible.cli.confirming import confirm, yes_option
 from indelible.cli.listing import say_all
 from indelible.cli.moments import moment_ahead
 from indelible.cli.naming import only
@@ -93,9 +94,10 @@ def list_people() -> None:
 
 @people.command()
 @click.argument("name")
+@yes_option
 @by_option
 @about_ledger
-def revoke(name: str, by: str) -> None:
+def revoke(name: str, yes: bool, by: str) -> None:
     """Let NAME (or ID) in no more, and end what they had.
 
     Their link, passkeys, sessions and tokens end, the grants and delegations that they gave or got, and their votes on
@@ -105,10 +107,18 @@ def revoke(name: str, by: str) -> None:
     place = where()
     with open_here(place, ASK_THE_SERVER) as ledger:
         known = People(store_behind(ledger), place.tenant)
-        ids = [one.id for one in known.all()]
+        everybody = {one.id: one for one in known.all()}
+        ids = list(everybody)
         if not name.startswith("per_") and person_id(name) not in ids:
             raise BadCall(f"nobody is called {visible(name)} here; see: indelible people list")
         id_ = only(ids, name, "person", "people list") if name.startswith("per_") else person_id(name)
+        person = everybody[id_]
+        sessions, passkeys = len(person.sessions), len(person.passkeys)
+        confirm(
+            f"This ends all access of {visible(person.name)}: {count(sessions, 'session')}, "
+            f"{count(passkeys, 'passkey')}, and their tokens, grants, delegations and votes on open questions.",
+            yes=yes,
+        )
         left = Leaving(store_behind(ledger), place.tenant, ledger._approving).revoke(id_, by=Actor(by))
     place.say({"person": person_json(left.person), **left_shown(left)}, "\n".join(_told(left)))
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from indelible import __version__
+from indelible.cli.confirming import WORDS
 from indelible.cli.ending import is_reader_gone
 from indelible.cli.opening import about_ledger
 from indelible.cli.options import InOrder
@@ -79,6 +80,11 @@ class Root(InOrder):
             meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keeps the words, so that a command can say how to run it again."""
+        ctx.meta[WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; a reader who goes before everything is said ends it without a word."""

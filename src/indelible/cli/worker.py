@@ -9,13 +9,13 @@ import click
 
 from indelible.cli.behind import store_behind
 from indelible.cli.ending import until_stopped
-from indelible.cli.moments import span
+from indelible.cli.moments import check_deletes, span
 from indelible.cli.opening import Where, about_ledger, open_here, where
 from indelible.cli.show import count, say_json, visible
 from indelible.engine.upkeep import Trouble, Upkeep
 from indelible.errors import IndelibleError
 from indelible.journal.sealing_thread import SEAL_EVERY
-from indelible.notify.channels import Channels
+from indelible.notify.channels import Channels, problem_with
 from indelible.notify.outbox import Outbox
 
 SEAL_AGAIN = 1.0
@@ -41,7 +41,7 @@ def worker(all_tenants: bool, once: bool, path: Path | None, every: int, retain:
     """
     place, words = where(), _Words(where())
     channels = _channels_in(path)
-    age = None if retain is None else span(retain, "--retain")
+    age = None if retain is None else span(check_deletes(retain, "--retain"), "--retain")
     with open_here(place) as ledger, until_stopped() as stopped:
         kept = store_behind(ledger).journal
         upkeep = Upkeep(ledger, lambda: kept.tenants() if all_tenants else [place.tenant], tell=words.tell, retain=age)
@@ -50,8 +50,7 @@ def worker(all_tenants: bool, once: bool, path: Path | None, every: int, retain:
             return _go_once(upkeep, outbox, place)
         subject = "the journals of all tenants" if all_tenants else f"the journal of tenant {visible(place.tenant)}"
         words.say(f"sealing {subject}, every {every} ms; stop with Ctrl-C")
-        if channels:
-            words.say(f"telling people by {', '.join(channel.name for channel in channels)}")
+        words.say_channels(channels)
         outbox.start()
         while not stopped.wait(every / 1000):
             upkeep.go(time.monotonic())
@@ -89,6 +88,15 @@ class _Words:
         """Tells it, unless JSON is asked for."""
         if not self._place.is_json:
             click.echo(words, err=True)
+
+    def say_channels(self, channels: Channels) -> None:
+        """Say which channels send, and which cannot yet and why."""
+        problems = {channel.name: problem for channel in channels if (problem := problem_with(channel)) is not None}
+        for name, problem in problems.items():
+            click.echo(f"indelible: channel {name} cannot send: {problem}", err=True)
+        ready = [channel.name for channel in channels if channel.name not in problems]
+        if ready:
+            self.say(f"telling people by {', '.join(ready)}")
 
     def tell(self, trouble: Trouble, problem: IndelibleError | None) -> None:
         """Tells of a problem, or that it is over."""

@@ -195,11 +195,15 @@ class ShowTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attend:
-    """Sees to an approval that is due: asks more people, or calls it expired."""
+    """Sees to an approval: calls it expired or escalates it when that is due, and has people told who were not.
+
+    `channels` are those that the attending process sends by: a question that names no channel is told by them.
+    """
 
     ref: Ref
     stamp: Stamp
     approval_id: str
+    channels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

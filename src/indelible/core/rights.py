@@ -156,6 +156,8 @@ def verb_of(command: Command) -> VerbName:
     """Return what a command does."""
     if isinstance(command, TakeRun) and command.is_forced:
         return "administer"  # the run was set aside for a person to look at
+    if isinstance(command, Attend) and command.channels:
+        return "administer"  # it writes messages, as a `Keep` of one does
     if isinstance(command, Keep) and command.sheet.kind == "driver":
         return "drive_runs"  # a heartbeat of the run's driver
     if isinstance(command, Record) and command.event_type in OF_APPROVERS:

@@ -18,7 +18,7 @@ from indelible.errors import StateNotRead
 
 KEPT_ASIDE = frozenset(
     {"answered", "budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "origin", "replays", "reply"}
-    | {"seen"}
+    | {"seen", "told"}
 )
 """Names the kinds that no event commits to."""
 PERSON = "person"

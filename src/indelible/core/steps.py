@@ -8,7 +8,7 @@ from typing import assert_never
 
 from indelible.core.approvals.approval import ended, handed_back
 from indelible.core.approvals.asking import about_approval
-from indelible.core.approvals.deliveries import deliveries_of
+from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_ref
 from indelible.core.approvals.grants import delegation_ref, grant_ref
 from indelible.core.approvals.revoked import standing_votes
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
@@ -150,13 +150,14 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
     elif isinstance(command, CastVote):
         needed += [] if command.delegation_id is None else [delegation_ref(command.delegation_id)]
         # Whoever votes names the question; that of an effect nobody has looked at yet is most likely the same.
-        needed += [approval_ref(command.approval_id)] if effect is None else []
+        needed += [approval_ref(command.approval_id), told_ref(command.approval_id)] if effect is None else []
     if isinstance(command, CastVote | Amend):
         needed.append(place_of(command.stamp.actor.id))
     if effect is not None and effect.charges_json is not None:
         needed += [budget_ref(charge.budget) for charge in read_charges(effect.charges_json)]
     if effect is not None and effect.approval_id is not None and not isinstance(command, _NOT_ABOUT_APPROVAL):
         needed.append(approval_ref(effect.approval_id))
+        needed += [] if isinstance(command, Relinquish | ShowTo) else [told_ref(effect.approval_id)]
     return tuple(dict.fromkeys(needed))
 
 
@@ -423,7 +424,7 @@ def _cancel(command: Cancel, effect: Effect, now: datetime, seq: int, sheets: Sh
     approval = approval_of(effect, sheets)
     if approval is not None and approval.is_open:
         over = ended(approval, "canceled")
-        changed += [approval_sheet(over), *deliveries_of(over, "canceled", over.told, now)]
+        changed += [approval_sheet(over), *deliveries_of(over, "canceled", channels_told(over, sheets), now)]
     effect = replace(effect, charges_json=None)
     return step_to(
         moved_to(command, effect, seq, "canceled", "tool_call_canceled", tuple(changed), reason=command.detail_json)

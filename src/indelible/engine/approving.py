@@ -24,6 +24,7 @@ from indelible.core.approvals.grants import (
     read_grant,
 )
 from indelible.core.approvals.sheets import read_approval
+from indelible.core.approvals.stuck import Stuck, people_named, why_stuck
 from indelible.core.commands import (
     AboutApproval,
     Amend,
@@ -45,7 +46,7 @@ from indelible.core.events import Payload, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
-from indelible.core.sheets import Sheet, SheetFilter, body_of
+from indelible.core.sheets import Sheet, SheetFilter, SheetRef, body_of
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import Difference, differences
 from indelible.engine.engine import Engine
@@ -78,6 +79,8 @@ class ApprovalView:
     unusual: Sequence[Difference] | None
     previous: Approval | None = None
     since_previous: Sequence[Difference] | None = None
+    stuck: Stuck | None = None
+    """Says that no person can give it any more, and the ways out."""
 
 
 class Approving:
@@ -171,7 +174,20 @@ class Approving:
             unusual=self._compared(self._last_approved(approval), approval, args),
             previous=previous,
             since_previous=self._compared(previous, approval, args),
+            stuck=self.stuck([approval]).get(approval.id),
         )
+
+    def stuck(self, approvals: Sequence[Approval]) -> dict[str, Stuck]:
+        """Return those of some approvals that no person can give any more, by id, each with the reason."""
+        pending = [approval for approval in approvals if approval.status == "pending"]
+        store = self._engine.store
+        people: dict[SheetRef, Sheet | None] = {}
+        if "person" not in getattr(store, "unseen_kinds", ()):
+            for ref in {ref for approval in pending for ref in people_named(approval)}:
+                found = store.sheets(self._tenant, SheetFilter(kind=ref.kind, id=ref.id, limit=1))
+                people[ref] = found[0] if found else None
+        found_stuck = ((approval.id, why_stuck(approval, people)) for approval in pending)
+        return {id_: stuck for id_, stuck in found_stuck if stuck is not None}
 
     def _compared(self, other: Approval | None, approval: Approval, args: Any) -> list[Difference] | None:
         """Lists what is other than in another approval, of all that an approval binds; None when nobody can tell."""

@@ -39,6 +39,8 @@ class Forgetting:
         self._rules = tuple(rules or ())
         self._key = key
         self._redactors: dict[tuple[Rule, ...], Redactor] = {}
+        self.progress: Callable[[int], None] = lambda done: None
+        """Is told how many payloads an erasure has erased so far."""
 
     # Before anything is recorded
 
@@ -161,7 +163,16 @@ class Forgetting:
         redactor = self.redactor(self._rules)
         say = str if redactor is None else redactor.text
         engine = self._engine
-        return Eraser(engine.store, self._tenant, engine.write_alone, engine.mint, say, rewrite, is_rehearsal)
+        return Eraser(
+            engine.store,
+            self._tenant,
+            engine.write_alone,
+            engine.mint,
+            say,
+            rewrite,
+            is_rehearsal,
+            lambda done: self.progress(done),
+        )
 
 
 def _with_key_kept(report: Erasure) -> Erasure:

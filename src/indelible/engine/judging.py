@@ -60,13 +60,11 @@ class Judging:
         tenant: str,
         policy: Policy | None = None,
         environment: str = "",
-        channels: tuple[str, ...] = (),
     ) -> None:
         self._store = store
         self._tenant = tenant
         self._own = policy
         self._environment = environment
-        self._channels = channels
         # One name for both, so that no other thread sees a moment with neither.
         self._stored: Policy | _Unreadable | None = None
         self._stored_version = 0
@@ -77,10 +75,6 @@ class Judging:
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._looked_at: float | None = None
-
-    def tell_by(self, channels: tuple[str, ...]) -> None:
-        """Lets questions that name no channel go to these, which somebody else sends by."""
-        self._channels = channels
 
     @property
     def is_due(self) -> bool:
@@ -152,13 +146,8 @@ class Judging:
         if prepared.handling.needs_approval:
             verdict = capped(asked_by_tool(verdict, terms), caps)
         verdict = keeping_resource(verdict, prepared)
-        if not self._channels:
-            if verdict is ALLOWED:
-                return _PASSED
-            return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms, caps=caps)
-        terms = self._told_to_all(terms or Question(rule=""))
-        if verdict.question is not None:
-            verdict = replace(verdict, question=self._told_to_all(verdict.question))
+        if verdict is ALLOWED:
+            return _PASSED
         return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms, caps=caps)
 
     def _terms(self) -> Question | None:
@@ -167,10 +156,6 @@ class Judging:
 
         policies = [policy for policy in (self._own, self._stored) if isinstance(policy, Policy)]
         return strictest([Verdict(decision="ask", question=policy.parts.asks) for policy in policies]).question
-
-    def _told_to_all(self, question: Question) -> Question:
-        """Gives a question that every channel here tells of, unless it names those that do."""
-        return question if question.notify else replace(question, notify=self._channels)
 
     def verdict_on(self, prepared: Prepared, args_json: bytes | None = None) -> Verdict:
         """Gives what the policies say of a call; `args_json` stands in for other arguments than its own."""
@@ -263,7 +248,11 @@ def policy_from(policy: Policy | Mapping[str, Any] | str | Path) -> Policy:
 
 
 def _told_besides(question: Question, judged: Judged, said: Verdict) -> Question:
-    """Gives a question that is told by our channels, whatever another process says, and by those of that one too."""
+    """Return a question that is told by our channels, whatever another process says, and by the ones it names too.
+
+    A question of ours that names no channel is told by all of them, so another process cannot narrow it.
+    """
     ours = judged.verdict.question or judged.terms or Question(rule="")
     theirs = said.question or ours
-    return replace(question, notify=tuple(dict.fromkeys((*ours.notify, *question.notify, *theirs.notify))))
+    named = (*ours.notify, *question.notify, *theirs.notify) if ours.notify else ()
+    return replace(question, notify=tuple(dict.fromkeys(named)))

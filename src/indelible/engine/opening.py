@@ -137,7 +137,6 @@ class OpenedDesk(Desk):
                 tenant,
                 own_policy,
                 os.environ.get("INDELIBLE_ENVIRONMENT", "") if environment is None else environment,
-                tuple(channel.name for channel in all_channels),
             )
             engine = Engine(store, notary, view, judging, owns_store=is_own)
             desk = cls(

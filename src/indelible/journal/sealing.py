@@ -148,11 +148,7 @@ class Sealer:
 
     def resume_after_loss(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, says so on the record, gives the lost head."""
-        self.integrate()
-        lost = lost_head(self._store, self._tenant, self._signer)
-        if lost is None:
-            raise SignerRefused(f"{self.origin}: all that was signed is here, so nothing is lost; just seal it")
-        here = self._journal.tree(self._tenant)
+        lost, here = self.lost()
         self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         self.integrate()
         tree = self._journal.tree(self._tenant)
@@ -160,6 +156,14 @@ class Sealer:
         self._sign(tree)
         self._change_stop(go_after_loss)
         return lost
+
+    def lost(self) -> tuple[TreeHead, Tree]:
+        """Return the head that was signed and is not here, and the tree that is; raise if nothing is lost."""
+        self.integrate()
+        lost = lost_head(self._store, self._tenant, self._signer)
+        if lost is None:
+            raise SignerRefused(f"{self.origin}: all that was signed is here, so nothing is lost; just seal it")
+        return lost, self._journal.tree(self._tenant)
 
     def _change_stop(self, after: Callable[[Stop | None, datetime], Stop | None]) -> None:
         """Writes what comes after the stop that stands; nothing may have to be changed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol, overload
@@ -11,7 +11,7 @@ from typing import Any, Protocol, overload
 from indelible.core.approvals.approval import Approval
 from indelible.core.approvals.deliveries import kind_of
 from indelible.core.effects.effect import Effect
-from indelible.errors import BadCall
+from indelible.errors import BadCall, IndelibleError
 
 # Letters that mean nothing in a header, in an id, or to whoever signs "id.timestamp.body".
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -108,6 +108,17 @@ class Channels(Sequence[Channel]):
                 return channel
         there_are = ", ".join(channel.name for channel in self._channels) or "none"
         raise BadCall(f"no channel is called {name!r}; there are: {there_are}")
+
+
+def problem_with(channel: Channel) -> str | None:
+    """Return what keeps a channel from sending, such as a missing secret or library; None if nothing is known."""
+    check: Callable[[], None] | None = getattr(channel, "check", None)
+    try:
+        if check is not None:
+            check()
+    except IndelibleError as problem:
+        return str(problem)
+    return None
 
 
 def check_name(name: object) -> str:

@@ -1,4 +1,4 @@
-"""The outbox: sends what is due, channel by channel, and sees to approvals whose time has come.
+"""The outbox: has people told of open approvals, sends what is due, and sees to approvals whose time has come.
 
 Each channel has a thread of its own, so that one which hangs or fails holds up nobody else, and no run at all.
 """
@@ -24,19 +24,27 @@ from indelible.notify.sending import SENDING_PATIENCE, Sender, Tenants, store_ti
 
 CLOSING_PATIENCE = timedelta(seconds=5)
 _PAGE = 100
+_LOOK_THROUGH_EVERY = 60.0
 _log = logging.getLogger("indelible.notify")
 
 
 class Attendant:
-    """Sees to approvals that are due: asks more people, or calls them expired."""
+    """Sees to approvals: asks more people, calls late ones expired, and has open ones told by these channels.
 
-    def __init__(self, engine: Engine, tenants: Tenants) -> None:
+    An open approval that names no channel is told by the channels of every process that has some, whichever process
+    asked. Processes need not know of each other: the store notes the channels that told of it.
+    """
+
+    def __init__(self, engine: Engine, tenants: Tenants, channels: Sequence[str] = ()) -> None:
         self._engine = engine
         self._tenants = tenants
+        self._channels = tuple(channels)
         self._hopeless: set[tuple[str, int]] = set()
+        self._seen: dict[str, set[str]] = {}
+        self._looked_at: dict[str, float] = {}
 
     def go(self) -> bool:
-        """Attends to what is due now; says whether anything was."""
+        """Attends to what is due now, and has people told of what is new; says whether there was anything."""
         store = self._engine.store
         has_found = False
         for tenant in self._tenants():
@@ -44,6 +52,42 @@ class Attendant:
             for sheet in store.sheets(tenant, SheetFilter(kind="approval", due_by=now, limit=_PAGE)):
                 if sheet.body is not None and (sheet.id, sheet.version) not in self._hopeless:
                     has_found |= self._attend(sheet, now)
+            if self._channels:
+                has_found |= self._tell(tenant)
+        return has_found
+
+    def _tell(self, tenant: str) -> bool:
+        """Has people told of open approvals that name no channel; says whether there were any that are new here.
+
+        The newest come first, and a page without a new one is the last. Once a minute all are looked through: the
+        clocks of other machines may put a new approval among old ones.
+        """
+        seen, started = self._seen.setdefault(tenant, set()), time.monotonic()
+        is_full = started - self._looked_at.get(tenant, float("-inf")) >= _LOOK_THROUGH_EVERY
+        open_ids: set[str] = set()
+        has_found = False
+        before: str | None = None
+        while True:
+            selected = SheetFilter(kind="approval", status="pending", before=before, limit=_PAGE)
+            page = self._engine.store.sheets(tenant, selected)
+            new = [sheet for sheet in page if sheet.body is not None and sheet.id not in seen]
+            for sheet in new:
+                approval = read_approval(sheet)
+                if not approval.question.notify:
+                    stamp = self._engine.mint.stamp(SYSTEM)
+                    command = Attend(ref=approval.ref, stamp=stamp, approval_id=approval.id, channels=self._channels)
+                    answer = self._engine.write_alone(command)
+                    has_found = True
+                    if isinstance(answer, Decided) and answer.approval.version != sheet.version:
+                        continue  # something else was due; it is told next time
+                seen.add(sheet.id)
+            open_ids.update(sheet.id for sheet in page)
+            if len(page) < _PAGE or not (new or is_full):
+                break
+            before = page[-1].id
+        if is_full:
+            seen &= open_ids
+            self._looked_at[tenant] = started
         return has_found
 
     def _attend(self, sheet: Sheet, now: datetime) -> bool:
@@ -81,7 +125,7 @@ class Outbox:
         tenants: Tenants = (lambda: (tenant,)) if isinstance(tenant, str) else tenant
         self._engine = engine
         self._senders = [Sender(engine, tenants, channel, link=link, patience=patience) for channel in channels]
-        self._attendant = Attendant(engine, tenants)
+        self._attendant = Attendant(engine, tenants, [channel.name for channel in channels])
         self._names = [channel.name for channel in channels]
         self._closing_patience = closing_patience.total_seconds()
         self._at_exit: Callable[[], None] | None = None
@@ -90,19 +134,26 @@ class Outbox:
 
     def _begin(self) -> None:
         """Starts with no thread; in a forked child there is none, whatever the parent had."""
-        self._attending = Patrol("indelible-attending", self._attendant.go)
-        self._patrols = [self._attending]
+        self._attending = Patrol("indelible-attending", self._attend)
+        self._sending: list[Patrol] = []
         for name, sender in zip(self._names, self._senders, strict=True):
             patrol = Patrol(f"indelible-outbox-{name}", sender.go)
             sender.may_pause = patrol.pause
-            self._patrols.append(patrol)
+            self._sending.append(patrol)
+
+    def _attend(self) -> bool:
+        has_found = self._attendant.go()
+        if has_found:  # it may have brought messages
+            for patrol in self._sending:
+                patrol.call()
+        return has_found
 
     def start(self) -> None:
         """Begins to send and to attend, also what earlier processes left."""
         self._engine.writer.listeners.append(self.hear)
         self._at_exit = _closer(WeakMethod(self.close))
         atexit.register(self._at_exit)  # a program that ends without closing its ledger still sends what is due
-        for patrol in self._patrols:
+        for patrol in (self._attending, *self._sending):
             patrol.start()
 
     def hear(self, answers: Iterable[Answer]) -> None:
@@ -112,7 +163,7 @@ class Outbox:
 
     def call(self) -> None:
         """Looks for something to send now."""
-        for patrol in self._patrols:
+        for patrol in (self._attending, *self._sending):
             patrol.call()
 
     def go_once(self) -> bool:
@@ -130,10 +181,12 @@ class Outbox:
             self._at_exit = None
         if self.hear in self._engine.writer.listeners:
             self._engine.writer.listeners.remove(self.hear)
-        for patrol in self._patrols:
-            patrol.close()
         ends = time.monotonic() + self._closing_patience
-        has_ended = [patrol.join(ends) for patrol in self._patrols]
+        self._attending.close()
+        has_ended = [self._attending.join(ends)]  # its last round may bring messages, so the channels end after it
+        for patrol in self._sending:
+            patrol.close()
+        has_ended += [patrol.join(ends) for patrol in self._sending]
         if not all(has_ended):
             _log.warning("a channel is still busy; what it has not sent stays in the ledger, to be sent later")
 

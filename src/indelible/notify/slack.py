@@ -149,10 +149,11 @@ class SlackChannel:
         )
 
     def _call(self, method: str, content: dict[str, Any]) -> Mapping[str, Any]:
+        client = self._client()  # says how to install the library, if it is missing
         from slack_sdk.errors import SlackApiError, SlackClientError
 
         try:
-            answer = self._client().api_call(method, json=content)
+            answer = client.api_call(method, json=content)
         except SlackApiError as error:
             raise _said(method, error.response) from None
         except (SlackClientError, OSError, HTTPException) as error:

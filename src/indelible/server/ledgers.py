@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
 from indelible.engine.running import in_own_thread
-from indelible.notify.channels import Channel
 from indelible.server.claims import RecentClaims
 from indelible.server.export_jobs import ExportJobs
 from indelible.server.feeds import Feeds
@@ -92,13 +91,3 @@ class Ledgers:
             _, ledger = self._by_tenant.popitem()
             await ledger.close()
         self.store.close()
-
-
-def told_by(channels: Sequence[Channel]) -> Callable[[AsyncLedger], None]:
-    """Gives what lets a ledger's questions go to these channels, which the worker has; here nothing is sent."""
-    names = tuple(channel.name for channel in channels)
-
-    def tell(ledger: AsyncLedger) -> None:
-        ledger._engine.judging.tell_by(names)
-
-    return tell

@@ -16,7 +16,7 @@ from indelible.notify.channels import Channel
 from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import load_tools
-from indelible.server.ledgers import Ledgers, told_by
+from indelible.server.ledgers import Ledgers
 from indelible.server.requests.hardening import LOOPBACK, Hardened
 from indelible.server.requests.limits import Limits, counting
 from indelible.server.requests.lingering import MOST_CONNECTIONS, allow_connections
@@ -78,7 +78,6 @@ def serve(
         environment=environment,
         seal=keys is not None or not is_postgres(store.address),
     )
-    ledgers.on_open.append(told_by(channels))
     if rounds is not None:
         ledgers.worker = Worker(ledgers, rounds, channels=channels, keys=keys, encrypt=encrypt)
     allow_connections()

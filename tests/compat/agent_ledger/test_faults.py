@@ -264,3 +264,25 @@ async def test_24_a_hook_that_fails_is_told_again(quick: EffectLedger[Any], capl
     await quick.approve(told[0].idem_key)
     assert await waiting == "deployed"
     assert len(told) == 2
+
+
+async def test_79_a_caller_whose_twin_is_in_the_hook_logs_nothing(
+    quick: EffectLedger[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two callers of one call: one is telling, the other looks in meanwhile and has nothing to complain of."""
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def slowly(effect: Effect) -> None:
+        entered.set()
+        await leave.wait()
+
+    hooks, briefly = LedgerHooks(on_approval_required=slowly), RunOptions(requires_approval=True, concurrency=BRIEFLY)
+    with caplog.at_level(logging.WARNING):
+        first = asyncio.ensure_future(quick.run(DEPLOY, Bank("deployed"), run_options=ASKED, hooks=hooks))
+        await entered.wait()
+        with pytest.raises(EffectTimeoutError):
+            await quick.run(DEPLOY, Bank(), run_options=briefly, hooks=hooks)
+        leave.set()
+        await quick.approve(quick.idem_key(DEPLOY))
+        assert await first == "deployed"
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -479,6 +479,61 @@ def test_steps_that_nobody_attended_to_are_taken_together() -> None:
     assert sorted(messages(shelf)) == [("escalated-1", "pager"), ("escalated-2", "mail"), ("requested", "mail")]
 
 
+def test_a_question_that_names_no_channel_is_told_by_those_of_every_process_once() -> None:
+    shelf, approval = asked_for(asks(people={"ada": Person(), "boss": Person()}, escalations=STEPS))
+    assert shelf.do(attend(approval)) == Decided(approval, shelf.effects[REF])
+    assert messages(shelf) == [], "who has no channels tells nobody"
+    for channels in (("slack",), ("slack", "mail"), ("slack", "mail"), ("mail",)):
+        assert shelf.do(attend(approval, NOON, *channels)) == Decided(approval, shelf.effects[REF])
+    assert sorted(messages(shelf)) == [("requested", "mail"), ("requested", "slack")]
+    assert shelf.types() == ["approval_requested"], "no event tells of it"
+    shelf.now += HOUR
+    shelf.do(attend(approval, NOON, "slack"))
+    assert ("escalated-1", "pager") in messages(shelf)
+    shelf.now += HOUR
+    shelf.do(attend(approval))
+    told = {name for about, name in messages(shelf) if about == "escalated-2"}
+    assert told == {"slack", "mail"}, "a step without channels goes to those who were told"
+    denied = shelf.do(cast(approval, ADA, is_approval=False))
+    assert denied.approval.status == "denied"
+    assert {name for about, name in messages(shelf) if about == "denied"} == {"slack", "mail", "pager"}
+    before = messages(shelf)
+    shelf.do(attend(approval, NOON, "late"))
+    assert messages(shelf) == before, "what is decided is asked no more"
+
+
+@pytest.mark.parametrize("end", ["approved", "edited-2", "reopened-3", "expired", "canceled", "stale"])
+def test_who_was_told_without_being_named_is_told_what_becomes_of_it(end: str) -> None:
+    shelf, approval = asked_for(asks(expires=HOUR))
+    shelf.do(attend(approval, NOON, "slack"))
+    match end:
+        case "approved":
+            shelf.do(cast(approval))
+        case "edited-2":
+            shelf.do(amend(approval, verdict=asks(expires=HOUR)))
+        case "reopened-3":
+            shelf.do(cast(approval))
+            shelf.do(take_back(approval))
+        case "expired":
+            shelf.now += HOUR
+            shelf.do(attend(approval))
+        case "canceled":
+            shelf.do(cancel())
+        case _:
+            shelf.do(open_command(verdict=asks(policy="another"), effect_id="eff_2", stamp=stamp(actor=AGENT)))
+    assert (end, "slack") in messages(shelf)
+
+
+def test_channels_of_others_are_left_out_of_a_question_that_names_its_own_or_is_over() -> None:
+    shelf, approval = asked_for(asks(notify=("mail",), expires=HOUR))
+    shelf.do(attend(approval, NOON, "slack"))
+    assert messages(shelf) == [("requested", "mail")]
+    other, unnamed = asked_for(asks(expires=HOUR))
+    other.now += HOUR
+    other.do(attend(unnamed, NOON, "slack"))
+    assert messages(other) == [], "it expired, and nobody was told of it before"
+
+
 def test_an_edit_begins_the_steps_anew_and_their_messages_are_new_ones() -> None:
     shelf, approval = asked_for(asks(people={"ada": Person()}, escalations=STEPS))
     shelf.now += HOUR

@@ -17,12 +17,16 @@ from indelible.core.approvals.deliveries import (
     MOST_ATTEMPTS,
     SENDING_LEASE,
     Delivery,
+    channels_told,
     deliveries_of,
     delivery_id,
     delivery_ref,
     delivery_sheet,
+    has_told,
     kind_of,
     read_delivery,
+    told_by_more,
+    told_ref,
     why_no_news,
 )
 from indelible.core.commands import Keep, Kept, Outrun
@@ -190,3 +194,17 @@ def test_a_message_comes_back_from_its_sheet_as_it_went(
 def test_a_message_that_is_no_longer_true_need_not_go(about: str, approval: Any, why: str | None) -> None:
     assert why_no_news(about, approval, NOON) == why
     assert kind_of(about) == about.split("-")[0]
+
+
+def test_only_what_went_out_and_was_news_told_a_person() -> None:
+    sent = DUE.taken(NOON, "me").sent({"ts": "1"})
+    assert has_told([DUE, sent])
+    assert not has_told([DUE, DUE.taken(NOON, "me"), replace(sent, receipt={"skipped": "it was denied"})])
+
+
+def test_a_note_of_channels_that_was_emptied_by_hand_counts_for_nothing() -> None:
+    note, *_ = told_by_more(PENDING, ["mail"], NOON, {})
+    assert channels_told(PENDING, {told_ref(PENDING.id): note}) == ("mail",)
+    assert channels_told(PENDING, {told_ref(PENDING.id): replace(note, body=None)}) == ()
+    over = replace(PENDING, expires_at=NOON)
+    assert told_by_more(over, ["mail"], NOON, {}) == []

@@ -99,6 +99,14 @@ def run(**words: Any) -> Run:
 # Scopes
 
 
+def test_only_an_administrator_has_messages_written_by_channels_of_their_own() -> None:
+    told = replace(example(Attend), channels=("mail",))
+    assert let_in(told, caller("admin")).channels == ("mail",)
+    for scope in ("agent", "approver"):
+        with pytest.raises(NotPermitted):
+            let_in(told, caller(scope))
+
+
 @pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_command_is_for_those_scopes_that_have_its_right(kind: type, scope: Scope) -> None:

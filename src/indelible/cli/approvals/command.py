@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, get_args
@@ -20,7 +21,7 @@ from indelible.cli.filtering import filter_option, finding_in
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, limit_option
-from indelible.cli.show import age, say_json
+from indelible.cli.show import age, count, say_json
 from indelible.core.approvals.approval import ApprovalStatus
 from indelible.core.approvals.shown import approval_shown
 from indelible.core.filtering.filters import Query
@@ -74,11 +75,17 @@ def list_approvals(limit: int, before: str | None, status: str, query: Query, **
         filters["before"] = None if before is None else find_approval(ledger, before).id
         found = _found(ledger, query, limit, filters)
         now = store_behind(ledger).look([]).now
+        stuck = ledger._approving.stuck(found.things)
         listed = Listed(noun="approval", found=found, chosen=filters, query=query, address=ledger.address)
     if place.is_json:
-        say_page_json(listed, place, approval_shown, "approvals")
+        say_page_json(listed, place, lambda approval: approval_shown(approval, stuck.get(approval.id)), "approvals")
         return
-    say_page(listed, place, COLUMNS, lambda approval: row(approval, now), _if_none(listed, place))
+    say_page(listed, place, COLUMNS, lambda approval: row(approval, now, stuck), _if_none(listed, place))
+    if stuck:
+        looking = place.command(f"approvals show {next(iter(stuck))}")
+        print(
+            f"{count(len(stuck), 'approval')} stuck: no person can give them any more. Why, and what to do: {looking}"
+        )
     if found.things and found.next is None and status == "pending":
         print(f"Look at one: {place.command(f'approvals show {found.things[0].id}')}")
 
@@ -105,11 +112,11 @@ def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) ->
 COLUMNS = ("id", "status", "tool", "run", "asked by", "approved", "age", "expires")
 
 
-def row(approval: Approval, now: datetime) -> tuple[str, ...]:
-    """Gives an approval as a row of a table."""
+def row(approval: Approval, now: datetime, stuck: Container[str] = ()) -> tuple[str, ...]:
+    """Return an approval as a row of a table; `stuck` holds the ids of those that no person can give any more."""
     return (
         approval.id,
-        standing(approval, now),
+        "stuck" if approval.id in stuck and not approval.is_overdue(now) else standing(approval, now),
         approval.tool,
         approval.run_id,
         approval.requester.id,

@@ -37,6 +37,7 @@ from indelible.cli.show import (
 )
 from indelible.core.approvals.approval import approval_digest
 from indelible.core.approvals.shown import approval_shown, differences_shown
+from indelible.core.approvals.stuck import Stuck
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import MISSING, Difference, differences
 from indelible.errors import VoteRefused
@@ -126,7 +127,7 @@ def _digest_with(approval: Approval, args_json: bytes) -> str:
 def page_json(page: Page) -> dict[str, Any]:
     """Gives the page for programs."""
     return {
-        "approval": approval_shown(page.approval),
+        "approval": approval_shown(page.approval, page.view.stuck),
         "args": recorded_json(page.args_json),
         "is_bound": page.is_bound,
         "is_decidable": page.is_decidable,
@@ -192,6 +193,7 @@ def _record(page: Page) -> list[tuple[str, str | None]]:
         ("expires", f"{timestamp(approval.expires_at)} ({time_left(approval, page.now)})"),
         ("needs", f"{needs_words(approval)}; approved: {quorum(approval)}"),
         ("may decide", deciders(approval)),
+        *_stuck(page.view.stuck),
         ("then", "; ".join(escalations) or None),
         ("may edit", None if question.may_edit else "no"),
         ("told", ", ".join(map(visible, question.notify)) or None),
@@ -199,6 +201,14 @@ def _record(page: Page) -> list[tuple[str, str | None]]:
         ("grant", approval.grant),
         ("digest", approval.digest),
     ]
+
+
+def _stuck(stuck: Stuck | None) -> list[tuple[str, str | None]]:
+    """Return why no person can give it any more, and each way out."""
+    if stuck is None:
+        return []
+    ways: list[tuple[str, str | None]] = [("way out", visible(way)) for way in stuck.ways]
+    return [("stuck", f"no person can give it any more: {visible(stuck.why)}"), *ways]
 
 
 def _why(history: Iterable[Entry]) -> str | None:

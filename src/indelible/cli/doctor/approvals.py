@@ -10,16 +10,21 @@ from indelible.cli.behind import store_behind
 from indelible.cli.doctor.command import COUNT_TO, Check, told
 from indelible.cli.opening import Where
 from indelible.cli.show import count
+from indelible.core.approvals.deliveries import has_told
 from indelible.core.sheets import SheetFilter
 from indelible.errors import IndelibleError
+from indelible.notify.sending import deliveries_about
 
 # Whoever has channels sends within seconds, so what is due longer waits for somebody who has them.
 LONG = timedelta(minutes=1)
+_MOST_LOOKED_AT = 200
 
 
 def examine(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
     """Looks at approvals, at the messages about them, and at the policy."""
     yield from check_pending(ledger, place, now)
+    yield from check_stuck(ledger, place, now)
+    yield check_told(ledger, place, now)
     yield check_deliveries(ledger, place, now)
     yield check_policy(ledger, place)
 
@@ -34,8 +39,33 @@ def check_pending(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
     else:
         yield Check("approvals", "ok", "none waits for a person")
     if late:
-        said = f"{at_least(len(late), 'approval', len(pending))} past the end, and nobody was told: no worker attends"
+        said = f"{at_least(len(late), 'approval', len(pending))} past the end, and still open: no worker attends"
         yield Check("late approvals", "warn", said, place.command("worker"))
+
+
+def check_stuck(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
+    """Can a person still give each approval that waits?"""
+    pending = ledger.approvals(status="pending", limit=_MOST_LOOKED_AT)
+    stuck = ledger._approving.stuck([approval for approval in pending if not approval.is_overdue(now)])
+    if stuck:
+        first, found = next(iter(stuck.items()))
+        said = f"{count(len(stuck), 'approval')} that no person can give any more; {first}: {found.why}"
+        yield Check("stuck approvals", "warn", said, place.command(f"approvals show {first}"))
+
+
+def check_told(ledger: Ledger, place: Where, now: datetime) -> Check:
+    """Was a person sent a message about each approval that waits?"""
+    store, name = store_behind(ledger), "people told"
+    pending = ledger.approvals(status="pending", limit=_MOST_LOOKED_AT)
+    waiting = [approval for approval in pending if not approval.is_overdue(now)]
+    untold = [one for one in waiting if not has_told(deliveries_about(store, ledger.tenant, one.id))]
+    if not untold:
+        return Check(name, "ok", "no open approval is without a message")
+    number = f"{len(untold)} or more approvals" if len(pending) >= _MOST_LOOKED_AT else count(len(untold), "approval")
+    named = sorted({channel for approval in untold for channel in approval.told})
+    needs = f"; it has to have {', '.join(named)}" if named else ""
+    said = f"{number} open, and no message about {'it' if len(untold) == 1 else 'them'} was sent to a person"
+    return Check(name, "warn", said, f"{place.command('worker --channels FILE')}{needs}")
 
 
 def check_deliveries(ledger: Ledger, place: Where, now: datetime) -> Check:

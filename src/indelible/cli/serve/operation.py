@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from indelible.cli.moments import span
+from indelible.cli.moments import check_deletes, span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +52,7 @@ def operating(
     from indelible.notify.config import load_channels
     from indelible.server.worker import Rounds
 
-    age = None if retain is None else span(retain, "--retain")
+    age = None if retain is None else span(check_deletes(retain, "--retain"), "--retain")
     return {
         "channels": Channels([]) if channels_file is None else load_channels(channels_file),
         "rounds": None if no_worker else Rounds(lease=timedelta(seconds=worker_lease), retain=age),

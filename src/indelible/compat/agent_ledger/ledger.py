@@ -196,8 +196,11 @@ class EffectLedger(Generic[TxT]):
         call = OurCall(tool=NOTIFY, args={"approval": pending.approval.id}, run_id=effect.run_id)
         try:
             await ledger.run(call, told, side_effect="notification", on_crash="retry", wait=False)
+        except StillRunning:
+            return  # another caller is in the hook
         except (IndelibleError, NothingHappened) as problem:
-            get_logger().warning("%s: nobody was told of %s: %s", shown.tool, pending.approval.id, problem)
+            said = "%s: on_approval_required did not finish for %s and is called again: %s"
+            get_logger().warning(said, shown.tool, pending.approval.id, problem)
 
     # Looking
 

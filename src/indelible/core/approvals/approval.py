@@ -193,7 +193,7 @@ def counting_votes(approval: Approval) -> tuple[Vote, ...]:
     """
     counted = replace(approval, votes=())
     for vote in approval.votes:
-        if vote.at < approval.expires_at and _why_not_they(counted, vote, "person") is None:
+        if vote.at < approval.expires_at and why_not_they(counted, vote, "person") is None:
             counted = replace(counted, votes=(*counted.votes, vote))
     return counted.votes
 
@@ -353,11 +353,11 @@ def _why_not(approval: Approval, vote: Vote, digest: str | None, kind: str, now:
     if digest is not None and digest != approval.digest:
         # The right one is not told here: it is for whoever has looked.
         return Refusal("digest", f"asks about something else than {digest[:12]}…, which you saw; look at it again")
-    return _why_not_they(approval, vote, kind)
+    return why_not_they(approval, vote, kind)
 
 
-def _why_not_they(approval: Approval, vote: Vote, kind: str) -> Refusal | None:
-    """Says why this person may not decide it."""
+def why_not_they(approval: Approval, vote: Vote, kind: str) -> Refusal | None:
+    """Return why this person may not decide it, whatever its status; None if they may."""
     if kind != "person":
         return Refusal("not_a_person", f"is decided by people, and {vote.by} is {kind}")
     entitled = vote.on_behalf_of or vote.by

@@ -17,11 +17,11 @@ from indelible.core.approvals.approval import (
     unvoted,
     voted,
 )
-from indelible.core.approvals.deliveries import deliveries_of
+from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_besides, told_by_more
 from indelible.core.approvals.grants import delegation_ref, grant_of, grant_sheet, read_delegation
 from indelible.core.approvals.revoked import without_revoked
 from indelible.core.approvals.sheets import approval_sheet
-from indelible.core.changes import Change, Step
+from indelible.core.changes import Aside, Change, Step
 from indelible.core.commands import (
     AboutApproval,
     Amend,
@@ -53,7 +53,7 @@ def about_approval(command: AboutApproval, effect: Effect, now: datetime, seq: i
         case CastVote():
             return _cast(command, approval, effect, now, seq, sheets)
         case TakeBack():
-            return _take_back(command, approval, effect, now, seq)
+            return _take_back(command, approval, effect, now, seq, sheets)
         case Amend():
             return _amend(command, approval, effect, now, seq, sheets)
         case ShowTo():
@@ -91,12 +91,14 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
         return Step(Decided(counted, effect), (change,))
     if counted.status == "denied":
         given_back = budgets.release(read_charges(effect.charges_json), sheets)
-        return _moved(command, replace(effect, charges_json=None), counted, now, seq, "denied", given_back)
+        told = deliveries_of(counted, "denied", channels_told(counted, sheets), now)
+        return _moved(command, replace(effect, charges_json=None), counted, seq, "denied", [*told, *given_back])
     grants: list[Sheet] = []
     if command.grant is not None:
         counted = replace(counted, grant=command.grant_id)
         grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor.id))]
-    return _moved(command, effect, counted, now, seq, "ready", grants)
+    told = deliveries_of(counted, "approved", channels_told(counted, sheets), now)
+    return _moved(command, effect, counted, seq, "ready", [*told, *grants])
 
 
 def _why_revoked(actor: Actor, sheets: Sheets) -> Refusal | None:
@@ -156,7 +158,7 @@ _ENDS: dict[Status, str] = {"ready": "approval_received", "denied": "approval_de
 
 
 def _moved(
-    command: CastVote, effect: Effect, counted: Approval, now: datetime, seq: int, status: Status, changed: list[Sheet]
+    command: CastVote, effect: Effect, counted: Approval, seq: int, status: Status, changed: list[Sheet]
 ) -> Step:
     """Gives the step by which enough people have decided."""
     moved = effect.moved(
@@ -168,13 +170,12 @@ def _moved(
         detail_seq=seq,
         detail_json=command.detail_json,
     )
-    told = deliveries_of(counted, counted.status, counted.told, now)
-    sheets = (approval_sheet(counted), *told, *changed)
+    sheets = (approval_sheet(counted), *changed)
     change = Change(moved, _ENDS[status], {"reason": command.detail_json}, sheets)
     return Step(Decided(counted, moved), (change,))
 
 
-def _take_back(command: TakeBack, approval: Approval, effect: Effect, now: datetime, seq: int) -> Step:
+def _take_back(command: TakeBack, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
     actor = command.stamp.actor
     if actor.kind != "person":
         return _not(Refusal("not_a_person", f"is decided by people, and {actor.id} is {actor.kind}"), approval, effect)
@@ -183,7 +184,7 @@ def _take_back(command: TakeBack, approval: Approval, effect: Effect, now: datet
         return _not(reopened, approval, effect)
     if (outdated := _why_outdated(command, approval)) is not None:
         return _not(outdated, approval, effect)
-    return _reopened(command, approval, reopened, effect, now, seq, command.detail_json)
+    return _reopened(command, approval, reopened, effect, now, seq, command.detail_json, sheets)
 
 
 def _reopened(
@@ -194,11 +195,12 @@ def _reopened(
     now: datetime,
     seq: int,
     reason: bytes,
+    sheets: Sheets,
 ) -> Step:
     """Gives the step by which votes go, and the question stands again."""
     waiting = _waiting(effect, reopened, command, seq, reason)
     # Those who were told that it is approved are told that it is asked again.
-    channels = reopened.told if approval.status == "approved" else ()
+    channels = channels_told(reopened, sheets) if approval.status == "approved" else ()
     told = deliveries_of(reopened, f"reopened-{reopened.version}", channels, now)
     change = Change(waiting, "approval_revoked", {"reason": reason}, (approval_sheet(reopened), *told))
     return Step(Decided(reopened, waiting), (change,))
@@ -236,7 +238,7 @@ def _amend(command: Amend, approval: Approval, effect: Effect, now: datetime, se
     )
     asked = replace(asked, version=approval.version + 1, edited_by=command.stamp.actor.id)
     waiting = _waiting(edited, asked, command, seq, command.detail_json)
-    told = deliveries_of(asked, f"edited-{asked.version}", asked.told, now)
+    told = deliveries_of(asked, f"edited-{asked.version}", channels_told(asked, sheets), now)
     committed = {"reason": command.detail_json, "args": command.args_json, **said_by(command.verdict)}
     if charged is not None:
         committed["charges"] = charged
@@ -270,15 +272,17 @@ def _attend(command: Attend, approval: Approval, effect: Effect, now: datetime, 
     reopened = without_revoked(approval, sheets)
     if reopened is not None and command.stamp.actor.kind == "system":  # nobody else takes another's vote away
         reason = encode("somebody who voted on it was revoked")
-        return _reopened(command, approval, reopened, effect, now, seq, reason)
+        return _reopened(command, approval, reopened, effect, now, seq, reason, sheets)
     if approval.due_at is None or approval.due_at > now:
-        return Step(Decided(approval, effect))
+        more = told_by_more(approval, command.channels, now, sheets)
+        return Step(Decided(approval, effect), (Aside(tuple(more)),) if more else ())
     later = escalated(approval, now)
+    asking = later.question.notify or told_besides(approval.id, sheets)
     told = [
         message
         for number in range(approval.escalated, later.escalated)
         for message in deliveries_of(
-            later, f"escalated-{number + 1}", later.question.escalations[number].notify or later.question.notify, now
+            later, f"escalated-{number + 1}", later.question.escalations[number].notify or asking, now
         )
     ]
     change = Change(effect, "approval_escalated", {}, (approval_sheet(later), *told))
@@ -291,7 +295,7 @@ def _expire(command: Attend, approval: Approval, effect: Effect, now: datetime, 
     reason = b'"its time ran out"'
     given_back = budgets.release(read_charges(effect.charges_json), sheets)
     waiting = replace(_waiting(effect, over, command, seq, reason), lease_until=None, charges_json=None)
-    told = deliveries_of(over, "expired", over.told, now)
+    told = deliveries_of(over, "expired", channels_told(over, sheets), now)
     change = Change(waiting, "approval_expired", {"reason": reason}, (approval_sheet(over), *told, *given_back))
     return Step(Decided(over, waiting), (change,))
 

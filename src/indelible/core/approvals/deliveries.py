@@ -1,7 +1,9 @@
 """Deliveries: messages that have to go out because of an approval, kept until they have gone or are given up.
 
-They come into being in the transaction that tells of what they are about, so none is forgotten. Each is named by what
-it says and where it goes, so none comes into being twice.
+A question that names channels brings its messages along in its own transaction. One that names none is told by the
+channels of every process that has some: such a process finds it open, and one transaction writes the messages and notes
+the channels. All later messages about it go to these. Each message is named by what it says and where it goes, so none
+comes into being twice.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
 from indelible.core.approvals.approval import Approval
-from indelible.core.sheets import Sheet, SheetRef, body_of
+from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of
 
 DeliveryStatus = Literal["due", "sending", "sent", "dead"]
 DELIVERY_STATUSES: tuple[DeliveryStatus, ...] = get_args(DeliveryStatus)
@@ -131,6 +133,47 @@ def deliveries_of(approval: Approval, about: str, channels: Iterable[str], now: 
         )
         for channel in dict.fromkeys(channels)
     ]
+
+
+def has_told(messages: Iterable[Delivery]) -> bool:
+    """Did one of these messages about an approval go out? One that was no news any more did not."""
+    return any(one.status == "sent" and "skipped" not in one.receipt for one in messages)
+
+
+def told_ref(approval_id: str) -> SheetRef:
+    """Locate the note of the channels that told of an approval without being named by it."""
+    return SheetRef("told", approval_id)
+
+
+def told_besides(approval_id: str, sheets: Sheets) -> tuple[str, ...]:
+    """Return the channels that told of an approval without being named by it."""
+    sheet = sheets.get(told_ref(approval_id))
+    return () if sheet is None or sheet.body is None else tuple(sheet.read()["channels"])
+
+
+def channels_told(approval: Approval, sheets: Sheets) -> tuple[str, ...]:
+    """Return every channel that told of an approval, and so has to tell how it ends."""
+    return tuple(dict.fromkeys((*approval.told, *told_besides(approval.id, sheets))))
+
+
+def told_by_more(approval: Approval, channels: Iterable[str], now: datetime, sheets: Sheets) -> list[Sheet]:
+    """Return the messages by which these channels ask about an open question that names no channel, and the note.
+
+    Channels that told of it before are left out, so any number of processes may try: each channel asks once.
+    """
+    before = told_besides(approval.id, sheets)
+    new = tuple(name for name in dict.fromkeys(channels) if name not in before)
+    if not new or approval.question.notify or approval.status != "pending" or approval.is_overdue(now):
+        return []
+    noted = sheets.get(told_ref(approval.id))
+    note = Sheet(
+        kind="told",
+        id=approval.id,
+        version=1 if noted is None else noted.version + 1,
+        status="told",
+        body=body_of({"channels": [*before, *new]}),
+    )
+    return [note, *deliveries_of(approval, "requested", new, now)]
 
 
 def delivery_id(approval_id: str, about: str, channel: str, version: int = 1) -> str:

@@ -9,13 +9,14 @@ from typing import Any
 
 from indelible.core.approvals.approval import Approval, Question, Vote
 from indelible.core.approvals.grants import Delegation, Grant
+from indelible.core.approvals.stuck import Stuck
 from indelible.core.events import instant
 from indelible.core.values.canonical import encode
 from indelible.core.values.differences import MISSING, Difference
 
 
-def approval_shown(approval: Approval) -> dict[str, Any]:
-    """Gives an approval for programs."""
+def approval_shown(approval: Approval, stuck: Stuck | None = None) -> dict[str, Any]:
+    """Return an approval for programs; `stuck` says that no person can give it any more, where that was looked up."""
     question, requester = approval.question, approval.requester
     return {
         "id": approval.id,
@@ -44,6 +45,7 @@ def approval_shown(approval: Approval) -> dict[str, Any]:
         "edited_by": approval.edited_by,
         "grant": approval.grant,
         "attempt": approval.attempt,
+        "stuck": None if stuck is None else {"why": stuck.why, "ways": list(stuck.ways)},
     }
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from indelible.core.approvals.approval import Approval, Question, ask, consumed, drifted, ended, is_bound_to
-from indelible.core.approvals.deliveries import deliveries_of
+from indelible.core.approvals.deliveries import channels_told, deliveries_of
 from indelible.core.approvals.grants import grant_ref, grant_sheet, read_grant
 from indelible.core.approvals.revoked import standing_votes
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
@@ -236,7 +236,7 @@ def _ended(
     changed = ", ".join(names) or ("who may decide it" if _has_lost_votes(approval, sheets) else "what is stored of it")
     reason = encode("its time ran out" if end == "expired" else f"changed since it was asked: {changed}")
     waiting = replace(_waiting(command, effect), detail_seq=seq, detail_json=reason, charges_json=None)
-    told = deliveries_of(over, end, approval.told, now)
+    told = deliveries_of(over, end, channels_told(approval, sheets), now)
     given_back = budgets.release(read_charges(effect.charges_json), sheets)
     return Change(waiting, f"approval_{end}", {"reason": reason}, (approval_sheet(over), *told, *given_back))
 

@@ -38,7 +38,8 @@ from indelible.journal.erasures.long_ended import LongEnded
 class Eraser:
     """Erases for one tenant, or only says what would go (`is_rehearsal`).
 
-    `say` gives a text as it may be recorded; `rewrite`: see `ForgettingStore.clear_away`.
+    `say` gives a text as it may be recorded; `rewrite`: see `ForgettingStore.clear_away`; `progress` is told how many
+    payloads are gone.
     """
 
     def __init__(
@@ -50,7 +51,10 @@ class Eraser:
         say: Callable[[str], str],
         rewrite: bool | None = None,
         is_rehearsal: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
     ) -> None:
+        self._progress = progress
+        self._done = 0
         self._rewrite = rewrite
         self._is_rehearsal = is_rehearsal
         self._store = store
@@ -186,6 +190,8 @@ class Eraser:
             self._drop_marks(run_id)
         for portion in portions(selection.erased):
             self._record(run_id, ERASED, erased_facts(basis, portion), by, reason, tuple(portion))
+            self._done += len(portion)
+            self._progress(self._done)
 
     def _drop_marks(self, run_id: str) -> None:
         """Drops the notes of side effects of a run that is over: each is a hash of a key, and nobody asks for it."""

@@ -139,7 +139,8 @@ class LongEnded:
                     is_over[approval_id] = self._was_decided(approval_id, before)
                 if is_over[approval_id]:
                     found.append(sheet)
-        return found
+        noted = [sheet for sheet in self._sheets("told", "told") if self._was_decided(sheet.id, before)]
+        return [*found, *noted]
 
     def _was_decided(self, approval_id: str, before: datetime) -> bool:
         found = self._store.sheets(self._tenant, SheetFilter(kind="approval", id=approval_id, limit=1))

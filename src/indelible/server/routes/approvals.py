@@ -60,7 +60,9 @@ async def list_approvals(
     selected = SheetFilter(kind="approval", status=status, topic=run_id, before=before, limit=limit)
     query = asked_for(q, "approvals")
     found = await in_own_thread(finding_of(asked).approvals, query, selected, tool)
-    return answer({"approvals": [approval_shown(approval) for approval in found.things], "next": found.next})
+    stuck = await in_own_thread(asked.ledger._approving.stuck, found.things)
+    listed = [approval_shown(approval, stuck.get(approval.id)) for approval in found.things]
+    return answer({"approvals": listed, "next": found.next})
 
 
 @approvals.get("/v1/approvals/{approval_id}", response_model=ApprovalViewShown)
@@ -181,7 +183,8 @@ async def _find(asked: Asking, approval_id: str) -> Approval:
 
 async def _shown(asked: Asking, approval: Approval, status: int = 200) -> Response:
     headers = {"ETag": etag(approval.version), **await sequence.of_sheet(asked, "approval", approval.id)}
-    return answer({"approval": approval_shown(approval)}, status, headers)
+    stuck = await in_own_thread(asked.ledger._approving.stuck, [approval])
+    return answer({"approval": approval_shown(approval, stuck.get(approval.id))}, status, headers)
 
 
 # Permissions given ahead

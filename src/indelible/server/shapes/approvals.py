@@ -100,6 +100,13 @@ class VoteShown(BaseModel):
     signature: str | None
 
 
+class StuckShown(BaseModel):
+    """Says why no person can give an approval any more, and the ways out."""
+
+    why: str
+    ways: list[str]
+
+
 class ApprovalShown(BaseModel):
     """Is a question about one exact call, and how it stands."""
 
@@ -129,6 +136,9 @@ class ApprovalShown(BaseModel):
     edited_by: str | None
     grant: str | None
     attempt: int | None
+    stuck: StuckShown | None = Field(
+        description="Why no person can give it any more. Looked up when approvals are listed or one is shown."
+    )
 
 
 class DifferenceShown(BaseModel):
@@ -226,7 +236,7 @@ class DelegationList(BaseModel):
 def view_shown(view: ApprovalView) -> dict[str, Any]:
     """Gives everything to see before deciding."""
     return {
-        "approval": approval_shown(view.approval),
+        "approval": approval_shown(view.approval, view.stuck),
         "effect": effect_shown(view.effect),
         "args": plainly(view.args),
         "args_json": encode(view.args).decode(),

@@ -1,0 +1,118 @@
+"""Promises of core.approvals.stuck: an approval that no person can give is recognised, and no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indelible.core.approvals.approval import Approval, Escalation, Need, Person, Question, Vote, ended, voted
+from indelible.core.approvals.stuck import people_named, why_stuck
+from indelible.core.people.standing import place_of
+from indelible.core.sheets import Sheet, Sheets, body_of
+from tests.core.making import HOUR, NOON, asked, effect
+
+KEY = bytes(32)
+
+
+def question(*needs: Need, people: dict[str, Person] | None = None, **words: Any) -> Approval:
+    _, approval = asked(effect("requires_approval"))
+    made = Question(rule="r", needs=needs or (Need(),), people=people, **words)
+    return replace(approval, question=made)
+
+
+def vote(by: str, **words: Any) -> Vote:
+    return Vote(by=by, via="process", at=NOON, is_approval=True, **words)
+
+
+def revoked(*names: str) -> Sheets:
+    return {
+        place_of(name): Sheet(kind="person", id=place_of(name).id, status="revoked", body=body_of({"is_revoked": True}))
+        for name in names
+    }
+
+
+ADA, BO, CY = ({name: Person()} for name in ("ada", "bo", "cy"))
+BOSS = {"bo": Person(("boss",))}
+ASKER = question().requester.id
+LATER: dict[str, Any] = {"escalations": (Escalation(HOUR, {"cy": Person()}),)}
+
+
+@pytest.mark.parametrize(
+    ("approval", "sheets"),
+    [
+        (question(), {}),
+        (question(people=ADA), {}),
+        (question(people=ADA | BO), revoked("bo")),
+        (question(Need(2), people=ADA | BO), {}),
+        (question(Need(2), people=ADA | BO | CY), revoked("cy")),
+        (question(Need(1, "boss"), people=ADA | BOSS), {}),
+        (question(people={ASKER: Person()} | ADA), {}),
+        (question(Need(2), people=ADA, **LATER), {}),
+        (replace(question(Need(2), people=ADA | BO), votes=(vote("ada"),)), {}),
+        (question(people={"ada": Person((), KEY)}, needs_signature=True), {}),
+        (ended(question(people={ASKER: Person()}), "denied"), {}),
+        (ended(question(people={ASKER: Person()}), "approved"), {}),
+    ],
+)
+def test_an_approval_that_a_person_can_give_is_not_stuck(approval: Approval, sheets: Sheets) -> None:
+    assert why_stuck(approval, sheets) is None
+
+
+@pytest.mark.parametrize(
+    ("approval", "sheets", "names"),
+    [
+        (question(people={}), {}, "none"),
+        (question(people=ADA), revoked("ada"), "ada was revoked"),
+        (question(people={ASKER: Person()}), {}, "asked for it"),
+        (replace(question(people=ADA), principal="ada"), {}, "asked for it"),
+        (question(Need(2), people=ADA), {}, "needs the approval of 2"),
+        (question(Need(1, "boss"), people=ADA), {}, "has none of the roles"),
+        (question(Need(1, "boss"), Need(1), people=ADA | BOSS), revoked("bo"), "1 of role boss"),
+        (question(Need(2), people=ADA, **LATER), revoked("cy"), "cy was revoked"),
+        (replace(question(Need(2), people=ADA | BO), votes=(vote("ada"),)), revoked("ada"), "ada was revoked"),
+        (replace(question(Need(2), people=ADA | BO), votes=(vote("ada"),)), revoked("bo"), "bo was revoked"),
+        (question(Need(2), people={"ada": Person(), "Ada": Person()}), {}, "has the name of one who has"),
+        (question(people=ADA, needs_signature=True), {}, "no key"),
+        (question(needs_signature=True), {}, "no person with a key"),
+    ],
+)
+def test_an_approval_that_no_person_can_give_says_why_and_the_ways_out(
+    approval: Approval, sheets: Sheets, names: str
+) -> None:
+    stuck = why_stuck(approval, sheets)
+    assert stuck is not None
+    assert names in stuck.why
+    assert any(approval.effect_id in way for way in stuck.ways), "it can be withdrawn"
+    assert any("people invite" in way for way in stuck.ways) == bool(sheets), "who was revoked can be let in again"
+
+
+def test_it_names_all_on_whom_it_depends() -> None:
+    approval = question(people=ADA, **LATER)
+    approval = replace(approval, votes=(vote("bo", on_behalf_of="ada"), vote("dee")))
+    assert people_named(approval) == {place_of(name) for name in ("ada", "cy", "bo", "dee")}
+    assert people_named(question()) == set()
+
+
+NAMES = ["ada", "bo", "cy", "dee", ASKER]
+PEOPLE = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([Person(), Person(("boss",)), Person(("clerk",))]))
+NEEDS = st.lists(
+    st.builds(Need, st.integers(1, 2), st.sampled_from([None, "boss", "clerk"])), min_size=1, max_size=2
+).map(tuple)
+
+
+@given(people=PEOPLE, needs=NEEDS, gone=st.sets(st.sampled_from(NAMES)), order=st.permutations(NAMES))
+def test_stuck_is_what_everybody_together_cannot_approve(
+    people: dict[str, Person], needs: tuple[Need, ...], gone: set[str], order: list[str]
+) -> None:
+    """Let all vote who may, in any order: the approval comes about if and only if it is not stuck."""
+    approval = question(*needs, people=people)
+    stuck = why_stuck(approval, revoked(*gone))
+    for name in order:
+        if name not in gone and approval.status == "pending":
+            counted = voted(approval, vote(name), approval.digest, "person", NOON)
+            approval = counted if isinstance(counted, Approval) else approval
+    assert (approval.status == "approved") == (stuck is None)
