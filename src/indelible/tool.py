@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from indelible.core.effects.binding import Parameters as Parameters
 from indelible.core.effects.binding import bound as bound
-from indelible.core.effects.calls import IdentityWords, Options, ToolCall
+from indelible.core.effects.calls import IdentityWords as IdentityWords
+from indelible.core.effects.calls import Options, ToolCall
+from indelible.core.effects.from_arguments import check_words as check_words
+from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
+from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
 from indelible.core.values.revive import revive
 from indelible.engine.running import RunningEffect, current_run
@@ -45,12 +49,14 @@ class Tool(Generic[P, R]):
         self._signature = inspect.signature(function)
         self._hints: dict[str, Any] | None = None
         self._identity = identity
-        self._key = identity.get("key")
+        self._fixed: dict[str, Any] | None = None
         self.is_async = inspect.iscoroutinefunction(function)
         self.options = options
         self.schema = schema_hash(_schema_of(self.name, function, self._signature))
         self._check_function()
-        self._check_key_fields()
+        self._check_identity()
+        if not depends_on_arguments(identity):
+            self._fixed = identity_of(identity, {}, self.name)
 
     def is_same_as(self, other: Tool[Any, Any]) -> bool:
         """Is this the same function, perhaps defined once more, as a notebook does?
@@ -69,10 +75,14 @@ class Tool(Generic[P, R]):
                 f'method, with a name that says which: ledger.tool("{self.name}-…")(one.{self.name})'
             )
 
-    def _check_key_fields(self) -> None:
-        for path in self._key or ():
+    def _check_identity(self) -> None:
+        check_words(self.name, self._identity)
+        for path in (*(self._identity.get("key") or ()), *paths_in(self._identity)):
             if path.partition(".")[0] not in self._signature.parameters:
-                raise BadCall(f"{self.name}: key field {path!r} is no parameter of the function")
+                raise BadCall(f"{self.name}: {path!r} identifies its calls, and is no parameter of the function")
+
+    def _identity_of(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        return identity_of(self._identity, args, self.name) if self._fixed is None else self._fixed
 
     def call(
         self, arguments: inspect.BoundArguments, *, run_id: str | None = None, call_id: str | None = None
@@ -85,7 +95,7 @@ class Tool(Generic[P, R]):
             run_id=run_id or current_run() or "default",
             call_id=call_id,
             schema=self.schema,
-            **self._identity,
+            **self._identity_of(arguments.arguments),
         )
 
     def completed(self, call: ToolCall) -> ToolCall:
@@ -95,11 +105,12 @@ class Tool(Generic[P, R]):
         """
         if call.schema:
             return call
-        said: dict[str, Any] = dict(self._identity)
-        if call.resource is not None:
-            said.pop("key", None)
+        args = bound(self._signature, call.args, self.name)
+        said = self._identity_of(args)
+        if call.resource is not None or call.key is not None:  # either alone is the identity
+            said = {word: value for word, value in said.items() if word not in ("key", "resource")}
         gaps = {word: value for word, value in said.items() if getattr(call, word) == _UNSAID[word]}
-        return replace(call, args=bound(self._signature, call.args, self.name), schema=self.schema, **gaps)
+        return replace(call, args=args, schema=self.schema, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:
         """Gives the tool call that calling the function so would make, without making it."""

@@ -139,7 +139,7 @@ class McpGate:
 
     async def _meant(self, call: ToolCall, meta: Mapping[str, Any]) -> ToolCall:
         """Return the call that the client means: by the key that it chose, or the open one that its model repeats."""
-        if is_chosen(meta) and call.key is None:
+        if is_chosen(meta) and call.key is None and call.resource is None:
             chosen = Resource(namespace="mcp", type="idempotency-key", id=str(call.call_id))
             return replace(call, dedupe="args", resource=chosen)
         if call.dedupe != "call" or is_chosen(meta):

@@ -36,6 +36,9 @@ _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LONGEST_NAME = 500
 
 
+RESOURCE_PARTS = frozenset({"namespace", "type", "id"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """Names one thing in the outside world; calls that name the same thing are the same call."""
@@ -159,11 +162,22 @@ class Retry:
         return self.backoff * self.multiplier ** (attempt - 1)
 
 
+TextFrom = str | Callable[[dict[str, Any]], str]
+"""A text, an argument's path such as "args.customer_id", or a function of the arguments."""
+ResourceFrom = Resource | Mapping[str, str] | Callable[[dict[str, Any]], Resource]
+"""A resource, the table of its parts, which may be paths, or a function of the arguments."""
+
+
 class IdentityWords(TypedDict, total=False):
-    """The keywords by which a tool says what makes two of its calls the same; see `ToolCall`."""
+    """The keywords by which a tool says what makes two of its calls the same; see `ToolCall`.
+
+    `scope`, `turn` and `resource` may come from the arguments; see `core.effects.from_arguments`.
+    """
 
     key: Sequence[str] | None
-    scope: str | None
+    scope: TextFrom | None
+    resource: ResourceFrom | None
+    turn: TextFrom | None
     dedupe: Dedupe
     varies: Sequence[str]
     added: Mapping[str, Any]
@@ -190,7 +204,6 @@ class Idempotent:
             raise BadCall("Idempotent: the window is longer than nothing, and attempts counts the first one too")
 
 
-Exclusive = Resource | Callable[[dict[str, Any]], Resource]
 Kinds = type[BaseException] | tuple[type[BaseException], ...]
 
 
@@ -214,7 +227,7 @@ class OptionWords(TypedDict, total=False):
     refused: Callable[[Exception], bool]
     marks_sending: bool
     downstream: Idempotent
-    exclusive: Exclusive
+    exclusive: ResourceFrom
     on_repeat: OnRepeat
     volatile: Sequence[str]
 
@@ -230,7 +243,8 @@ class Options:
         marks_sending: Everything this tool sends leaves inside `effect.sending()` or through our transports. An
             exception before that means that nothing happened. Default: False.
         downstream: The provider honours our idempotency key; see `Idempotent`.
-        exclusive: Only one call on this resource may be open at a time. A resource, or a function of the arguments.
+        exclusive: Only one call on this resource may be open at a time. A resource, the table of its parts, such as
+            {"namespace": "shop", "type": "order", "id": "args.order_id"}, or a function of the arguments.
         on_repeat: What happens to a call with dedupe="turn" that succeeded in an earlier turn: "ask" a person,
             "refuse" it, or "run" it. Default: "ask" for payment, external_mutation and delegation, else "run".
         volatile: Fields of a JSON request body that change from one sending to the next, such as a time stamp.
@@ -253,7 +267,7 @@ class Options:
     refused: Callable[[Exception], bool] | None = None
     marks_sending: bool | None = None
     downstream: Idempotent | None = None
-    exclusive: Exclusive | None = None
+    exclusive: ResourceFrom | None = None
     on_repeat: OnRepeat | None = None
     volatile: Sequence[str] | None = None
 
@@ -271,6 +285,8 @@ class Options:
                 _as_kinds(name, kinds)
         if self.downstream is not None and self.on_crash == "retry":
             raise BadCall("downstream and on_crash='retry' both say what happens in doubt; leave on_crash out")
+        if self.exclusive is not None:
+            check_resource("exclusive", self.exclusive)
         if isinstance(self.volatile, str):
             raise BadCall("volatile is a list of field names, for example volatile=['sent_at']")
         for name, duration in (("lease", self.lease), ("timeout", self.timeout)):
@@ -283,6 +299,17 @@ class Options:
         if self.redact is not None and lower.redact is not None:
             gaps["redact"] = (*lower.redact, *self.redact)
         return replace(self, **gaps) if gaps else self
+
+
+def check_resource(what: str, said: object) -> None:
+    """Raise `BadCall` unless this is a resource, the table of its parts, or a function."""
+    is_table = isinstance(said, Mapping) and set(said) == RESOURCE_PARTS
+    is_text = isinstance(said, Mapping) and all(isinstance(part, str) and part for part in said.values())
+    if not (is_table and is_text) and not isinstance(said, Resource) and not callable(said):
+        raise BadCall(
+            f'{what} is a resource, as {{"namespace": "shop", "type": "order", "id": "args.order_id"}}, or a function '
+            "of the arguments"
+        )
 
 
 def _check_subject(path: object) -> None:
@@ -315,7 +342,7 @@ class Handling:
     refused: Callable[[Exception], bool] | None = None
     marks_sending: bool = False
     downstream: Idempotent | None = None
-    exclusive: Exclusive | None = None
+    exclusive: ResourceFrom | None = None
     on_repeat: OnRepeat = "ask"
     volatile: tuple[str, ...] = ()
 
