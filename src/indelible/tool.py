@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from indelible.core.effects.binding import Parameters as Parameters
 from indelible.core.effects.binding import bound as bound
+from indelible.core.effects.calls import MODEL_TURN as MODEL_TURN
 from indelible.core.effects.calls import IdentityWords as IdentityWords
 from indelible.core.effects.calls import Options, ToolCall
+from indelible.core.effects.calls import check_tool_name as check_tool_name
 from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
@@ -44,6 +46,7 @@ class Tool(Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = name or _name_of(function)
+        check_tool_name(self.name)
         self._desk = desk
         self._function = function
         self._signature = inspect.signature(function)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +12,13 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
 from indelible import Ledger, Resource, ToolCall, migrate
-from indelible.errors import BadCall, KeyReused, ResourceBusy
+from indelible.core.policy.explaining import explain
+from indelible.core.policy.policy import Asked, Policy
+from indelible.errors import BadCall, BadPolicy, KeyReused, Misconfigured, PolicyRefused, ResourceBusy
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.terms import Named, Terms
-from indelible.server.gateway_tools import GatewayTool
+from indelible.server.gateway_tools import GatewayTool, load_tools
 from tests.integrations.langchain_agents import Till, agent, calls, said
 
 ORDER = {"namespace": "shop", "type": "order", "id": "args.order"}
@@ -168,3 +172,72 @@ def test_54_exclusive_may_be_a_table_in_the_decorator_too(ledger: Ledger) -> Non
 
 def _asked(name: str, arguments: str) -> dict[str, Any]:
     return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+LISTED = {
+    "tools": {"charge": {"side_effect": "payment"}},
+    "rules": [{"name": "charge", "match": {"tool": "charge"}, "then": "allow"}],
+}
+
+
+@pytest.mark.parametrize("words", [{"policy": LISTED}, {"approval": "required"}])
+def test_55_a_policy_that_lists_tools_does_not_stop_an_agent(store_url: str, words: dict[str, Any]) -> None:
+    till = Till()
+    migrate(store_url)
+    with Ledger.open(store_url, **words) as ledger:
+        behind = agent(till, [LedgerMiddleware(ledger, side_effect="payment")])
+        behind.invoke({"messages": [("user", "go")]}, thread("t1"))
+        if "policy" not in words:  # every tool call is asked about, and no record of ours
+            (asked,) = ledger.approvals(status="pending")
+            assert asked.tool == "charge"
+            ledger.approve(asked, digest=asked.digest, by="ana")
+            behind.invoke(None, thread("t1"))
+        assert till.charged == [("1", 5)]
+        assert [effect.status for effect in ledger.effects(tool="model.turn")] == ["succeeded"] * 2
+        assert ledger.verify_run("t1").is_valid
+
+
+def test_55_a_run_that_allows_few_tools_asks_its_model(ledger: Ledger) -> None:
+    with ledger.start_run("r1", agent="billing", allowed_tools=["charge"]) as run:
+        assert run.model_turn("m", {"ask": "what"}, lambda request: "charge") == "charge"
+
+
+@pytest.mark.parametrize("side_effect", ["payment", "external_mutation", "write"])
+def test_55_only_a_record_passes_by_that_name(store_url: str, side_effect: Any) -> None:
+    migrate(store_url)
+    call = ToolCall(tool="model.turn", args={"turn": 1}, run_id="r1")
+    with Ledger.open(store_url, policy=LISTED) as ledger:
+        with pytest.raises(PolicyRefused):
+            ledger.run(call, lambda effect: "paid", side_effect=side_effect)
+        assert ledger.run(call, lambda effect: "answered", side_effect="read") == "answered"
+
+
+def test_55_no_tool_can_have_the_name_of_our_record(sqlite_url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadCall):
+        Terms(None, {"side_effect": "read"}).call(Named(tool="model.turn", args={}, run_id="r"))
+    with Ledger.open(sqlite_url, seal=False) as ledger, pytest.raises(BadCall):
+        ledger.tool("model.turn", side_effect="read")(lambda: None)
+    tools = tmp_path / "tools.toml"
+    tools.write_text('[tools."model.turn"]\nurl = "https://tools.example/turn"\nside_effect = "read"\n')
+    with pytest.raises(Misconfigured):
+        load_tools(tools)
+    with pytest.raises(BadPolicy):
+        Policy.of({"rules": [{"name": "turns", "match": {"tool": "model.turn"}, "then": "refuse"}]})
+
+
+def test_55_a_policy_explains_that_it_does_not_judge_a_record() -> None:
+    policy = Policy.of(LISTED)
+    asked = Asked(
+        tenant="t",
+        tool="model.turn",
+        side_effect="read",
+        agent="a",
+        principal=None,
+        run_id="r",
+        environment="",
+        args={},
+        schema="",
+    )
+    assert policy.judge(asked).decision == "allow"
+    assert explain(policy, asked).looks == ()
+    assert policy.judge(replace(asked, side_effect="payment")).decision == "refuse"

@@ -27,7 +27,8 @@ from indelible.errors import (
     Stopped,
 )
 from indelible.integrations.telling import is_only_numbered
-from indelible.tool import IdentityWords, Parameters, bound, check_words, identity_of
+from indelible.tool import MODEL_TURN as MODEL_TURN
+from indelible.tool import IdentityWords, Parameters, bound, check_tool_name, check_words, identity_of
 
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))
@@ -38,8 +39,6 @@ SAID_TO_THE_MODEL = (
 )
 """Refusals that a model is told of (see `telling`); the agent goes on."""
 _READING = frozenset({"none", "read"})
-MODEL_TURN = "model.turn"
-"""Is the tool under whose name a model's turn stands on the record."""
 OCCURRENCE = "occurrence"
 """Tells calls apart by what they say and how often it was said before: the one rule that frameworks share."""
 TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
@@ -162,6 +161,7 @@ class Terms:
         Raises:
             BadCall: The arguments do not fit the tool, or lack what its terms name.
         """
+        check_tool_name(named.tool)
         words = self._of(named.tool)
         args = bound(named.parameters, named.args, named.tool)
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from indelible.core.effects.calls import ToolCall, check_name
+from indelible.core.effects.calls import MODEL_TURN, ToolCall, check_name
 from indelible.core.effects.effect import Effect, hash_of
 from indelible.core.effects.requests import Invoke, Prepared, Recall, Request, Submit, Walk
 from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, Told
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from indelible.runs.desk import RunsDesk
 
 HandoffKind = Literal["approval", "delegation", "manual"]
-MODEL_TURN = "model.turn"
 _LOG = logging.getLogger("indelible.runs")
 
 

@@ -28,6 +28,7 @@ from indelible.core.effects.calls import (
     Options,
     OptionWords,
     ToolCall,
+    check_tool_name,
 )
 from indelible.core.effects.from_arguments import check_words, identity_of
 from indelible.core.effects.identity import schema_hash
@@ -143,7 +144,7 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
         schema = _schema(place, told.get("schema"))
         identity = _identity(told)
         check_words(name, identity)
-        ToolCall(tool=name)
+        check_tool_name(name)
         return GatewayTool(
             name=name,
             url=_address(place, told["url"]) if "url" in told else None,

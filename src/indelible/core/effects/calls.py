@@ -31,6 +31,9 @@ DEDUPES: tuple[Dedupe, ...] = get_args(Dedupe)
 # Classes that leave no trace outside may be entered again after a crash without anybody having said so.
 HARMLESS: frozenset[SideEffect] = frozenset({"none", "read"})
 
+MODEL_TURN = "model.turn"
+"""The tool under whose name a model's turn stands on the record."""
+
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LONGEST_NAME = 500
@@ -120,6 +123,20 @@ def _check_varying(call: ToolCall) -> None:
         raise BadCall(f"{call.tool}: {', '.join(sorted(both))} cannot both identify the call (key) and vary (varies)")
     for name, literal in call.added.items():
         encode(literal, root=f"added.{name}")
+
+
+def is_own_record(tool: str, side_effect: SideEffect) -> bool:
+    """Say whether a call only records what the ledger's own adapters do. No policy judges it: nothing happens outside.
+
+    No tool can have this name; see `check_tool_name`.
+    """
+    return tool == MODEL_TURN and side_effect in HARMLESS
+
+
+def check_tool_name(tool: str) -> None:
+    """Raise `BadCall` for a tool with the name of the ledger's own record, which no policy judges."""
+    if tool == MODEL_TURN:
+        raise BadCall(f"{tool!r} is the name under which model turns are recorded; give the tool another name")
 
 
 def check_run_id(run_id: object) -> None:
