@@ -24,6 +24,7 @@ PUBLIC = {
     "Claimed",
     "Denied",
     "Effect",
+    "Elsewhere",
     "Event",
     "Failed",
     "GrantTerms",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, folded, unvoted
 from indelible.core.approvals.asking import why_altered
 from indelible.core.approvals.edits import changes_in, holds_mark
+from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import (
     Delegation,
     Grant,
@@ -47,6 +48,7 @@ from indelible.core.privacy.redaction import Screen
 from indelible.core.sheets import Sheet, SheetFilter, body_of
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import Difference, differences
+from indelible.engine.elsewhere import read_elsewhere
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall, IllegalMove, UnknownApproval, UnknownEffect, UnknownPermission, VoteRefused
 
@@ -67,7 +69,8 @@ class ApprovalView:
 
     `changed` lists what is other than in the question this one replaces; `unusual` what is other than in the call of
     this tool that was approved last; `since_previous` what is other than in the question before this one about this
-    tool in this run, which is `previous`. Each is None when there is nothing to compare with.
+    tool in this run, which is `previous`. Each is None when there is nothing to compare with. `elsewhere` lists
+    the same call in other runs and under other keys, of the last day.
     """
 
     approval: Approval
@@ -77,6 +80,7 @@ class ApprovalView:
     unusual: Sequence[Difference] | None
     previous: Approval | None = None
     since_previous: Sequence[Difference] | None = None
+    elsewhere: Sequence[Elsewhere] = ()
 
 
 class Approving:
@@ -170,7 +174,14 @@ class Approving:
             unusual=self._compared(self._last_approved(approval), approval, args),
             previous=previous,
             since_previous=self._compared(previous, approval, args),
+            elsewhere=read_elsewhere(self._engine.store, self._tenant, [effect])[effect.id],
         )
+
+    def elsewhere(self, approvals: Sequence[Approval]) -> dict[str, tuple[Elsewhere, ...]]:
+        """Return the same calls in other runs and under other keys, by the id of the approval that asks about one."""
+        seen = self._engine.store.look([approval.ref for approval in approvals]).effects if approvals else []
+        found = read_elsewhere(self._engine.store, self._tenant, [effect for effect in seen if effect is not None])
+        return {approval.id: found.get(approval.effect_id, ()) for approval in approvals}
 
     def _compared(self, other: Approval | None, approval: Approval, args: Any) -> list[Difference] | None:
         """Lists what is other than in another approval, of all that an approval binds; None when nobody can tell."""

@@ -190,7 +190,7 @@ class ToolGate:
             case NothingHappened() if refusal is error:
                 raise entry.bubbled(refusal) from None
             case ApprovalPending():
-                answer = interrupt(_question(refusal.approval, entry))
+                answer = interrupt(_question(refusal, entry))
                 return self._vote(answer, refusal.approval, entry.config)
             case _ if is_raised:
                 raise error
@@ -400,10 +400,11 @@ class ToolError(Exception):
         self.said = said
 
 
-def _question(approval: Approval, entry: _Entry) -> dict[str, Any]:
-    """Gives what the graph's own pause shows: enough to find the question and to answer it by its digest."""
+def _question(pending: ApprovalPending, entry: _Entry) -> dict[str, Any]:
+    """Return what the graph's own pause shows: enough to find the question and to answer it by its digest."""
+    approval = pending.approval
     return {
-        **question_of(approval),
+        **question_of(pending, entry.elsewhere),
         "tool": approval.tool,
         "tool_call_id": entry.call.call_id,
         "rule": approval.question.rule,

@@ -11,9 +11,10 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
-from indelible import Approval, Options, ToolCall
+from indelible import Elsewhere, Options, ToolCall
 from indelible.errors import (
     ApprovalEndedUnused,
+    ApprovalPending,
     BadCall,
     BudgetExceeded,
     EffectCanceled,
@@ -71,15 +72,29 @@ class Named:
     """What the tool takes, if the framework's validation has not applied the defaults already."""
 
 
-def question_of(approval: Approval) -> dict[str, Any]:
-    """Gives what a framework's own pause shows: enough to find the question and to answer it by its digest."""
+def question_of(pending: ApprovalPending, elsewhere: Iterable[Elsewhere] = ()) -> dict[str, Any]:
+    """Return what a framework's own pause shows: what would run, and how to answer by its digest.
+
+    Args:
+        pending: What the ledger says of a call that waits. An approver may have edited its arguments.
+        elsewhere: The same call in other runs and under other keys.
+    """
+    approval = pending.approval
     return {
         "type": "indelible.approval",
         "approval": approval.id,
         "digest": approval.digest,
         "expires_at": approval.expires_at.isoformat(),
         "show": f"indelible approvals show {approval.id}",
+        "args": asked_args(pending),
+        "elsewhere": [one.shown() for one in elsewhere],
     }
+
+
+def asked_args(pending: ApprovalPending) -> Any:
+    """Return the arguments that are asked about, as they are recorded: what would run, and what the digest is of."""
+    effect = pending.effect
+    return None if effect is None or effect.args_json is None else json.loads(effect.args_json)
 
 
 def asked_again(refusal: Exception, words: dict[str, Any]) -> bool:

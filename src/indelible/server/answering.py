@@ -121,6 +121,8 @@ class Answering:
         for word in ("key", "check"):  # both are hashes
             if word in words:
                 check_digits(word, words[word])
+        for digest in words.get("digests", ()):
+            check_digits("digests", digest)
         if name == "await":
             return await self._await(**words)
         if name == "packet":

@@ -22,6 +22,7 @@ ASKED_BY: dict[str, set[Scope]] = {
     "find_by_key": ALL,
     "effects": ALL,
     "outlines": ALL,
+    "alike": ALL,
     "abandoned": ALL,
     "events": ALL,
     "payloads": ALL,

@@ -60,7 +60,13 @@ async def list_approvals(
     selected = SheetFilter(kind="approval", status=status, topic=run_id, before=before, limit=limit)
     query = asked_for(q, "approvals")
     found = await in_own_thread(finding_of(asked).approvals, query, selected, tool)
-    return answer({"approvals": [approval_shown(approval) for approval in found.things], "next": found.next})
+    pending = [approval for approval in found.things if approval.status == "pending"]
+    alike = await in_own_thread(asked.ledger._approving.elsewhere, pending)
+    listed = [
+        {**approval_shown(approval), "elsewhere": [one.shown() for one in alike.get(approval.id, ())]}
+        for approval in found.things
+    ]
+    return answer({"approvals": listed, "next": found.next})
 
 
 @approvals.get("/v1/approvals/{approval_id}", response_model=ApprovalViewShown)
