@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from indelible.core.effects.binding import Parameters as Parameters
 from indelible.core.effects.binding import bound as bound
+from indelible.core.effects.binding import filled
 from indelible.core.effects.calls import MODEL_TURN as MODEL_TURN
 from indelible.core.effects.calls import IdentityWords as IdentityWords
 from indelible.core.effects.calls import Options, ToolCall
@@ -18,6 +19,7 @@ from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
+from indelible.core.values.canonical import decode, encode
 from indelible.core.values.revive import revive
 from indelible.engine.running import RunningEffect, current_run
 from indelible.errors import BadCall, NothingHappened
@@ -108,7 +110,7 @@ class Tool(Generic[P, R]):
         """
         if call.schema:
             return call
-        args = bound(self._signature, call.args, self.name)
+        args = {name: self._filled(name, value) for name, value in bound(self._signature, call.args, self.name).items()}
         said = self._identity_of(args)
         if call.resource is not None or call.key is not None:  # either alone is the identity
             said = {word: value for word, value in said.items() if word not in ("key", "resource")}
@@ -138,6 +140,15 @@ class Tool(Generic[P, R]):
         if kind is inspect.Parameter.VAR_KEYWORD:
             return {key: revive(item, hint) for key, item in value.items()}
         return revive(value, hint)
+
+    def _filled(self, name: str, value: Any) -> Any:
+        """Return an argument with the defaults of the model or dataclass that the function gets of it."""
+        if not isinstance(value, dict | list):
+            return value
+        try:
+            return filled(value, decode(encode(self._revived(name, value))))
+        except (TypeError, ValueError) as wrong:
+            raise BadCall(f"{self.name}: {name} does not fit the function: {wrong}") from wrong
 
     def _type_of(self, parameter: str) -> Any:
         if self._hints is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, folded, unvoted
 from indelible.core.approvals.asking import why_altered
-from indelible.core.approvals.edits import changes_in, holds_mark
+from indelible.core.approvals.edits import changes_in, check_whole, holds_mark
 from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import (
     Delegation,
@@ -335,8 +335,10 @@ class Approving:
         return self._done(self._write(command, effect))[0]
 
     def _check_edit(self, effect: Effect, args: Mapping[str, Any]) -> None:
-        """Refuses an edit of what is kept out of the record: nobody could run it, for only its caller has it."""
-        changed = changes_in(decode(encode(args, root="args")), effect.args)
+        """Refuse an edit that leaves something out, or changes what only the caller has: it is not on the record."""
+        edited = decode(encode(args, root="args"))
+        check_whole(effect.tool, edited, effect.args)
+        changed = changes_in(edited, effect.args)
         screen = self._screen_of(effect.tool)
         kept = encode(changed)
         if holds_mark(changed) or (screen is not None and screen.redactor.screen(kept).recorded_args != kept):

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any
 
 from indelible.aio import AsyncLedger
+from indelible.core.approvals.edits import check_whole
 from indelible.core.approvals.grants import pinned_digest
 from indelible.core.commands import (
     Amend,
@@ -47,6 +48,7 @@ from indelible.core.remote.wire import from_wire
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
 from indelible.core.runs.run import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.values.canonical import decode
 from indelible.engine.mint import MOST_VALUES
 from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
@@ -269,6 +271,8 @@ class Answering:
         if approval is None or effect is None:
             raise BadCall(f"no approval of this tenant has the id {command.approval_id}")
         self._gateway.check_edit(effect.tool, plain(command.args_json))
+        if effect.args_json is not None:
+            check_whole(effect.tool, decode(command.args_json), effect.args)
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
         return replace(command, verdict=strictest([own, command.verdict]))
 
