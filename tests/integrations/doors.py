@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -25,7 +26,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from indelible import AsyncLedger, Claimed, Succeeded, ToolCall
-from indelible.errors import ApprovalPending, BadCall, NothingHappened, PolicyRefused
+from indelible.errors import ApprovalPending, NothingHappened, PolicyRefused
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.mcp import ledger_proxy
@@ -35,6 +36,12 @@ from indelible.tool import called
 from tests.integrations.langchain_agents import Scripted, calls
 
 TOOL = "pay"
+_IDS = itertools.count()
+
+
+def _new_id() -> str:
+    """Name a call as a model does that says the same once more: with a new id."""
+    return f"toolu_{next(_IDS):08}"
 
 
 class Money(BaseModel):
@@ -107,12 +114,12 @@ async def begin(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: s
 async def functions(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
     function = {"name": TOOL, "arguments": json.dumps(dict(args))}
     loop = FunctionCalls(ledger, {TOOL: made.function}, run=run, **words)
-    await loop.answer_async([{"id": "c1", "type": "function", "function": function}])
+    await loop.answer_async([{"id": _new_id(), "type": "function", "function": function}])
 
 
 async def langchain(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
     tool = StructuredTool.from_function(made.function, name=TOOL, description="Pays.", args_schema=made.model)
-    turns = [calls((TOOL, dict(args), "c1")), AIMessage(content="done")]
+    turns = [calls((TOOL, dict(args), _new_id())), AIMessage(content="done")]
     behind = LedgerMiddleware(ledger, run=run, model_turns=False, **words)
     agent = create_agent(Scripted(responses=turns), [tool], middleware=[behind], checkpointer=InMemorySaver())
     await agent.ainvoke({"messages": [("user", "pay")]}, {"configurable": {"thread_id": run}})  # type: ignore[call-overload]
@@ -120,7 +127,7 @@ async def langchain(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], ru
 
 async def openai_agents(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
     tool = function_tool(made.function, name_override=TOOL, strict_mode=False)
-    turns: list[Any] = [[function_call(TOOL, dict(args), call_id="c1")], [assistant_message("done")]]
+    turns: list[Any] = [[function_call(TOOL, dict(args), call_id=_new_id())], [assistant_message("done")]]
     tools = LedgerTools(ledger, run=run, **words).tools([tool])
     await Runner.run(OpenAIAgent(name="billing", model=ScriptedModel(turns), tools=tools), "pay")
 
@@ -129,7 +136,7 @@ async def pydantic_ai(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], 
     def says(messages: list[Any], about: Any) -> ModelResponse:
         is_first = not any(isinstance(message, ModelResponse) for message in messages)
         return ModelResponse(
-            parts=[ToolCallPart(TOOL, dict(args), tool_call_id="c1") if is_first else TextPart("done")]
+            parts=[ToolCallPart(TOOL, dict(args), tool_call_id=_new_id()) if is_first else TextPart("done")]
         )
 
     behind, kinds = LedgerCapability(ledger, run=run, model_turns=False, **words), [str, DeferredToolRequests]
@@ -170,4 +177,3 @@ DOORS: dict[str, Door] = {
 VALIDATING = frozenset({"decorator", "tool_call", "langchain", "openai_agents", "pydantic_ai", "mcp"})
 """The doors whose frameworks, or signatures, read a model inside the arguments; the others hand it on as it is."""
 TAKES_EDITS = frozenset(DOORS) - {"pydantic_ai"}
-REFUSES = (ApprovalPending, PolicyRefused, BadCall)

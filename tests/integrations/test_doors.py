@@ -268,3 +268,29 @@ def test_38_a_call_by_hand_shows_the_defaults_inside_of_its_values(sqlite_url: s
 
 def _pays(money: Money, more: list[Money] = []) -> None:  # noqa: B006
     raise NotImplementedError
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_53_a_model_that_repeats_itself_pays_once(door: str, store_url: str) -> None:
+    migrate(store_url)
+    made = Made([_keyword("amount", int, 5000)])
+    async with AsyncLedger.open(store_url, seal=False) as ledger:
+        for args in ({}, {"amount": 5000}, {}):  # each with a call id of its own
+            await DOORS[door](ledger, made, args, "r1", {"side_effect": "payment"})
+    assert made.got == [{"amount": 5000}]
+
+
+@pytest.mark.parametrize("door", sorted(TAKES_EDITS))
+async def test_38_an_edit_that_leaves_an_argument_out_is_refused(door: str, sqlite_url: str) -> None:
+    made = Made([_keyword("order", str, "o1"), _keyword("amount", int, 5000)])
+    async with AsyncLedger.open(sqlite_url, seal=False) as ledger:
+        words = {"side_effect": "payment", "approval": "required", "dedupe": "args"}
+        await DOORS[door](ledger, made, {"amount": 5}, "r1", words)
+        (question,) = await ledger.approvals(status="pending")
+        with pytest.raises(BadCall):
+            await ledger.edit_approval(question, {"order": "o1"}, digest=question.digest, by="ana")
+        edited = {"order": "o1", "amount": 6}
+        question = await ledger.edit_approval(question, edited, digest=question.digest, by="ana")
+        await ledger.approve(question, digest=question.digest, by="bob")
+        await DOORS[door](ledger, made, {"amount": 5}, "r1", words)
+    assert made.got == [edited]

@@ -1,4 +1,4 @@
-"""Promises of core.approvals.elsewhere: the same call in another run or under another key, newest first, never itself."""
+"""Promises of core.approvals.elsewhere: the same call in another run or under another key, newest first."""
 
 from __future__ import annotations
 
