@@ -19,7 +19,7 @@ AT = datetime(2030, 1, 2, tzinfo=UTC)
 
 def outline(effect: Effect, id_: str, **changes: Any) -> Outline:
     told = Outline._make(getattr(effect, name) for name in Outline._fields)
-    return told._replace(id=id_, created_at=AT, **changes)
+    return told._replace(**{"id": id_, "created_at": AT, **changes})
 
 
 def test_the_same_call_is_told_and_itself_and_others_are_not() -> None:
