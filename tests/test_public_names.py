@@ -63,7 +63,7 @@ VERBS = {
     "open", "close", "blocking", "awaited", "address", "tenant", "journal_name", "in_run",
     "tool", "run", "ask", "begin", "commit", "heartbeat", "settle", "settle_all", "retry",
     "cancel", "approve", "deny", "revoke_approval", "edit_approval", "get_approval", "view_approval", "approvals",
-    "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile",
+    "elsewhere", "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile",
     "stop", "go", "stopped",
     "get_effect", "find_by_key", "key_of", "effects", "events",
     "seal", "tree_head", "receipt", "export", "continue_journal", "rotate_keys", "revoke_key",
