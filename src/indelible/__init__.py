@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.approvals.approval import Approval
+from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import GrantTerms
 from indelible.core.commands import (
     AwaitingApproval,
@@ -53,6 +54,7 @@ __all__ = [
     "Claimed",
     "Denied",
     "Effect",
+    "Elsewhere",
     "Event",
     "Failed",
     "GrantTerms",

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from indelible.core.approvals.approval import Approval, ApprovalStatus
+from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import Delegation, Grant, GrantTerms
 from indelible.core.commands import Begun, MayRun
 from indelible.core.effects import walk
@@ -240,6 +241,15 @@ class AsyncLedger(OpenedDesk):
     async def view_approval(self, approval: str | Approval, *, by: Actor | str | None = None) -> ApprovalView:
         """Gives everything to see before deciding; with `by`, that they saw it goes on the record."""
         return await asyncio.to_thread(self._approving.view, approval, None if by is None else _person(by))
+
+    async def elsewhere(self, approval: Approval) -> Sequence[Elsewhere]:
+        """Return the calls of the last day with the same tool and arguments, in other runs and under other keys.
+
+        Args:
+            approval: The question about the call.
+        """
+        found = await asyncio.to_thread(self._approving.elsewhere, [approval])
+        return found[approval.id]
 
     async def approvals(
         self,

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from indelible.core.approvals.approval import Approval, ApprovalStatus
+from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import Delegation, Grant, GrantTerms
 from indelible.core.commands import Begun, MayRun
 from indelible.core.effects import walk
@@ -236,6 +237,14 @@ class Ledger(OpenedDesk):
     def view_approval(self, approval: str | Approval, *, by: Actor | str | None = None) -> ApprovalView:
         """Gives everything to see before deciding; with `by`, that they saw it goes on the record."""
         return self._approving.view(approval, None if by is None else _person(by))
+
+    def elsewhere(self, approval: Approval) -> Sequence[Elsewhere]:
+        """Return the calls of the last day with the same tool and arguments, in other runs and under other keys.
+
+        Args:
+            approval: The question about the call.
+        """
+        return self._approving.elsewhere([approval])[approval.id]
 
     def approvals(
         self,

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from indelible.core.effects.binding import Parameters as Parameters
 from indelible.core.effects.binding import bound as bound
-from indelible.core.effects.calls import IdentityWords, Options, ToolCall
+from indelible.core.effects.binding import filled
+from indelible.core.effects.calls import MODEL_TURN as MODEL_TURN
+from indelible.core.effects.calls import IdentityWords as IdentityWords
+from indelible.core.effects.calls import Options, ToolCall
+from indelible.core.effects.calls import check_tool_name as check_tool_name
+from indelible.core.effects.from_arguments import check_words as check_words
+from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
+from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
+from indelible.core.values.canonical import decode, encode
 from indelible.core.values.revive import revive
 from indelible.engine.running import RunningEffect
 from indelible.errors import BadCall, NothingHappened
@@ -40,17 +48,20 @@ class Tool(Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = name or _name_of(function)
+        check_tool_name(self.name)
         self._desk = desk
         self._function = function
         self._signature = inspect.signature(function)
         self._hints: dict[str, Any] | None = None
         self._identity = identity
-        self._key = identity.get("key")
+        self._fixed: dict[str, Any] | None = None
         self.is_async = inspect.iscoroutinefunction(function)
         self.options = options
         self.schema = schema_hash(_schema_of(self.name, function, self._signature))
         self._check_function()
-        self._check_key_fields()
+        self._check_identity()
+        if not depends_on_arguments(identity):
+            self._fixed = identity_of(identity, {}, self.name)
 
     def is_same_as(self, other: Tool[Any, Any]) -> bool:
         """Is this the same function, perhaps defined once more, as a notebook does?
@@ -69,10 +80,14 @@ class Tool(Generic[P, R]):
                 f'method, with a name that says which: ledger.tool("{self.name}-…")(one.{self.name})'
             )
 
-    def _check_key_fields(self) -> None:
-        for path in self._key or ():
+    def _check_identity(self) -> None:
+        check_words(self.name, self._identity)
+        for path in (*(self._identity.get("key") or ()), *paths_in(self._identity)):
             if path.partition(".")[0] not in self._signature.parameters:
-                raise BadCall(f"{self.name}: key field {path!r} is no parameter of the function")
+                raise BadCall(f"{self.name}: {path!r} identifies its calls, and is no parameter of the function")
+
+    def _identity_of(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        return identity_of(self._identity, args, self.name) if self._fixed is None else self._fixed
 
     def completed(self, call: ToolCall) -> ToolCall:
         """Return a call of this tool with every default applied, and identified as the tool says where it does not.
@@ -81,17 +96,19 @@ class Tool(Generic[P, R]):
         """
         if call.schema:
             return call
-        said: dict[str, Any] = dict(self._identity)
-        if call.resource is not None:
-            said.pop("key", None)
+        args = {name: self._filled(name, value) for name, value in bound(self._signature, call.args, self.name).items()}
+        said = self._identity_of(args)
+        if call.resource is not None or call.key is not None:  # either alone is the identity
+            said = {word: value for word, value in said.items() if word not in ("key", "resource")}
         gaps = {word: value for word, value in said.items() if getattr(call, word) == _UNSAID[word]}
-        return replace(call, args=bound(self._signature, call.args, self.name), schema=self.schema, **gaps)
+        return replace(call, args=args, schema=self.schema, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:
         """Return the tool call that calling the function so would make; a default is the same call as one left out."""
         arguments = self._signature.bind(*args, **kwargs)
         arguments.apply_defaults()
-        return ToolCall(tool=self.name, args=arguments.arguments, schema=self.schema, **self._identity)
+        identity = self._identity_of(arguments.arguments)
+        return ToolCall(tool=self.name, args=arguments.arguments, schema=self.schema, **identity)
 
     def handler(self, effect: RunningEffect) -> Any:
         """Enters the function's body with the recorded arguments."""
@@ -112,6 +129,15 @@ class Tool(Generic[P, R]):
         if kind is inspect.Parameter.VAR_KEYWORD:
             return {key: revive(item, hint) for key, item in value.items()}
         return revive(value, hint)
+
+    def _filled(self, name: str, value: Any) -> Any:
+        """Return an argument with the defaults of the model or dataclass that the function gets of it."""
+        if not isinstance(value, dict | list):
+            return value
+        try:
+            return filled(value, decode(encode(self._revived(name, value))))
+        except (TypeError, ValueError) as wrong:
+            raise BadCall(f"{self.name}: {name} does not fit the function: {wrong}") from wrong
 
     def _type_of(self, parameter: str) -> Any:
         if self._hints is None:

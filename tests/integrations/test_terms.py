@@ -38,7 +38,7 @@ def test_by_occurrence_ids_do_not_matter_and_counts_do() -> None:
 
 
 def test_what_tells_calls_apart_is_said_once() -> None:
-    with pytest.raises(BadCall, match="not both"):
+    with pytest.raises(BadCall, match="apart already"):
         Terms({"charge": {"dedupe": "occurrence", "key": ["order"]}}, {})
 
 

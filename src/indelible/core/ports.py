@@ -48,6 +48,8 @@ class Outline(NamedTuple):
     approval_id: str | None
     created_at: datetime
     updated_at: datetime
+    digest: str
+    """The call digest: equal for calls that say the same, in whatever run and under whatever key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,12 @@ class Store(Protocol):
 
     def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
         """Lists effects without what they recorded, newest first: ids from `since` on, and below `before`."""
+
+    def alike(self, tenant: str, digests: Sequence[str], since: datetime, limit: int) -> list[Outline]:
+        """List effects that were opened from `since` on and have one of these digests, at most `limit`, in any order.
+
+        It looks by an index. Calls that only read are not among them.
+        """
 
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:
         """Lists effects that are in doubt, or processing past their lease by the store's clock, oldest first."""

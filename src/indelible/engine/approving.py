@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, folded, unvoted
 from indelible.core.approvals.asking import why_altered
-from indelible.core.approvals.edits import changes_in, holds_mark
+from indelible.core.approvals.edits import changes_in, check_whole, holds_mark
+from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import (
     Delegation,
     Grant,
@@ -49,6 +50,7 @@ from indelible.core.rights import permitted
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef, body_of
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import Difference, differences
+from indelible.engine.elsewhere import read_elsewhere
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall, IllegalMove, UnknownApproval, UnknownEffect, UnknownPermission, VoteRefused
 
@@ -69,7 +71,8 @@ class ApprovalView:
 
     `changed` lists what is other than in the question this one replaces; `unusual` what is other than in the call of
     this tool that was approved last; `since_previous` what is other than in the question before this one about this
-    tool in this run, which is `previous`. Each is None when there is nothing to compare with.
+    tool in this run, which is `previous`. Each is None when there is nothing to compare with. `elsewhere` lists
+    the same call in other runs and under other keys, of the last day.
     """
 
     approval: Approval
@@ -79,6 +82,8 @@ class ApprovalView:
     unusual: Sequence[Difference] | None
     previous: Approval | None = None
     since_previous: Sequence[Difference] | None = None
+    elsewhere: Sequence[Elsewhere] = ()
+    """The same call in other runs and under other keys."""
     stuck: Stuck | None = None
     """Says that no person can give it any more, and the ways out."""
 
@@ -174,6 +179,7 @@ class Approving:
             unusual=self._compared(self._last_approved(approval), approval, args),
             previous=previous,
             since_previous=self._compared(previous, approval, args),
+            elsewhere=read_elsewhere(self._engine.store, self._tenant, [effect])[effect.id],
             stuck=self.stuck([approval]).get(approval.id),
         )
 
@@ -188,6 +194,12 @@ class Approving:
                 people[ref] = found[0] if found else None
         found_stuck = ((approval.id, why_stuck(approval, people)) for approval in pending)
         return {id_: stuck for id_, stuck in found_stuck if stuck is not None}
+
+    def elsewhere(self, approvals: Sequence[Approval]) -> dict[str, tuple[Elsewhere, ...]]:
+        """Return the same calls in other runs and under other keys, by the id of the approval that asks about one."""
+        seen = self._engine.store.look([approval.ref for approval in approvals]).effects if approvals else []
+        found = read_elsewhere(self._engine.store, self._tenant, [effect for effect in seen if effect is not None])
+        return {approval.id: found.get(approval.effect_id, ()) for approval in approvals}
 
     def _compared(self, other: Approval | None, approval: Approval, args: Any) -> list[Difference] | None:
         """Lists what is other than in another approval, of all that an approval binds; None when nobody can tell."""
@@ -341,8 +353,10 @@ class Approving:
         return self._done(self._write(command, effect))[0]
 
     def _check_edit(self, effect: Effect, args: Mapping[str, Any]) -> None:
-        """Refuses an edit of what is kept out of the record: nobody could run it, for only its caller has it."""
-        changed = changes_in(decode(encode(args, root="args")), effect.args)
+        """Refuse an edit that leaves something out, or changes what only the caller has: it is not on the record."""
+        edited = decode(encode(args, root="args"))
+        check_whole(effect.tool, edited, effect.args)
+        changed = changes_in(edited, effect.args)
         screen = self._screen_of(effect.tool)
         kept = encode(changed)
         if holds_mark(changed) or (screen is not None and screen.redactor.screen(kept).recorded_args != kept):

@@ -16,7 +16,9 @@ from indelible.core.effects.calls import (
     OnReuse,
     Options,
     OptionWords,
+    ResourceFrom,
     SideEffect,
+    TextFrom,
     ToolCall,
     check_name,
 )
@@ -132,7 +134,9 @@ class Desk(Preparing):
         name: str | None = None,
         *,
         key: Sequence[str] | None = None,
-        scope: str | None = None,
+        scope: TextFrom | None = None,
+        resource: ResourceFrom | None = None,
+        turn: TextFrom | None = None,
         dedupe: Dedupe = "args",
         varies: Sequence[str] = (),
         added: Mapping[str, Any] | None = None,
@@ -146,7 +150,9 @@ class Desk(Preparing):
         name: str | Callable[..., Any] | None = None,
         *,
         key: Sequence[str] | None = None,
-        scope: str | None = None,
+        scope: TextFrom | None = None,
+        resource: ResourceFrom | None = None,
+        turn: TextFrom | None = None,
         dedupe: Dedupe = "args",
         varies: Sequence[str] = (),
         added: Mapping[str, Any] | None = None,
@@ -161,7 +167,9 @@ class Desk(Preparing):
 
         Args:
             name: The tool's name. Default: the function's.
-            key, scope, dedupe, varies, added, on_reuse: What makes two calls the same; see `ToolCall`.
+            key, scope, resource, turn, dedupe, varies, added, on_reuse: What makes two calls the same; see `ToolCall`.
+                `scope`, `turn` and `resource` may come from the arguments: as a path such as "args.customer_id", or as
+                a function.
             idempotent: Only True makes sense here; it reads well where `@tool(idempotent=True)` was.
             options: How calls are treated; see `Options`.
         """
@@ -173,6 +181,8 @@ class Desk(Preparing):
             options=Options(**options),
             key=key,
             scope=scope,
+            resource=resource,
+            turn=turn,
             dedupe=dedupe,
             varies=varies,
             added=added or {},

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.approvals.approval import Question
 from indelible.core.approvals.grants import pinned_digest, read_grant
-from indelible.core.effects.calls import Resource
+from indelible.core.effects.from_arguments import resource_of
 from indelible.core.effects.identity import resource_name
 from indelible.core.effects.requests import Judged, Prepared
 from indelible.core.policy.verdicts import (
@@ -32,7 +32,6 @@ from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.values.canonical import decode
 from indelible.engine.forks import after_fork
-from indelible.errors import BadCall
 from indelible.runs.limits import RunLimits
 
 if TYPE_CHECKING:
@@ -223,9 +222,7 @@ def keeping_resource(verdict: Verdict, prepared: Prepared) -> Verdict:
     if exclusive is None or verdict.decision == "refuse":
         return verdict
     args: Any = decode(plain_args(prepared))
-    resource = exclusive if isinstance(exclusive, Resource) else exclusive(args)
-    if not isinstance(resource, Resource):
-        raise BadCall(f"{prepared.call.tool}: exclusive= gave {resource!r}; return a Resource")
+    resource = resource_of(exclusive, args, f"{prepared.call.tool}: exclusive")
     return replace(verdict, charges=(*verdict.charges, keeping(resource_name(resource))))
 
 

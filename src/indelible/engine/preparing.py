@@ -8,7 +8,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.approvals.approval import Approval
-from indelible.core.effects.calls import DEFAULT_TENANT, Handling, Options, OptionWords, ToolCall, handling_of, placed
+from indelible.core.effects.calls import (
+    DEFAULT_TENANT,
+    MODEL_TURN,
+    Handling,
+    Options,
+    OptionWords,
+    ToolCall,
+    handling_of,
+    placed,
+)
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
 from indelible.core.effects.requests import Prepared
@@ -85,6 +94,8 @@ class Preparing:
             return usual
         tool = self._tools.get(tool_name)
         options = self._options if tool is None else tool.options.over(self._options)
+        if tool_name == MODEL_TURN:  # what is demanded of every tool call is not demanded of our own records
+            options = replace(options, approval=None)
         if words:
             return handling_of(Options(**words).over(options))
         if len(self._usual_handling) < _MOST_REMEMBERED:

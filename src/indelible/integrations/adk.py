@@ -237,7 +237,7 @@ class _Entry(Entry):
             case EffectFailed() if refusal is error:
                 raise ToolFailed(text) from refusal
             case ApprovalPending():
-                return self._pause(refusal, text, question_of(refusal.approval))
+                return self._pause(refusal, text, question_of(refusal, self.elsewhere))
             case EffectInDoubt():
                 return self._pause(refusal, text, doubt_of(refusal))
             case _ if isinstance(refusal, (NothingHappened, *SAID_TO_THE_MODEL)):

@@ -198,7 +198,7 @@ class _Entry(Entry):
         """Return what comes of a call without a value: a text for the model, or a stop."""
         heard = heard_of(refusal, self.call.tool)
         told = SAID_TO_THE_MODEL if self._on_error == "raise" else (EffectFailed, NothingHappened, *SAID_TO_THE_MODEL)
-        return heard.text if heard is not None and isinstance(refusal, told) else _stop(refusal, self.call.tool)
+        return heard.text if heard is not None and isinstance(refusal, told) else _stop(refusal, self.call.tool, self)
 
 
 def _bound(tool: BaseTool, words: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,11 +214,11 @@ def never(_args: Any = None, _result: Any = None) -> bool:
     return False
 
 
-def _stop(refusal: Exception, tool: str) -> ToolFailure:
+def _stop(refusal: Exception, tool: str, entry: _Entry | None = None) -> ToolFailure:
     """Return what makes the crew stop, by the tool's policy, with what the ledger says."""
     details: dict[str, Any] = {}
     if isinstance(refusal, ApprovalPending):
-        details = question_of(refusal.approval)
+        details = question_of(refusal, () if entry is None else entry.elsewhere)
     elif isinstance(refusal, EffectInDoubt):
         details = doubt_of(refusal)
     text = getattr(heard_of(refusal, tool), "text", str(refusal))

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import EffectFailed, EffectInDoubt
+from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt
 from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again
 
 
 class Entry:
-    """One call: the note that a model hears with a replayed result, and what the tool raised in this process."""
+    """One call: the note that a model hears with a replayed result, and what the tool raised in this process.
+
+    While it waits for a person, `elsewhere` lists the same call in other runs and under other keys.
+    """
 
     def __init__(self, call: ToolCall) -> None:
         self.call = call
         self.note: str | None = None
+        self.elsewhere: Sequence[Elsewhere] = ()
         self._raised: tuple[Exception, str] | None = None
 
     def enter(self, effect: RunningEffect) -> Any:
@@ -46,6 +50,8 @@ class Entry:
                 effect_id = self._raised_in(error)
                 refusal = error if effect_id is None else _refusal_of(ledger.get_effect(effect_id), error)
                 if not asked_again(refusal, words):
+                    if isinstance(refusal, ApprovalPending):
+                        self.elsewhere = ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)
 
     async def walk_async(self, ledger: AsyncLedger, words: dict[str, Any]) -> Any:
@@ -57,6 +63,8 @@ class Entry:
                 effect_id = self._raised_in(error)
                 refusal = error if effect_id is None else _refusal_of(await ledger.get_effect(effect_id), error)
                 if not asked_again(refusal, words):
+                    if isinstance(refusal, ApprovalPending):
+                        self.elsewhere = await ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)
 
     def note_replay(self, effect: Effect) -> None:

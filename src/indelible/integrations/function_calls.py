@@ -17,12 +17,12 @@ import asyncio
 import contextvars
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from indelible import Approval, AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import Approval, AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.dialects import Asked, asked_in, messages_of, object_in
 from indelible.integrations.entries import Entry
@@ -43,6 +43,8 @@ class Waiting:
     approval: Approval | None = None
     """Is the question; None when the call is in doubt."""
     effect: Effect | None = None
+    elsewhere: Sequence[Elsewhere] = ()
+    """The calls of the last day with the same tool and arguments, in other runs and under other keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +180,7 @@ class _Entry(Entry):
                     told="" if heard is None else heard.text,
                     approval=getattr(refusal, "approval", None),
                     effect=refusal.effect,
+                    elsewhere=self.elsewhere,
                 )
             case _ if heard is not None and isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
                 return _Told(heard.text, is_error=True)

@@ -191,7 +191,7 @@ class ToolGate:
             case NothingHappened() if refusal is error:
                 raise entry.bubbled(refusal) from None
             case ApprovalPending():
-                answer = interrupt(_question(refusal.approval, entry))
+                answer = interrupt(_question(refusal, entry))
                 return self._vote(answer, refusal.approval, entry.config)
             case _ if is_raised:
                 raise error
@@ -290,21 +290,29 @@ def _validated(tool: BaseTool | None, args: Mapping[str, Any]) -> Mapping[str, A
     schema: Any = tool.tool_call_schema
     if not isinstance(schema, type) or not issubclass(schema, BaseModel):
         return bound(schema if isinstance(schema, Mapping) else None, args, tool.name)
+    whole: Any = tool.args_schema
+    is_model = isinstance(whole, type) and issubclass(whole, BaseModel)
+    if is_model and set(whole.model_fields) == set(schema.model_fields):
+        schema = whole  # the framework injects nothing, so the tool's own validators can run
     validated = schema.model_validate(args)
-    if _reads_as_it_shows(tool.args_schema):
-        return validated.model_dump(mode="json", by_alias=True)
-    return args  # what it would show again is not what it reads: the tool gets what the model said
+    shown: dict[str, Any] = validated.model_dump(mode="json", by_alias=True)
+    is_known = schema is whole or not (is_model and _has_validators(whole))
+    if is_known and _is_read_again(validated, shown):
+        return shown
+    return bound(schema.model_json_schema(), args, tool.name)  # the tool gets what the model said
 
 
-def _reads_as_it_shows(schema: Any) -> bool:
-    """Say whether a schema's values, shown as JSON, are read again as the same values."""
-    if not isinstance(schema, type) or not issubclass(schema, BaseModel):
+def _has_validators(schema: type[BaseModel]) -> bool:
+    found = schema.__pydantic_decorators__
+    return bool(found.field_validators or found.model_validators)
+
+
+def _is_read_again(validated: BaseModel, shown: Mapping[str, Any]) -> bool:
+    """Say whether what is shown of arguments is read as the same ones again. A secret, for one, is shown as stars."""
+    try:
+        return type(validated).model_validate(shown) == validated
+    except ValueError:
         return False
-    fields = schema.model_fields.values()
-    is_plain = not any(one.alias or one.validation_alias or one.exclude for one in fields)
-    hides = any("Secret" in str(one.annotation) for one in fields)
-    validators = schema.__pydantic_decorators__
-    return is_plain and not hides and not (validators.field_validators or validators.model_validators)
 
 
 class _Entry(Entry):
@@ -401,10 +409,11 @@ class ToolError(Exception):
         self.said = said
 
 
-def _question(approval: Approval, entry: _Entry) -> dict[str, Any]:
-    """Gives what the graph's own pause shows: enough to find the question and to answer it by its digest."""
+def _question(pending: ApprovalPending, entry: _Entry) -> dict[str, Any]:
+    """Return what the graph's own pause shows: enough to find the question and to answer it by its digest."""
+    approval = pending.approval
     return {
-        **question_of(approval),
+        **question_of(pending, entry.elsewhere),
         "tool": approval.tool,
         "tool_call_id": entry.call.call_id,
         "rule": approval.question.rule,

@@ -39,7 +39,7 @@ from indelible.integrations.mcp_words import (
 )
 from indelible.integrations.results import ToolError
 from indelible.integrations.telling import TEXTS, heard_of
-from indelible.integrations.terms import Named, Terms
+from indelible.integrations.terms import Named, Terms, asked_args
 
 Context = ServerRequestContext[Any, Any]
 Answer = types.CallToolResult | types.InputRequiredResult
@@ -113,7 +113,7 @@ class McpGate:
         while True:
             answer: Answer | ApprovalPending | None = await entry.walk_async(self._ledger, entry.words)
             if isinstance(answer, ApprovalPending):
-                answer = await self._asked(ctx, entry.call.args, answer, said)
+                answer = await self._asked(ctx, entry, answer, said)
                 said = said._replace(approval=None)  # an answer counts once; then the ledger says how it stands
             if answer is not None:
                 return answer
@@ -139,7 +139,7 @@ class McpGate:
 
     async def _meant(self, call: ToolCall, meta: Mapping[str, Any]) -> ToolCall:
         """Return the call that the client means: by the key that it chose, or the open one that its model repeats."""
-        if is_chosen(meta) and call.key is None:
+        if is_chosen(meta) and call.key is None and call.resource is None:
             chosen = Resource(namespace="mcp", type="idempotency-key", id=str(call.call_id))
             return replace(call, dedupe="args", resource=chosen)
         if call.dedupe != "call" or is_chosen(meta):
@@ -161,16 +161,14 @@ class McpGate:
         """Reads the tools again before the next call: the server below said that they changed."""
         self._tools.clear()
 
-    async def _asked(
-        self, ctx: Context | None, args: Mapping[str, Any], pending: ApprovalPending, said: _Said
-    ) -> Answer | None:
+    async def _asked(self, ctx: Context | None, entry: _Entry, pending: ApprovalPending, said: _Said) -> Answer | None:
         """Gives what to answer while a person has to decide; None when somebody may have decided by now."""
         approval = pending.approval
         if said.approval is not None:  # this is the answer to our question
             return await self._counted(approval, said.digest, said.responses.get(said.approval))
         if ctx is None:
             return waits(approval)
-        words = question(approval, args, decides=self._approver is not None)
+        words = question(approval, asked_args(pending), entry.elsewhere, decides=self._approver is not None)
         schema = VOTE_SCHEMA if self._approver is not None else LOOK_SCHEMA
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             asks = types.ElicitRequest(params=types.ElicitRequestFormParams(message=words, requested_schema=schema))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import mcp_types as types
 
-from indelible import Approval
+from indelible import Approval, Elsewhere
 from indelible.integrations import telling
 from indelible.integrations.results import text_in
 from indelible.integrations.terms import hash_of
@@ -73,14 +73,15 @@ def waits(approval: Approval) -> types.CallToolResult:
     return not_told(telling.waits(approval))
 
 
-def question(approval: Approval, args: Mapping[str, Any], *, decides: bool) -> str:
+def question(approval: Approval, args: Any, elsewhere: Iterable[Elsewhere], *, decides: bool) -> str:
     """Asks a person about one exact call: everything of it is shown, what cannot be seen by its code."""
     shown = json.dumps(args, indent=2, sort_keys=True, ensure_ascii=True)
     head = f"{approval.tool} ({approval.side_effect}) is to be carried out once, with exactly these arguments:"
     if len(shown) > _MOST_SHOWN:
         shown, decides = f"({len(shown)} characters: too much for this form)", False
     how = "Do you approve?" if decides else f"Decide with: indelible approvals show {approval.id}. Then accept here."
-    return f"{head}\n\n{shown}\n\n{how}\n\n{approval.id}, digest {approval.digest}"
+    careful = "".join(f"Careful: {one}\n\n" for one in elsewhere)
+    return f"{head}\n\n{shown}\n\n{careful}{how}\n\n{approval.id}, digest {approval.digest}"
 
 
 def call_id_in(meta: Mapping[str, Any]) -> str | None:

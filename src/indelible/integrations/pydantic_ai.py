@@ -175,7 +175,7 @@ class _Entry(Entry):
         is_the_tools = error is not refusal
         match refusal:
             case ApprovalPending():
-                raise ApprovalRequired(question_of(refusal.approval)) from None
+                raise ApprovalRequired(question_of(refusal, self.elsewhere)) from None
             case EffectInDoubt() if not is_the_tools or isinstance(error, _TOLD_TO_THE_MODEL):
                 # Whatever is answered: the ledger knows whether it was settled.
                 raise ApprovalRequired(doubt_of(refusal)) from None

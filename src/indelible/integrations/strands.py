@@ -217,7 +217,7 @@ class _Entry(Entry):
             case NothingHappened() if self._halt is not None:
                 return self._halt
             case ApprovalPending():
-                return self._pause(question_of(refusal.approval))
+                return self._pause(question_of(refusal, self.elsewhere))
             case EffectInDoubt():
                 return self._pause(doubt_of(refusal))
             case _:

@@ -11,9 +11,10 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
-from indelible import Approval, Options, ToolCall
+from indelible import Elsewhere, Options, ToolCall
 from indelible.errors import (
     ApprovalEndedUnused,
+    ApprovalPending,
     BadCall,
     BudgetExceeded,
     EffectCanceled,
@@ -27,23 +28,22 @@ from indelible.errors import (
     Stopped,
 )
 from indelible.integrations.telling import is_only_numbered
-from indelible.tool import Parameters, bound
+from indelible.tool import MODEL_TURN as MODEL_TURN
+from indelible.tool import IdentityWords, Parameters, bound, check_tool_name, check_words, identity_of
 
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))
-_IDENTITY = frozenset({"key", "scope", "dedupe", "varies", "added", "on_reuse"})
+_IDENTITY = frozenset(IdentityWords.__annotations__)
 SAID_TO_THE_MODEL = (
     *(EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled, EffectErased),
     *(KeyReused, RepeatRefused, ResourceBusy, Stopped),
 )
 """Refusals that a model is told of (see `telling`); the agent goes on."""
 _READING = frozenset({"none", "read"})
-MODEL_TURN = "model.turn"
-"""Is the tool under whose name a model's turn stands on the record."""
-TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
-"""Say how a turn is treated: to ask a model again does no harm, and the answer that another waits for may take long."""
 OCCURRENCE = "occurrence"
 """Tells calls apart by what they say and how often it was said before: the one rule that frameworks share."""
+TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
+"""Say how a turn is treated: to ask a model again does no harm, and the answer that another waits for may take long."""
 
 
 class Spoken(NamedTuple):
@@ -72,15 +72,29 @@ class Named:
     """What the tool takes, if the framework's validation has not applied the defaults already."""
 
 
-def question_of(approval: Approval) -> dict[str, Any]:
-    """Gives what a framework's own pause shows: enough to find the question and to answer it by its digest."""
+def question_of(pending: ApprovalPending, elsewhere: Iterable[Elsewhere] = ()) -> dict[str, Any]:
+    """Return what a framework's own pause shows: what would run, and how to answer by its digest.
+
+    Args:
+        pending: What the ledger says of a call that waits. An approver may have edited its arguments.
+        elsewhere: The same call in other runs and under other keys.
+    """
+    approval = pending.approval
     return {
         "type": "indelible.approval",
         "approval": approval.id,
         "digest": approval.digest,
         "expires_at": approval.expires_at.isoformat(),
         "show": f"indelible approvals show {approval.id}",
+        "args": asked_args(pending),
+        "elsewhere": [one.shown() for one in elsewhere],
     }
+
+
+def asked_args(pending: ApprovalPending) -> Any:
+    """Return the arguments that are asked about, as they are recorded: what would run, and what the digest is of."""
+    effect = pending.effect
+    return None if effect is None or effect.args_json is None else json.loads(effect.args_json)
 
 
 def asked_again(refusal: Exception, words: dict[str, Any]) -> bool:
@@ -130,14 +144,14 @@ class Terms:
 
     What reads is known by the id that the model gave the call: each call reads anew. Everything else is known by its
     arguments within a turn (`dedupe="turn"`): a model that repeats itself gets the recorded result, and hears so. A
-    tool that names a `key` is known by that, once per run or `scope`. `dedupe` says otherwise; "occurrence" counts the
-    calls that say the same, so that another framework can go on where this one stopped.
+    tool that names a `key` or a `resource` is known by that, once per run or `scope`. `dedupe` says otherwise;
+    "occurrence" counts the calls that say the same, so that another framework can go on where this one stopped.
     """
 
     def __init__(self, tools: Mapping[str, Mapping[str, Any]] | None, usual: Mapping[str, Any]) -> None:
-        self._usual: Mapping[str, Any] = _checked("every tool", usual)
+        self._usual: Mapping[str, Any] = _checked("every_tool", usual)
         self._tools: dict[str, Mapping[str, Any]] = {
-            name: {**self._usual, **_checked(name, words)} for name, words in (tools or {}).items()
+            name: _over(self._usual, _checked(name, words)) for name, words in (tools or {}).items()
         }
 
     def options(self, tool: str) -> dict[str, Any]:
@@ -157,26 +171,26 @@ class Terms:
         return self._of(tool).get("dedupe") == OCCURRENCE
 
     def call(self, named: Named) -> ToolCall:
-        """Gives the call that the ledger is to run."""
+        """Return the call that the ledger is to run.
+
+        Raises:
+            BadCall: The arguments do not fit the tool, or lack what its terms name.
+        """
+        check_tool_name(named.tool)
         words = self._of(named.tool)
-        if words.get("dedupe") == OCCURRENCE:
-            return _counted(named)
-        identity = {word: words[word] for word in _IDENTITY if words.get(word) is not None}
-        identity.setdefault("dedupe", self._usual_dedupe(words, named))
-        if named.scope is not None:
-            identity.setdefault("scope", named.scope)
-        return ToolCall(
-            tool=named.tool,
-            args=bound(named.parameters, named.args, named.tool),
-            run_id=named.run_id,
-            call_id=_read_id(named.call_id) if identity["dedupe"] == "call" else named.call_id,
-            turn=named.turn,
-            schema=named.schema,
-            **identity,
-        )
+        args = bound(named.parameters, named.args, named.tool)
+        identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
+        identity.setdefault("scope", named.scope)
+        if identity.get("dedupe") == OCCURRENCE:
+            identity |= _counted(named)
+        else:
+            identity.setdefault("dedupe", self._usual_dedupe(words, named))
+            identity.setdefault("turn", named.turn)
+            identity["call_id"] = _read_id(named.call_id) if identity["dedupe"] == "call" else named.call_id
+        return ToolCall(tool=named.tool, args=args, run_id=named.run_id, schema=named.schema, **identity)
 
     def _usual_dedupe(self, words: Mapping[str, Any], named: Named) -> str:
-        if words.get("key") is not None:
+        if words.get("key") is not None or words.get("resource") is not None:
             return "args"
         is_read = words.get("side_effect") in _READING and named.call_id is not None
         return "call" if is_read else "turn"
@@ -190,23 +204,16 @@ def _read_id(call_id: str | None) -> str | None:
     return call_id if call_id is None or not is_only_numbered(call_id) else f"{call_id}-{uuid4().hex}"
 
 
-def _counted(named: Named) -> ToolCall:
-    """Gives the call of its arguments alone, as every ledger tool makes it, or the how manieth of these it is."""
+def _counted(named: Named) -> dict[str, Any]:
+    """Return what tells a call apart by its arguments alone, as every ledger tool does, or the how manieth it is."""
     if named.ordinal is None:
         raise BadCall(
             f"{named.tool}: dedupe='occurrence' counts the calls in a conversation, and this one is in none that can be"
             " seen here; say dedupe='args', or name key fields"
         )
-    is_first = named.ordinal == 1
-    return ToolCall(
-        tool=named.tool,
-        args=bound(named.parameters, named.args, named.tool),
-        run_id=named.run_id,
-        scope=named.scope,
-        schema=named.schema,
-        call_id=named.call_id if is_first else str(named.ordinal),
-        dedupe="args" if is_first else "call",
-    )
+    if named.ordinal == 1:
+        return {"dedupe": "args", "call_id": named.call_id}
+    return {"dedupe": "call", "call_id": str(named.ordinal)}
 
 
 def _checked(tool: str, words: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,10 +221,17 @@ def _checked(tool: str, words: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         known = ", ".join(sorted(_OPTIONS | _IDENTITY))
         raise BadCall(f"{tool}: {', '.join(sorted(unknown))} is nothing that can be said of a tool; use: {known}")
-    if words.get("dedupe") == OCCURRENCE and words.get("key") is not None:
-        raise BadCall(f"{tool}: key fields tell its calls apart already; say key or dedupe='occurrence', not both")
+    if words.get("dedupe") == OCCURRENCE and any(words.get(word) is not None for word in ("key", "resource")):
+        raise BadCall(f"{tool}: key fields or a resource tell its calls apart already; leave dedupe='occurrence' away")
+    check_words(tool, {word: value for word, value in words.items() if word in _IDENTITY and value != OCCURRENCE})
     Options(**{word: value for word, value in words.items() if word in _OPTIONS})
     return dict(words)
+
+
+def _over(usual: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the words of a tool, with the gaps filled by those of every tool; a key and a resource are one answer."""
+    is_said = any(own.get(word) is not None for word in ("key", "resource"))
+    return {word: value for word, value in usual.items() if not (is_said and word in ("key", "resource"))} | dict(own)
 
 
 def turn_of(prompts: Sequence[Any]) -> str | None:

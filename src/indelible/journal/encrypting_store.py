@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +207,10 @@ class EncryptingStore:
     def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
         """Lists effects without what they recorded, newest first."""
         return self._store.outlines(tenant, since, before, limit)
+
+    def alike(self, tenant: str, digests: Sequence[str], since: datetime, limit: int) -> list[Outline]:
+        """List effects that say the same."""
+        return self._store.alike(tenant, digests, since, limit)
 
     @property
     def sign_event(self) -> Callable[[bytes], bytes] | None:

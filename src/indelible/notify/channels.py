@@ -10,6 +10,7 @@ from typing import Any, Protocol, overload
 
 from indelible.core.approvals.approval import Approval
 from indelible.core.approvals.deliveries import kind_of
+from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.effects.effect import Effect
 from indelible.errors import BadCall, IndelibleError
 
@@ -24,7 +25,8 @@ class Message:
 
     `about` says what: requested, escalated-n, edited-n, reopened-n, or how it ended. `effect` has the arguments as
     they are recorded. `earlier` holds what this channel remembered of the messages that asked before, by what they
-    were about. `link` is where somebody can look at the approval; following it decides nothing.
+    were about. `link` is where somebody can look at the approval; following it decides nothing. `elsewhere` lists the
+    same call in other runs and under other keys.
     """
 
     id: str
@@ -33,6 +35,7 @@ class Message:
     effect: Effect
     earlier: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     link: str | None = None
+    elsewhere: Sequence[Elsewhere] = ()
 
     @property
     def kind(self) -> str:

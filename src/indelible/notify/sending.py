@@ -21,6 +21,7 @@ from indelible.core.effects.effect import SYSTEM
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetFilter
 from indelible.core.values.canonical import encode
+from indelible.engine.elsewhere import read_elsewhere
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall, IndelibleError, StoreError
 from indelible.notify.channels import Channel, GiveUp, Message, NotSent
@@ -176,6 +177,7 @@ def message_for(store: Store, tenant: str, delivery: Delivery, link: str | None)
         effect=effect,
         earlier={about: receipt for about, receipt in receipts(store, tenant, delivery).items() if receipt},
         link=None if link is None else f"{link}/approvals/{approval.id}",
+        elsewhere=read_elsewhere(store, tenant, [effect])[effect.id] if approval.status == "pending" else (),
     )
     return message, seen.now
 

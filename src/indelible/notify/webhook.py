@@ -131,6 +131,7 @@ def content_of(message: Message) -> dict[str, Any]:
         "tool": approval.tool,
         "side_effect": approval.side_effect,
         "args": None if effect.args_json is None else json.loads(effect.args_json),
+        "elsewhere": [one.shown() for one in message.elsewhere],
         "asked_by": approval.requester.id,
         "asked_for": approval.principal,
         "question": {

@@ -50,6 +50,7 @@ def facts(message: Message) -> list[tuple[str, str]]:
     ]
     if approval.edited_by is not None:
         found.insert(4, ("edited by", approval.edited_by))
+    found += [("careful", str(one)) for one in message.elsewhere]
     return [(name, visible(value)) for name, value in found]
 
 

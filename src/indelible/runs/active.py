@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from indelible.carrying import CarriedRun
-from indelible.core.effects.calls import ToolCall, check_name
+from indelible.core.effects.calls import MODEL_TURN, ToolCall, check_name
 from indelible.core.effects.effect import Effect, hash_of
 from indelible.core.effects.requests import Invoke, Prepared, Recall, Request, Submit, Walk
 from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, Told
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from indelible.runs.desk import RunsDesk
 
 HandoffKind = Literal["approval", "delegation", "manual"]
-MODEL_TURN = "model.turn"
 _LOG = logging.getLogger("indelible.runs")
 
 

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Any
 
 from indelible.aio import AsyncLedger
+from indelible.core.approvals.edits import check_whole
 from indelible.core.approvals.grants import pinned_digest
 from indelible.core.commands import (
     Amend,
@@ -47,6 +48,7 @@ from indelible.core.rights import held_claim, permitted
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
 from indelible.core.runs.run import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.values.canonical import decode
 from indelible.engine.mint import MOST_VALUES
 from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
@@ -119,6 +121,8 @@ class Answering:
         for word in ("key", "check"):  # both are hashes
             if word in words:
                 check_digits(word, words[word])
+        for digest in words.get("digests", ()):
+            check_digits("digests", digest)
         if name == "await":
             return await self._await(**words)
         if name == "packet":
@@ -264,6 +268,8 @@ class Answering:
         if approval is None or effect is None:
             raise BadCall(f"no approval of this tenant has the id {command.approval_id}")
         self._gateway.check_edit(effect.tool, plain(command.args_json))
+        if effect.args_json is not None:
+            check_whole(effect.tool, decode(command.args_json), effect.args)
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
         return replace(command, verdict=strictest([own, command.verdict]))
 

@@ -23,15 +23,15 @@ from jsonschema.validators import extend  # type: ignore[import-untyped]
 from indelible.core.effects.binding import bound
 from indelible.core.effects.calls import (
     SIDE_EFFECTS,
-    Exclusive,
     Idempotent,
     IdentityWords,
     Options,
     OptionWords,
-    Resource,
     ToolCall,
+    check_tool_name,
 )
-from indelible.core.effects.identity import reach, schema_hash
+from indelible.core.effects.from_arguments import check_words, identity_of
+from indelible.core.effects.identity import schema_hash
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, Misconfigured
 
@@ -40,10 +40,9 @@ _WHERE = frozenset({"url", "python", "headers", "timeout_s", "description", "sch
 _TREATED = frozenset(
     {"side_effect", "approval", "on_crash", "on_repeat", "downstream_window_s", "exclusive", "reconcile"}
 )
-_IDENTIFIED = frozenset({"key", "dedupe", "varies", "added", "on_reuse"})
+_IDENTIFIED = frozenset({"key", "scope", "resource", "dedupe", "varies", "added", "on_reuse"})
 _WORDS = _WHERE | _TREATED | _IDENTIFIED
 _LISTS = frozenset({"key", "varies"})
-_FROM_ARGUMENTS = "args."
 
 
 def _unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -102,9 +101,8 @@ class GatewayTool:
         """Return the call of this tool, with every default filled in; raise `BadCall` if the tool does not take it."""
         whole = {**self.defaults, **bound(self.schema, args, self.name)}
         self.check(whole)
-        return ToolCall(
-            tool=self.name, args=whole, run_id=run_id, call_id=call_id, schema=self.schema_hash, **self.identity
-        )
+        identity = identity_of(self.identity, whole, self.name)
+        return ToolCall(tool=self.name, args=whole, run_id=run_id, call_id=call_id, schema=self.schema_hash, **identity)
 
 
 def load_tools(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, GatewayTool]:
@@ -145,7 +143,8 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
         function = function_at(place, told["python"]) if "python" in told else None
         schema = _schema(place, told.get("schema"))
         identity = _identity(told)
-        ToolCall(tool=name, **identity)
+        check_words(name, identity)
+        check_tool_name(name)
         return GatewayTool(
             name=name,
             url=_address(place, told["url"]) if "url" in told else None,
@@ -176,7 +175,7 @@ def _words(place: str, told: Mapping[str, Any]) -> OptionWords:
     if "reconcile" in told:
         words["reconcile"] = function_at(place, told["reconcile"], "reconcile")
     if "exclusive" in told:
-        words["exclusive"] = _exclusive(told["exclusive"])
+        words["exclusive"] = told["exclusive"]
     Options(**words)
     return words  # type: ignore[return-value]  # its words were just tried
 
@@ -190,17 +189,6 @@ def _identity(told: Mapping[str, Any]) -> IdentityWords:
     if told.get("dedupe", "args") not in ("args", "turn"):
         raise BadCall("dedupe is args or turn")
     return {word: told[word] for word in _IDENTIFIED if word in told}  # type: ignore[return-value]  # these are its words
-
-
-def _exclusive(told: Any) -> Exclusive:
-    """Read the resource on which one call may be open at a time; an id such as args.order_id is that argument."""
-    if not isinstance(told, dict) or set(told) != {"namespace", "type", "id"}:
-        raise BadCall('exclusive is { namespace = "shop", type = "order", id = "args.order_id" }')
-    namespace, kind, named = (str(told[word]) for word in ("namespace", "type", "id"))
-    if not named.startswith(_FROM_ARGUMENTS):
-        return Resource(namespace=namespace, type=kind, id=named)
-    path = named.removeprefix(_FROM_ARGUMENTS)
-    return lambda args: Resource(namespace=namespace, type=kind, id=str(reach(args, path, "exclusive")))
 
 
 def _statuses(word: str, told: Mapping[str, Any]) -> frozenset[int]:

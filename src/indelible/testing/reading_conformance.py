@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from indelible.core.effects.effect import Effect
@@ -172,6 +172,30 @@ class ReadingConformance(Suite):
             assert store.outlines(make.tenant, "eff_1", "eff_3", 10) == [expected[2], expected[1]]
             assert store.outlines(make.tenant, "", None, 1) == [expected[4]]
             assert store.outlines(self.tenant(), "", None, 10) == []
+
+    def test_alike_lists_what_has_one_of_these_digests_and_was_opened_since_then_but_no_reads(self) -> None:
+        make = Commands(self.tenant())
+        with self.opened() as store:
+            for number, (key, side_effect) in enumerate(
+                [("a", "payment"), ("b", "payment"), ("c", "read"), ("d", "write"), ("e", "payment")]
+            ):
+                digest = "ab" * 32 if key != "e" else "cd" * 32
+                apply_one(store, make.ask(key, effect_id=f"eff_{number}", digest=digest, side_effect=side_effect))
+            long_ago = store.look([]).now - timedelta(hours=1)
+
+            def ids(*digests: str, since: datetime = long_ago, limit: int = 10) -> list[str]:
+                return sorted(one.id for one in store.alike(make.tenant, digests, since, limit))
+
+            assert ids("ab" * 32) == ["eff_0", "eff_1", "eff_3"]
+            assert ids("ab" * 32, "cd" * 32) == ["eff_0", "eff_1", "eff_3", "eff_4"]
+            assert ids("ef" * 32) == []
+            assert ids() == []
+            assert ids("ab" * 32, since=store.look([]).now + timedelta(hours=1)) == []
+            assert len(ids("ab" * 32, "cd" * 32, limit=2)) == 2
+            (found,) = store.alike(make.tenant, ["cd" * 32], long_ago, 1)
+            effect = store.get_effect(make.tenant, "eff_4")
+            assert found == Outline(*(getattr(effect, name) for name in Outline._fields))
+            assert store.alike(self.tenant(), ["ab" * 32], long_ago, 10) == []
 
     def test_abandoned_lists_what_is_in_doubt_or_past_its_lease_by_the_stores_clock_oldest_first(self) -> None:
         clock, make = FakeClock(), Commands(self.tenant())

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from indelible.core.approvals.edits import carried_over, changes_in, holds_mark
+from indelible.core.approvals.edits import carried_over, changes_in, check_whole, holds_mark, left_out
 from indelible.core.values.tags import Redacted
+from indelible.errors import BadCall
 
 MARK, OTHER = Redacted("ab" * 32), Redacted("cd" * 32)
 IN_TEXT = f"card [redacted card {'ab' * 16}]"
@@ -69,3 +70,23 @@ def test_what_was_left_as_it_is_stays_the_callers_own(edited: Any, recorded: Any
 )
 def test_a_mark_is_found_wherever_it_is(value: Any, expected: bool) -> None:
     assert holds_mark(value) is expected
+
+
+@pytest.mark.parametrize(
+    ("edited", "recorded", "missing"),
+    [
+        ({"a": 1, "new": 2}, {"a": 5}, []),
+        ({"b": 1}, {"a": 1, "b": 2}, ["args.a"]),
+        ({"a": {"b": 1}}, {"a": {"b": 1, "c": {"d": 1}}}, ["args.a.c"]),
+        ({"a": [{"b": 1}, {}]}, {"a": [{"b": 1, "c": 2}]}, ["args.a.0.c"]),
+        ({"a": []}, {"a": [{"b": 1}]}, []),
+        ({"a": None}, {"a": {"b": 1}}, []),
+    ],
+)
+def test_38_an_edit_leaves_nothing_to_a_default(edited: Any, recorded: Any, missing: list[str]) -> None:
+    assert left_out(edited, recorded) == missing
+    if missing:
+        with pytest.raises(BadCall):
+            check_whole("pay", edited, recorded)
+    else:
+        check_whole("pay", edited, recorded)

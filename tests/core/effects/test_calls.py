@@ -18,7 +18,9 @@ from indelible.core.effects.calls import (
     SideEffect,
     ToolCall,
     check_name,
+    check_tool_name,
     handling_of,
+    is_own_record,
     placed,
 )
 from indelible.errors import BadCall, NoRun
@@ -215,6 +217,22 @@ def test_an_adopted_key_has_the_form_of_a_key(key: str) -> None:
 def test_an_adopted_key_leaves_no_room_for_occurrences() -> None:
     with pytest.raises(BadCall, match="by that key alone"):
         ToolCall(tool="pay", adopted_key="ab" * 32, call_id="c1", dedupe="ask", run_id="order-1")
+
+
+def test_55_no_tool_has_the_name_of_the_ledgers_own_record() -> None:
+    check_tool_name("model.turns")
+    with pytest.raises(BadCall):
+        check_tool_name("model.turn")
+    assert is_own_record("model.turn", "read")
+    assert not is_own_record("model.turn", "write")
+    assert not is_own_record("pay", "read")
+
+
+@pytest.mark.parametrize("exclusive", ["order", {"id": "1"}, {"namespace": "n", "type": "t", "id": 1}])
+def test_54_an_exclusive_that_is_no_resource_is_refused(exclusive: Any) -> None:
+    with pytest.raises(BadCall):
+        Options(exclusive=exclusive)
+    Options(exclusive={"namespace": "n", "type": "t", "id": "args.order"})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,3 +90,11 @@ def test_the_explanation_agrees_with_the_verdict(content: dict[str, Any], args: 
     if len(made.cases_of(call)) == 1:
         assert (refusing[:1] or last[-1:])[0].name == found.verdict.rule
     assert set(found.verdict.rule.split("; ")) <= {look.name for look in refusing or last}
+
+
+@pytest.mark.parametrize("side_effect", ["none", "read"])
+def test_55_the_ledgers_own_record_is_not_judged_and_nothing_is_looked_at(side_effect: Any) -> None:
+    policy = policy_of({"tools": {"charge": {}}, "rules": [{"name": "never", "then": "refuse"}]})
+    told = explain(policy, replace(asked(tool="model.turn"), side_effect=side_effect))
+    assert (told.verdict.decision, told.verdict.policy, told.looks) == ("allow", policy.version, ())
+    assert explain(policy, replace(asked(tool="model.turn"), side_effect="payment")).verdict.decision == "refuse"

@@ -564,3 +564,8 @@ def test_a_budget_whose_match_cannot_be_told_refuses() -> None:
     made = policy_of({"budgets": [wrong]}).parts.budgets[0]
     with pytest.raises(CannotTell):
         made.charge_for(Case(asked()))
+
+
+def test_55_a_rule_about_the_ledgers_own_record_is_refused() -> None:
+    with pytest.raises(BadPolicy):
+        policy_of({"rules": [{"name": "turns", "match": {"tool": "model.turn"}, "then": "refuse"}]})

@@ -12,6 +12,7 @@ import pytest
 from indelible.core.commands import (
     Adopt,
     Amend,
+    Attend,
     Cancel,
     CastVote,
     Command,

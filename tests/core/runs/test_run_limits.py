@@ -110,3 +110,8 @@ def test_such_a_call_is_judged_afresh_once_and_then_refused() -> None:
     assert submitted.command.knows_limits
     with pytest.raises(PolicyRefused, match="erased, or is not what was recorded"):
         walking.send(LimitsUnseen(None))
+
+
+def test_55_a_run_does_not_limit_the_ledgers_own_record() -> None:
+    assert limit_on(run(allowed_tools=("pay",)), "model.turn", "read") is None
+    assert limit_on(run(allowed_tools=("pay",)), "model.turn", "payment") is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, get_args
@@ -21,9 +21,11 @@ from indelible.cli.filtering import filter_option, finding_in
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, limit_option
-from indelible.cli.show import age, count, say_json
+from indelible.cli.show import age, count, say_json, visible
 from indelible.core.approvals.approval import ApprovalStatus
+from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.shown import approval_shown
+from indelible.core.approvals.stuck import Stuck
 from indelible.core.filtering.filters import Query
 from indelible.core.sheets import SheetFilter
 from indelible.engine.finding import Found, everything
@@ -75,12 +77,16 @@ def list_approvals(limit: int, before: str | None, status: str, query: Query, **
         filters["before"] = None if before is None else find_approval(ledger, before).id
         found = _found(ledger, query, limit, filters)
         now = store_behind(ledger).look([]).now
-        stuck = ledger._approving.stuck(found.things)
+        pending = [approval for approval in found.things if approval.status == "pending"]
+        alike, stuck = ledger._approving.elsewhere(pending), ledger._approving.stuck(pending)
         listed = Listed(noun="approval", found=found, chosen=filters, query=query, address=ledger.address)
     if place.is_json:
-        say_page_json(listed, place, lambda approval: approval_shown(approval, stuck.get(approval.id)), "approvals")
+        say_page_json(listed, place, lambda one: _listed_json(one, alike, stuck), "approvals")
         return
     say_page(listed, place, COLUMNS, lambda approval: row(approval, now, stuck), _if_none(listed, place))
+    for approval_id, others in alike.items():
+        for other in others:
+            print(f"Careful: {approval_id}: {visible(str(other))}")
     if stuck:
         looking = place.command(f"approvals show {next(iter(stuck))}")
         print(
@@ -88,6 +94,13 @@ def list_approvals(limit: int, before: str | None, status: str, query: Query, **
         )
     if found.things and found.next is None and status == "pending":
         print(f"Look at one: {place.command(f'approvals show {found.things[0].id}')}")
+
+
+def _listed_json(
+    approval: Approval, alike: Mapping[str, Sequence[Elsewhere]], stuck: Mapping[str, Stuck]
+) -> dict[str, Any]:
+    found = [one.shown() for one in alike.get(approval.id, ())]
+    return {**approval_shown(approval, stuck.get(approval.id)), "elsewhere": found}
 
 
 def _if_none(listed: Listed[Approval], place: Where) -> str:

@@ -136,6 +136,7 @@ def page_json(page: Page) -> dict[str, Any]:
         "changed": differences_shown(page.view.changed),
         "edited": differences_shown(edited(page)),
         "unusual": differences_shown(page.view.unusual),
+        "elsewhere": [one.shown() for one in page.view.elsewhere],
         "events": history_json(page.history),
     }
 
@@ -156,6 +157,7 @@ def question_lines(page: Page) -> Iterator[str]:
     approval = page.approval
     yield f"{approval.id}  {approval.tool}  {standing(approval, page.now)}"
     yield from field_lines(_record(page))
+    yield from _elsewhere(page)
     yield "\nargs"
     yield pretty_json(page.args_json, "  ")
     yield from _closely(page)
@@ -222,6 +224,12 @@ def _why(history: Iterable[Entry]) -> str | None:
     ]
     why = said[-1].get("why") if said and isinstance(said[-1], dict) else None
     return visible(why) if isinstance(why, str) and why else None
+
+
+def _elsewhere(page: Page) -> Iterator[str]:
+    if page.view.elsewhere:
+        yield "\ncareful"
+        yield from (f"  {visible(str(one))}" for one in page.view.elsewhere)
 
 
 def _closely(page: Page) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from indelible.core.privacy.detectors import forged_in
 from indelible.core.values.canonical import encode
 from indelible.core.values.tags import Redacted
+from indelible.errors import BadCall
 
 
 def changes_in(edited: Any, recorded: Any) -> Any:
@@ -24,6 +25,32 @@ def changes_in(edited: Any, recorded: Any) -> Any:
     if isinstance(edited, list) and isinstance(recorded, list):
         return [changes_in(*pair) for pair in zip(edited, recorded, strict=False)] + edited[len(recorded) :]
     return edited
+
+
+def left_out(edited: Any, recorded: Any, path: str = "args") -> list[str]:
+    """Return the paths of what an edit leaves out."""
+    if isinstance(edited, dict) and isinstance(recorded, dict):
+        missing = [f"{path}.{name}" for name in recorded if name not in edited]
+        return missing + [
+            one
+            for name in edited
+            if name in recorded
+            for one in left_out(edited[name], recorded[name], f"{path}.{name}")
+        ]
+    if isinstance(edited, list) and isinstance(recorded, list):
+        pairs = enumerate(zip(edited, recorded, strict=False))
+        return [one for number, (new, old) in pairs for one in left_out(new, old, f"{path}.{number}")]
+    return []
+
+
+def check_whole(tool: str, edited: Any, recorded: Any) -> None:
+    """Raise `BadCall` for an edit that leaves something out: the tool would put a default there that nobody saw."""
+    missing = left_out(edited, recorded)
+    if missing:
+        raise BadCall(
+            f"{tool}: the edit leaves out {', '.join(missing[:5])}, and the tool would choose a value that nobody has "
+            "seen; name the value that you mean"
+        )
 
 
 def carried_over(edited: Any, recorded: Any, own: Any) -> Any:

@@ -37,6 +37,21 @@ def bound(parameters: Parameters | None, args: Mapping[str, Any], tool: str) -> 
     return filled
 
 
+def filled(said: Any, read: Any) -> Any:
+    """Return what was said, with what the value has besides that was read of it: the defaults of a model inside.
+
+    Args:
+        said: The value that the caller gave, as JSON.
+        read: What a function's type makes of it, as JSON.
+    """
+    if isinstance(said, Mapping) and isinstance(read, Mapping):
+        known = {name: filled(one, read[name]) if name in read else one for name, one in said.items()}
+        return {**read, **known}
+    if isinstance(said, list) and isinstance(read, list) and len(said) == len(read):
+        return [filled(one, other) for one, other in zip(said, read, strict=True)]
+    return said
+
+
 def _by_signature(signature: inspect.Signature, args: Mapping[str, Any], tool: str) -> dict[str, Any]:
     taken = signature.parameters.values()
     first = [one.name for one in taken if one.kind is one.POSITIONAL_ONLY and one.name in args]

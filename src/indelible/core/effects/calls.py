@@ -33,9 +33,15 @@ DEDUPES: tuple[Dedupe, ...] = get_args(Dedupe)
 # Classes that leave no trace outside may be entered again after a crash without anybody having said so.
 HARMLESS: frozenset[SideEffect] = frozenset({"none", "read"})
 
+MODEL_TURN = "model.turn"
+"""The tool under whose name a model's turn stands on the record."""
+
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LONGEST_NAME = 500
+
+
+RESOURCE_PARTS = frozenset({"namespace", "type", "id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +166,20 @@ def _check_varying(call: ToolCall) -> None:
         encode(literal, root=f"added.{name}")
 
 
+def is_own_record(tool: str, side_effect: SideEffect) -> bool:
+    """Say whether a call only records what the ledger's own adapters do. No policy judges it: nothing happens outside.
+
+    No tool can have this name; see `check_tool_name`.
+    """
+    return tool == MODEL_TURN and side_effect in HARMLESS
+
+
+def check_tool_name(tool: str) -> None:
+    """Raise `BadCall` for a tool with the name of the ledger's own record, which no policy judges."""
+    if tool == MODEL_TURN:
+        raise BadCall(f"{tool!r} is the name under which model turns are recorded; give the tool another name")
+
+
 def check_run_id(run_id: object) -> None:
     """Raises `BadCall` unless a caller may use this run: those the ledger tells about itself in are its own."""
     check_name("run_id", run_id)
@@ -200,11 +220,22 @@ class Retry:
         return self.backoff * self.multiplier ** (attempt - 1)
 
 
+TextFrom = str | Callable[[dict[str, Any]], str]
+"""A text, an argument's path such as "args.customer_id", or a function of the arguments."""
+ResourceFrom = Resource | Mapping[str, str] | Callable[[dict[str, Any]], Resource]
+"""A resource, the table of its parts, which may be paths, or a function of the arguments."""
+
+
 class IdentityWords(TypedDict, total=False):
-    """The keywords by which a tool says what makes two of its calls the same; see `ToolCall`."""
+    """The keywords by which a tool says what makes two of its calls the same; see `ToolCall`.
+
+    `scope`, `turn` and `resource` may come from the arguments; see `core.effects.from_arguments`.
+    """
 
     key: Sequence[str] | None
-    scope: str | None
+    scope: TextFrom | None
+    resource: ResourceFrom | None
+    turn: TextFrom | None
     dedupe: Dedupe
     varies: Sequence[str]
     added: Mapping[str, Any]
@@ -231,7 +262,6 @@ class Idempotent:
             raise BadCall("Idempotent: the window is longer than nothing, and attempts counts the first one too")
 
 
-Exclusive = Resource | Callable[[dict[str, Any]], Resource]
 Kinds = type[BaseException] | tuple[type[BaseException], ...]
 
 
@@ -255,7 +285,7 @@ class OptionWords(TypedDict, total=False):
     refused: Callable[[Exception], bool]
     marks_sending: bool
     downstream: Idempotent
-    exclusive: Exclusive
+    exclusive: ResourceFrom
     on_repeat: OnRepeat
     volatile: Sequence[str]
 
@@ -271,7 +301,8 @@ class Options:
         marks_sending: Everything this tool sends leaves inside `effect.sending()` or through our transports. An
             exception before that means that nothing happened. Default: False.
         downstream: The provider honours our idempotency key; see `Idempotent`.
-        exclusive: Only one call on this resource may be open at a time. A resource, or a function of the arguments.
+        exclusive: Only one call on this resource may be open at a time. A resource, the table of its parts, such as
+            {"namespace": "shop", "type": "order", "id": "args.order_id"}, or a function of the arguments.
         on_repeat: What happens to a call with dedupe="turn" that succeeded in an earlier turn: "ask" a person,
             "refuse" it, or "run" it. Default: "ask" for payment, external_mutation and delegation, else "run".
         volatile: Fields of a JSON request body that change from one sending to the next, such as a time stamp.
@@ -294,7 +325,7 @@ class Options:
     refused: Callable[[Exception], bool] | None = None
     marks_sending: bool | None = None
     downstream: Idempotent | None = None
-    exclusive: Exclusive | None = None
+    exclusive: ResourceFrom | None = None
     on_repeat: OnRepeat | None = None
     volatile: Sequence[str] | None = None
 
@@ -312,6 +343,8 @@ class Options:
                 _as_kinds(name, kinds)
         if self.downstream is not None and self.on_crash == "retry":
             raise BadCall("downstream and on_crash='retry' both say what happens in doubt; leave on_crash out")
+        if self.exclusive is not None:
+            check_resource("exclusive", self.exclusive)
         if isinstance(self.volatile, str):
             raise BadCall("volatile is a list of field names, for example volatile=['sent_at']")
         for name, duration in (("lease", self.lease), ("timeout", self.timeout)):
@@ -324,6 +357,17 @@ class Options:
         if self.redact is not None and lower.redact is not None:
             gaps["redact"] = (*lower.redact, *self.redact)
         return replace(self, **gaps) if gaps else self
+
+
+def check_resource(what: str, said: object) -> None:
+    """Raise `BadCall` unless this is a resource, the table of its parts, or a function."""
+    is_table = isinstance(said, Mapping) and set(said) == RESOURCE_PARTS
+    is_text = isinstance(said, Mapping) and all(isinstance(part, str) and part for part in said.values())
+    if not (is_table and is_text) and not isinstance(said, Resource) and not callable(said):
+        raise BadCall(
+            f'{what} is a resource, as {{"namespace": "shop", "type": "order", "id": "args.order_id"}}, or a function '
+            "of the arguments"
+        )
 
 
 def _check_subject(path: object) -> None:
@@ -356,7 +400,7 @@ class Handling:
     refused: Callable[[Exception], bool] | None = None
     marks_sending: bool = False
     downstream: Idempotent | None = None
-    exclusive: Exclusive | None = None
+    exclusive: ResourceFrom | None = None
     on_repeat: OnRepeat = "ask"
     volatile: tuple[str, ...] = ()
 

@@ -124,7 +124,7 @@ def _subject(call: ToolCall, args_json: bytes) -> tuple[str, bytes]:
         return "args", args_json
     args: Any = decode(args_json)
     paths = [path for path in call.key if path.partition(".")[0] not in call.added or path.partition(".")[0] in args]
-    return "fields", encode({path: reach(args, path, call.tool) for path in paths}, root="key")
+    return "fields", encode({path: reach(args, path, f"{call.tool}: key field") for path in paths}, root="key")
 
 
 def resource_json(call: ToolCall) -> bytes | None:
@@ -140,12 +140,12 @@ def resource_name(resource: Resource) -> str:
     return said.decode() if len(said) <= _LONGEST_RESOURCE else hashed(RESOURCE_TAG, said)
 
 
-def reach(args: Any, path: str, tool: str) -> Any:
-    """Gives the argument at a dotted path; a missing one is refused, for it would identify nothing."""
+def reach(args: Any, path: str, what: str) -> Any:
+    """Return the argument at a dotted path; a missing one is refused, for it would identify nothing."""
     here = args
     for name in path.split("."):
         if not isinstance(here, Mapping) or name not in here:
-            raise BadCall(f"{tool}: key field {path!r} is not among the arguments; pass it or change the tool's key")
+            raise BadCall(f"{what}: {path!r} is not among the arguments; pass it, or change what the tool says")
         here = here[name]
     return here
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from indelible.core.effects.calls import is_own_record
 from indelible.core.policy.charging import BudgetRule
 from indelible.core.policy.conditions import CannotTell, Case, Condition
 from indelible.core.policy.policy import Asked, Policy, why_raised
@@ -37,7 +38,8 @@ class Explanation:
 def explain(policy: Policy, asked: Asked) -> Explanation:
     """Judges a call and tells how each rule, default, safeguard and budget of the policy took part."""
     cases = policy.cases_of(asked)
-    looks = tuple(look for case in cases for look in _looks(policy, case))
+    judged = () if is_own_record(asked.tool, asked.side_effect) else cases
+    looks = tuple(look for case in judged for look in _looks(policy, case))
     return Explanation(policy.judge(asked), cases[-1], looks)
 
 

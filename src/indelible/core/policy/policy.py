@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal
 from typing import Any, Literal
 
-from indelible.core.effects.calls import SideEffect
+from indelible.core.effects.calls import SideEffect, is_own_record
 from indelible.core.effects.identity import hashed
 from indelible.core.policy.conditions import Asked, CannotTell, Case, number_of
 from indelible.core.policy.content import (
@@ -80,6 +80,8 @@ class Policy:
 
     def judge(self, asked: Asked) -> Verdict:
         """Gives the verdict on a call; a rule that raises refuses, and so does anything else that goes wrong."""
+        if is_own_record(asked.tool, asked.side_effect):
+            return Verdict(decision="allow", policy=self.version, why="it is the ledger's own record, and no tool call")
         try:
             first, *others = map(self._judged, self.cases_of(asked))
             verdict = strictest([first, *(other for other in others if other != first)])

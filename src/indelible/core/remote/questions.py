@@ -59,6 +59,7 @@ QUESTIONS: dict[str, Question] = {
     "find_by_key": Question({"key": str, "scope": str | None}, Effect | None),
     "effects": Question({"selected": Filter}, list[Effect]),
     "outlines": Question({"since": str, "before": str | None, "limit": int}, list[Outline]),
+    "alike": Question({"digests": tuple[str, ...], "since": datetime, "limit": int}, list[Outline]),
     "abandoned": Question({"limit": int}, list[Effect]),
     "events": Question({"run_id": str, "after": int, "limit": int}, list[Event]),
     "payloads": Question({"run_id": str, "seqs": tuple[int, ...]}, list[Payload]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from indelible.core.effects.calls import HARMLESS, SideEffect, ToolCall
+from indelible.core.effects.calls import HARMLESS, SideEffect, ToolCall, is_own_record
 from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Origin
 from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE, Verdict
@@ -21,6 +21,8 @@ def limit_on(run: Run, tool: str, side_effect: SideEffect) -> Verdict | None:
 
     Whoever may use a tool may also make good what it did.
     """
+    if is_own_record(tool, side_effect):
+        return None
     name = tool.removesuffix(COMPENSATION)
     if run.allowed_tools is not None and not any(fnmatchcase(name, allowed) for allowed in run.allowed_tools):
         why = f"run {run.id} may use {', '.join(run.allowed_tools) or 'no tool'}"

@@ -60,8 +60,16 @@ async def list_approvals(
     selected = SheetFilter(kind="approval", status=status, topic=run_id, before=before, limit=limit)
     query = asked_for(q, "approvals")
     found = await in_own_thread(finding_of(asked).approvals, query, selected, tool)
-    stuck = await in_own_thread(asked.ledger._approving.stuck, found.things)
-    listed = [approval_shown(approval, stuck.get(approval.id)) for approval in found.things]
+    pending = [approval for approval in found.things if approval.status == "pending"]
+    alike = await in_own_thread(asked.ledger._approving.elsewhere, pending)
+    stuck = await in_own_thread(asked.ledger._approving.stuck, pending)
+    listed = [
+        {
+            **approval_shown(approval, stuck.get(approval.id)),
+            "elsewhere": [one.shown() for one in alike.get(approval.id, ())],
+        }
+        for approval in found.things
+    ]
     return answer({"approvals": listed, "next": found.next})
 
 

@@ -12,6 +12,7 @@ from indelible.core.approvals.shown import delegation_shown as delegation_shown
 from indelible.core.approvals.shown import differences_shown as differences_shown
 from indelible.core.approvals.shown import grant_shown as grant_shown
 from indelible.core.approvals.shown import needs_shown as needs_shown
+from indelible.core.effects.effect import Status
 from indelible.core.values.canonical import encode
 from indelible.engine.approving import ApprovalView
 from indelible.server.shapes.effects import (
@@ -149,6 +150,21 @@ class DifferenceShown(BaseModel):
     after: Any = None
 
 
+class ElsewhereShown(BaseModel):
+    """Is a call of the last day with the same tool and arguments, in another run or under another key."""
+
+    effect_id: str
+    run_id: str
+    status: Status
+    at: Annotated[str, Field(description="When it was opened.")]
+
+
+class ApprovalListed(ApprovalShown):
+    """Is a question in a list."""
+
+    elsewhere: Annotated[list[ElsewhereShown], Field(description="The same call elsewhere; only while it is pending.")]
+
+
 class ApprovalAnswer(BaseModel):
     """Holds a question and the effect it is about."""
 
@@ -168,6 +184,7 @@ class ApprovalViewShown(ApprovalAnswer):
     unusual: list[DifferenceShown] | None
     previous: Annotated[str | None, Field(description="The question before, about this tool in this run.")]
     since_previous: list[DifferenceShown] | None
+    elsewhere: list[ElsewhereShown]
 
 
 class ApprovalOnly(BaseModel):
@@ -179,7 +196,7 @@ class ApprovalOnly(BaseModel):
 class ApprovalPage(BaseModel):
     """Lists approvals, newest first; pass `next` as `before` for the next page."""
 
-    approvals: list[ApprovalShown]
+    approvals: list[ApprovalListed]
     next: str | None
 
 
@@ -244,4 +261,5 @@ def view_shown(view: ApprovalView) -> dict[str, Any]:
         "unusual": differences_shown(view.unusual),
         "previous": None if view.previous is None else view.previous.id,
         "since_previous": differences_shown(view.since_previous),
+        "elsewhere": [one.shown() for one in view.elsewhere],
     }

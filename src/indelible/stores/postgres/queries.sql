@@ -396,10 +396,18 @@ ORDER BY id DESC LIMIT %(limit)s::bigint
 
 -- name: list_outlines
 -- Effects without what they recorded, newest first, in a range of ids.
-SELECT id, run_id, tool, side_effect, status, attempt, approval_id, created_at, updated_at
+SELECT id, run_id, tool, side_effect, status, attempt, approval_id, created_at, updated_at, digest
 FROM indelible_effects
 WHERE tenant COLLATE "POSIX" = %(tenant)s::text AND id >= %(since)s::text AND id < %(before)s::text
 ORDER BY id DESC LIMIT %(limit)s::bigint
+
+-- name: list_alike
+-- Effects that say the same, in whatever run and under whatever key.
+SELECT id, run_id, tool, side_effect, status, attempt, approval_id, created_at, updated_at, digest
+FROM indelible_effects
+WHERE tenant COLLATE "POSIX" = %(tenant)s::text AND digest = ANY(%(digests)s::bytea[])
+    AND side_effect NOT IN ('none', 'read') AND created_at >= %(since)s::timestamptz
+LIMIT %(limit)s::bigint
 
 -- name: list_abandoned
 -- Effects that a probe or a person has to see to, oldest first.

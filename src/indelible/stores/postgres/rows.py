@@ -81,7 +81,7 @@ def time_from(result: pq.abc.PGresult, row: int) -> datetime:
 
 
 def outlines_from(result: pq.abc.PGresult) -> list[Outline]:
-    """Reads rows of `list_outlines`."""
+    """Read rows of `list_outlines` and `list_alike`."""
     get: Callable[[int, int], Any] = result.get_value
     return [
         Outline(
@@ -94,6 +94,7 @@ def outlines_from(result: pq.abc.PGresult) -> list[Outline]:
             None if get(row, 6) is None else get(row, 6).decode(),
             wire.read_timestamptz(get(row, 7)),
             wire.read_timestamptz(get(row, 8)),
+            get(row, 9).hex(),
         )
         for row in range(result.ntuples)
     ]

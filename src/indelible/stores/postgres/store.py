@@ -7,7 +7,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
@@ -206,6 +206,11 @@ class PostgresStore:
         """Lists effects without what they recorded, newest first."""
         values = {"tenant": tenant, "since": since, "before": "\U0010ffff" if before is None else before}
         return rows.outlines_from(self._run("list_outlines", _texts(values) | {"limit": wire.bigint(limit)}))
+
+    def alike(self, tenant: str, digests: Sequence[str], since: datetime, limit: int) -> list[Outline]:
+        """List effects that say the same."""
+        place = _texts({"tenant": tenant}) | {"digests": wire.hexes(digests), "since": wire.timestamptz(since)}
+        return rows.outlines_from(self._run("list_alike", place | {"limit": wire.bigint(limit)}))
 
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:
         """Lists effects in doubt and effects whose lease ran out."""

@@ -173,6 +173,15 @@ class RemoteStore:
         check_effects(found, before, limit)
         return found
 
+    def alike(self, tenant: str, digests: Sequence[str], since: datetime, limit: int) -> list[Outline]:
+        """List effects that say the same."""
+        self._check_tenant(tenant)
+        found: list[Outline] = []
+        for start in range(0, len(digests), MOST_AT_ONCE):
+            some = tuple(digests[start : start + MOST_AT_ONCE])
+            found += self._ask("alike", digests=some, since=since, limit=limit - len(found))
+        return found
+
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:
         """Lists effects in doubt and effects whose lease ran out."""
         self._check_tenant(tenant)

@@ -146,9 +146,15 @@ ORDER BY e.id DESC LIMIT :limit
 
 -- name: list_outlines
 -- Effects without what they recorded, newest first, in a range of ids.
-SELECT id, run_id, tool, side_effect, status, attempt, approval_id, created_at, updated_at
+SELECT id, run_id, tool, side_effect, status, attempt, approval_id, created_at, updated_at, digest
 FROM indelible_effects INDEXED BY indelible_effects_by_id
 WHERE tenant = :tenant AND id >= :since AND id < :before ORDER BY id DESC LIMIT :limit
+
+-- name: list_alike
+-- Effects that say the same, in whatever run and under whatever key.
+SELECT id, run_id, tool, side_effect, status, attempt, approval_id, created_at, updated_at, digest
+FROM indelible_effects INDEXED BY indelible_effects_by_digest
+WHERE tenant = :tenant AND digest = :digest AND side_effect NOT IN ('none', 'read') AND created_at >= :since LIMIT :limit
 
 -- name: list_abandoned
 -- Effects that a probe or a person has to see to, oldest first.

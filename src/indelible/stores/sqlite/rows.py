@@ -128,9 +128,9 @@ def event_from(row: Row) -> Event:
 
 
 def outline_from(row: Row) -> Outline:
-    """Reads a row of `list_outlines`."""
-    *told, created_at, updated_at = row
-    return Outline._make((*told, moment(created_at), moment(updated_at)))
+    """Read a row of `list_outlines` or `list_alike`."""
+    *told, created_at, updated_at, digest = row
+    return Outline._make((*told, moment(created_at), moment(updated_at), digest.hex()))
 
 
 def payload_from(row: Row) -> Payload:

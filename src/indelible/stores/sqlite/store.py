@@ -373,6 +373,17 @@ class SqliteStore:
         with self._explained, self._reading:
             return [rows.outline_from(row) for row in self._reader.execute(SQL["list_outlines"], parameters)]
 
+    def alike(self, tenant: str, digests: Sequence[str], since: datetime, limit: int) -> list[Outline]:
+        """List effects that say the same."""
+        self._check_process()
+        found: list[Outline] = []
+        with self._explained, self._reading:
+            for digest in digests:
+                parameters = {"tenant": tenant, "since": rows.micros(since), "limit": limit - len(found)}
+                said = parameters | {"digest": bytes.fromhex(digest)}
+                found += [rows.outline_from(row) for row in self._reader.execute(SQL["list_alike"], said)]
+        return found
+
     def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
         """Lists a run's events."""
         self._check_process()

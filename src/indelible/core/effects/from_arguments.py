@@ -1,0 +1,107 @@
+"""What a tool says of its calls before there is one: a scope, turn or resource that the arguments name. Pure.
+
+| said | stands for |
+|---|---|
+| `"orders"` | that text |
+| `"args.customer_id"` | the argument at that dotted path |
+| `lambda args: …` | what the function returns, of the arguments as they are recorded |
+| `{"namespace": "shop", "type": "order", "id": "args.order_id"}` | a resource; each part is one of the texts above |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from indelible.core.effects.calls import RESOURCE_PARTS, IdentityWords, Resource, TextFrom, ToolCall, check_resource
+from indelible.core.effects.identity import reach
+from indelible.core.values.canonical import decode, encode
+from indelible.errors import BadCall
+
+FROM_ARGUMENTS = "args."
+
+
+def identity_of(words: Mapping[str, Any], args: Mapping[str, Any], tool: str) -> dict[str, Any]:
+    """Return the words of `ToolCall` that a tool's words mean for these arguments.
+
+    Args:
+        words: What the tool says; see `IdentityWords`. None means that it does not say.
+        args: The arguments of the call, with every default.
+        tool: The tool's name, for the error.
+
+    Raises:
+        BadCall: The arguments lack what a word names.
+    """
+    found = {word: value for word, value in words.items() if value is not None}
+    for word in found.keys() & {"scope", "turn"}:
+        found[word] = text_of(found[word], args, f"{tool}: {word}")
+    if "resource" in found:
+        found["resource"] = resource_of(found["resource"], args, f"{tool}: resource")
+    return found
+
+
+def depends_on_arguments(words: IdentityWords) -> bool:
+    """Say whether `identity_of` has to be asked for each call."""
+    return any(not isinstance(each, str) or each.startswith(FROM_ARGUMENTS) for each in _said_by(words))
+
+
+def check_words(tool: str, words: Mapping[str, Any]) -> None:
+    """Raise `BadCall` for words that can fit no call of this tool, when they are said and not when it is called."""
+    fixed = {word: value for word, value in words.items() if value is not None}
+    for word in fixed.keys() & {"scope", "turn"}:
+        said = fixed.pop(word)
+        if not isinstance(said, str) and not callable(said):
+            raise BadCall(f"{tool}: {word} is a text such as 'orders' or 'args.customer_id', or a function")
+    if "resource" in fixed:
+        check_resource(f"{tool}: resource", fixed["resource"])
+        fixed["resource"] = Resource(namespace="n", type="t", id="i")
+    ToolCall(tool=tool, call_id="checked", **fixed)
+
+
+def paths_in(words: IdentityWords) -> list[str]:
+    """Return the dotted paths of the arguments that scope, turn and resource name."""
+    said = [each for each in _said_by(words) if isinstance(each, str)]
+    return [each.removeprefix(FROM_ARGUMENTS) for each in said if each.startswith(FROM_ARGUMENTS)]
+
+
+def _said_by(words: IdentityWords) -> list[Any]:
+    named, resource = [words.get("scope"), words.get("turn")], words.get("resource")
+    parts = [resource[part] for part in RESOURCE_PARTS] if isinstance(resource, Mapping) else [resource]
+    return [each for each in (*named, *parts) if each is not None and not isinstance(each, Resource)]
+
+
+def text_of(said: TextFrom, args: Mapping[str, Any], what: str) -> str:
+    """Return the text that a word means for these arguments.
+
+    Raises:
+        BadCall: There is no such argument, or nothing that could be a name stands there.
+    """
+    if isinstance(said, str):
+        if not said.startswith(FROM_ARGUMENTS):
+            return said
+        found = reach(args, said.removeprefix(FROM_ARGUMENTS), what)
+    else:
+        found = said(_recorded(args))
+    if found is None or isinstance(found, (bool, float, Mapping, list, tuple)) or str(found) == "":
+        raise BadCall(f"{what}: {type(found).__name__} names nothing here; use an argument that is a text or a number")
+    return str(found)
+
+
+def resource_of(said: Any, args: Mapping[str, Any], what: str) -> Resource:
+    """Return the resource that a word means for these arguments.
+
+    Raises:
+        BadCall: The arguments lack what it names, or its function returns something else.
+    """
+    if isinstance(said, Mapping):
+        return Resource(**{part: text_of(said[part], args, what) for part in RESOURCE_PARTS})
+    found = said if isinstance(said, Resource) else said(_recorded(args))
+    if not isinstance(found, Resource):
+        raise BadCall(f"{what}: its function returned {type(found).__name__}; return a Resource")
+    return found
+
+
+def _recorded(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments as they are recorded, so that a function gets the same ones through every door."""
+    recorded: Any = decode(encode(args, root="args"))
+    return dict(recorded)

@@ -1,0 +1,296 @@
+"""The property over all doors: judged = shown = keyed = run, after the framework's own validation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import set_tracing_disabled
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel, Field, SecretStr, field_validator
+
+from indelible import AsyncLedger, Ledger, Policy, ToolCall, rule
+from indelible.core.effects.identity import identify
+from indelible.core.policy.policy import Asked
+from indelible.core.values.canonical import encode
+from indelible.errors import BadCall
+from indelible.integrations.langchain import LedgerMiddleware
+from indelible.server.gateway import Gateway
+from indelible.server.gateway_tools import GatewayTool, _defaults
+from indelible.stores import migrate
+from tests.integrations.doors import DOORS, TAKES_EDITS, TOOL, VALIDATING, Made, Money
+from tests.integrations.langchain_agents import Scripted, calls
+from tests.integrations.test_repeats import anyio_backend
+from tests.server.places import Place
+
+__all__ = ["anyio_backend"]
+pytestmark = pytest.mark.anyio
+
+texts = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=5)
+numbers = st.integers(-(10**6), 10**6)
+KINDS: dict[Any, st.SearchStrategy[Any]] = {
+    int: numbers,
+    str: texts,
+    bool: st.booleans(),
+    list[int]: st.lists(numbers, max_size=3),
+    dict[str, int]: st.dictionaries(texts, numbers, max_size=2),
+    str | None: st.none() | texts,
+}
+MONEY = st.fixed_dictionaries({}, optional={"amount": numbers, "currency": texts})
+
+
+@pytest.fixture(autouse=True)
+def _untraced() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[inspect.Parameter], dict[str, Any], dict[str, Any]]:
+    """Give the parameters of a tool, arguments that leave out some defaults, and what an approver changes."""
+    parameters, args, edits = [], {}, {}
+    named = [("amount", int, numbers, 5000)]
+    for number, kind in enumerate(draw(st.lists(st.sampled_from(list(KINDS)), max_size=3))):
+        named.append((f"p{number}", kind, KINDS[kind], draw(KINDS[kind])))
+    if draw(st.booleans()):
+        named.append(("money", Money, MONEY, Money()))
+    for name, kind, values, default in named:
+        has_default = name in ("amount", "money") or draw(st.booleans())
+        chosen = default if has_default else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=chosen, annotation=kind))
+        if not has_default or draw(st.booleans()):
+            args[name] = draw(values)
+        if name != "money" and draw(st.booleans()):
+            edits[name] = draw(values)
+    return parameters, args, edits
+
+
+class Bench:
+    """One ledger for a case through one door, with a policy that remembers what it judged."""
+
+    def __init__(self) -> None:
+        self.judged: list[dict[str, Any]] = []
+
+    def policy(self) -> Policy:
+        def asks(asked: Asked) -> str:
+            self.judged.append(dict(asked.args))
+            return "refuse" if asked.args["amount"] > 1000 else "ask"
+
+        return Policy.of(rule("asks", tool=TOOL)(asks))  # type: ignore[arg-type]
+
+
+async def through(
+    door: str, url: str, run: str, case: tuple[list[inspect.Parameter], Mapping[str, Any], Mapping[str, Any]]
+) -> tuple[str, Any, str]:
+    """Make a call through a door, let it be edited and approved, make it again; return verdict, arguments and key."""
+    parameters, args, edits = case
+    made, bench = Made(parameters), Bench()
+    words = {"side_effect": "payment", "dedupe": "args", "scope": "all"}
+    async with AsyncLedger.open(url, tenant=run, seal=False, policy=bench.policy(), wakeups=False) as ledger:
+        await DOORS[door](ledger, made, args, run, words)
+        effects = await ledger.effects(run_id=run)
+        judged = bench.judged[0]
+        assert all(each == judged for each in bench.judged), "judged alike each time"
+        if not effects:  # refused, and nothing ran
+            assert judged["amount"] > 1000
+            assert made.got == []
+            return "refused", judged, ""
+        (effect,) = effects
+        assert effect.args == judged, "recorded as it was judged"
+        known = identify(ToolCall(tool=TOOL, args=judged, run_id=run, scope="all"), run)
+        assert (effect.ref.key, effect.digest) == (known.ref.key, known.digest), "keyed by what was judged"
+        (question,) = await ledger.approvals(status="pending")
+        view = await ledger.view_approval(question)
+        assert view.args == judged, "shown as it was judged"
+        will_run = judged
+        if edits and door in TAKES_EDITS and judged["amount"] <= 1000 and edits.get("amount", 0) <= 1000:
+            will_run = {**judged, **edits}
+            question = await ledger.edit_approval(question, will_run, digest=question.digest, by="ana")
+            assert (await ledger.view_approval(question)).args == will_run, "shown as it was edited"
+            assert bench.judged[-1] == will_run, "judged as it was edited"
+        await ledger.approve(question, digest=question.digest, by="bob")
+        await DOORS[door](ledger, made, args, run, words)
+        await DOORS[door](ledger, made, judged, run, words)  # every default spelled out: the same call
+        assert [encode(each) for each in made.got] == [encode(will_run)], "run once, as it was shown"
+        (after,) = await ledger.effects(run_id=run)
+        assert after.status == "succeeded"
+    return "asked", judged, known.digest
+
+
+def alike(case: Any, doors: Any, url: str, runs: Iterator[int]) -> Iterator[tuple[str, str]]:
+    for door in doors:
+        if "money" in case[1] and door not in VALIDATING:
+            continue
+        yield door, f"r{next(runs)}"
+
+
+async def check(case: Any, doors: Any, url: str, runs: Iterator[int]) -> None:
+    parameters, args, _ = case
+    verdicts = {door: await through(door, url, run, case) for door, run in alike(case, doors, url, runs)}
+    whole = Made(parameters).whole(args)
+    for door, (verdict, judged, _) in verdicts.items():
+        assert encode(judged) == encode(whole), f"{door}: after the framework's own validation"
+        assert verdict == ("refused" if whole["amount"] > 1000 else "asked"), door
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[int]:
+    return iter(range(10**9))
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(case=cases())
+async def test_judged_is_shown_is_keyed_is_run_through_every_door(
+    case: Any, sqlite_url: str, runs: Iterator[int]
+) -> None:
+    await check(case, DOORS, sqlite_url, runs)
+
+
+@pytest.mark.parametrize("args", [{}, {"amount": 5}, {"amount": 5, "money": {"currency": "eur"}}])
+async def test_38_a_default_is_judged_shown_keyed_and_run_on_both_stores(
+    args: dict[str, Any], store_url: str, runs: Iterator[int]
+) -> None:
+    migrate(store_url)
+    kinds = [("amount", int, 5000), ("money", Money, Money()), ("memo", str | None, None)]
+    parameters = [_keyword(*each) for each in kinds]
+    await check((parameters, args, {"memo": "by ana"}), DOORS, store_url, runs)
+
+
+@pytest.mark.parametrize("args", [{}, {"amount": 5}, {"amount": 5, "memo": "hi"}])
+def test_38_a_default_is_judged_shown_keyed_and_run_by_the_server(
+    args: dict[str, Any], store_url: str, tmp_path: Path
+) -> None:
+    kinds = [("amount", int, 5000), ("memo", str | None, None)]
+    made, bench = Made([_keyword(*each) for each in kinds]), Bench()
+    function = made.function
+    tool = GatewayTool(
+        name=TOOL,
+        words={"side_effect": "payment"},
+        identity={"scope": "all"},
+        function=function,
+        defaults=_defaults(function, None),
+    )
+    whole = made.whole(args)
+    place = Place(store_url, gateway=Gateway({TOOL: tool}), policy=bench.policy(), keys=tmp_path / "keys")
+    try:
+        asked = place.post(f"/v1/tools/{TOOL}/calls", {"args": args, "run_id": "r1"})
+        claimed = place.post("/v1/effects", {"tool": "mail", "args": args, "run_id": "r1"})  # runs at the client
+        assert claimed.json()["effect"]["args"] == args
+        assert [each for each in bench.judged if each != whole] == []
+        if whole["amount"] > 1000:
+            assert (asked.status_code, made.got) == (403, [])
+            return
+        question = asked.json()["approval"]
+        view = place.get(f"/v1/approvals/{question['id']}", "ana").json()
+        assert view["args"] == view["effect"]["args"] == whole
+        known = identify(ToolCall(tool=TOOL, args=whole, run_id="r1", scope="all"), "acme")
+        assert (view["effect"]["key"], view["effect"]["digest"]) == (known.ref.key, known.digest)
+        vote = {"decision": "approve", "digest": question["digest"]}
+        assert place.post(f"/v1/approvals/{question['id']}/decisions", vote, "ana").status_code == 201
+        for said in (args, whole):
+            assert place.post(f"/v1/tools/{TOOL}/calls", {"args": said, "run_id": "r2"}).status_code < 300
+        assert made.got == [whole]
+    finally:
+        place.close()
+
+
+def _keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+class Strict(BaseModel):
+    """Arguments whose schema has a validator and an alias: what is shown of them is not always what is read."""
+
+    order: str = Field(alias="orderId")
+    amount: int = 5000
+
+    @field_validator("amount", mode="before")
+    @classmethod
+    def _in_cents(cls, value: Any) -> Any:
+        return int(value[1:]) * 100 if isinstance(value, str) else value
+
+
+class Hidden(BaseModel):
+    """Arguments of which one hides itself when it is shown."""
+
+    token: SecretStr = SecretStr("none")
+    amount: int = 5000
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "judged"),
+    [
+        (Strict, {"orderId": "1"}, {"orderId": "1", "amount": 5000}),
+        (Strict, {"orderId": "1", "amount": "$70"}, {"orderId": "1", "amount": 7000}),
+        (Hidden, {"token": "t"}, {"token": "t", "amount": 5000}),
+        (Hidden, {}, {"token": "**********", "amount": 5000}),
+    ],
+)
+async def test_38_a_langchain_schema_with_validators_shows_its_defaults(
+    sqlite_url: str, schema: Any, args: dict[str, Any], judged: dict[str, Any]
+) -> None:
+    bench, ran = Bench(), []
+
+    def pay(**given: Any) -> str:
+        ran.append(given)
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name=TOOL, description="Pays.", args_schema=schema)
+    turns = [calls((TOOL, args, "c1")), AIMessage(content="done")]
+    async with AsyncLedger.open(sqlite_url, seal=False, policy=bench.policy()) as ledger:
+        behind = LedgerMiddleware(ledger, model_turns=False)
+        agent = create_agent(Scripted(responses=turns), [tool], middleware=[behind], checkpointer=InMemorySaver())
+        await agent.ainvoke({"messages": [("user", "pay")]}, {"configurable": {"thread_id": "t"}})  # type: ignore[call-overload]
+    assert bench.judged[0]["amount"] == judged["amount"] > 1000
+    assert ran == []
+
+
+def test_38_a_call_by_hand_shows_the_defaults_inside_of_its_values(sqlite_url: str) -> None:
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        tool = ledger.tool(TOOL)(_pays)
+        call = tool.completed(ToolCall(tool=TOOL, args={"money": {"currency": "eur"}, "more": [{"amount": 1}]}))
+        assert call.args == {
+            "money": {"currency": "eur", "amount": 5000},
+            "more": [{"amount": 1, "currency": "usd"}],
+        }
+        with pytest.raises(BadCall):
+            tool.completed(ToolCall(tool=TOOL, args={"money": {"amount": "much"}}))
+
+
+def _pays(money: Money, more: list[Money] = []) -> None:  # noqa: B006
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_53_a_model_that_repeats_itself_pays_once(door: str, store_url: str) -> None:
+    migrate(store_url)
+    made = Made([_keyword("amount", int, 5000)])
+    async with AsyncLedger.open(store_url, seal=False) as ledger:
+        for args in ({}, {"amount": 5000}, {}):  # each with a call id of its own
+            await DOORS[door](ledger, made, args, "r1", {"side_effect": "payment"})
+    assert made.got == [{"amount": 5000}]
+
+
+@pytest.mark.parametrize("door", sorted(TAKES_EDITS))
+async def test_38_an_edit_that_leaves_an_argument_out_is_refused(door: str, sqlite_url: str) -> None:
+    made = Made([_keyword("order", str, "o1"), _keyword("amount", int, 5000)])
+    async with AsyncLedger.open(sqlite_url, seal=False) as ledger:
+        words = {"side_effect": "payment", "approval": "required", "dedupe": "args"}
+        await DOORS[door](ledger, made, {"amount": 5}, "r1", words)
+        (question,) = await ledger.approvals(status="pending")
+        with pytest.raises(BadCall):
+            await ledger.edit_approval(question, {"order": "o1"}, digest=question.digest, by="ana")
+        edited = {"order": "o1", "amount": 6}
+        question = await ledger.edit_approval(question, edited, digest=question.digest, by="ana")
+        await ledger.approve(question, digest=question.digest, by="bob")
+        await DOORS[door](ledger, made, {"amount": 5}, "r1", words)
+    assert made.got == [edited]
