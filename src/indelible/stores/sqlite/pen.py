@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import apsw
 
@@ -53,11 +54,12 @@ class Pen:
         sheets = read_sheets(self._connection, tenant, needed)
         if people := people_behind(sheets) - sheets.keys():
             sheets = {**sheets, **read_sheets(self._connection, tenant, sorted(people))}
-        batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
+        now = self._clock.now()
+        batch = decide(commands, effects, self._heads_of(tenant, runs), now, by, sheets)
         if is_guess and not is_guarded(batch, effects):
             raise Refused
         if not batch.is_empty:
-            self._write(tenant, batch)
+            self._write(tenant, batch, now)
         return batch
 
     def _brakes(self, tenant: str, commands: Sequence[Command]) -> set[SheetRef]:
@@ -87,7 +89,7 @@ class Pen:
             heads[run] = Head(count, head.hex())
         return heads
 
-    def _write(self, tenant: str, batch: Batch) -> None:
+    def _write(self, tenant: str, batch: Batch, now: datetime) -> None:
         connection = self._connection
         if batch.sheets:
             self._write_with_sheets(tenant, batch)
@@ -98,7 +100,10 @@ class Pen:
                     raise Refused
             opened = [rows.effect_row(effect) for effect in batch.opened.values()]
             execute_rows(connection, SQL["insert_effects"], opened)
-        heads = [(tenant, run, head.length, bytes.fromhex(head.hash)) for run, (_, head) in batch.heads.items()]
+        begun_at = rows.micros(now)  # kept of the first
+        heads = [
+            (tenant, run, head.length, bytes.fromhex(head.hash), begun_at) for run, (_, head) in batch.heads.items()
+        ]
         execute_rows(connection, SQL["put_heads"], heads)
         events = [(event, bytes.fromhex(event.hash)) for event in batch.events]
         execute_rows(
