@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -82,27 +81,6 @@ def test_75_the_ledgers_own_records_are_no_runs(shell: Shell) -> None:
 def test_75_a_run_that_is_told_of_by_hand_is_listed(ledger: Driver) -> None:
     ledger.record("told", "acme.lead_scored", {"score": 7})
     assert [(run.id, run.status) for run in ledger.runs()] == [("told", "open")]
-
-
-def test_75_many_events_of_few_runs_are_not_read(shell: Shell) -> None:
-    """The list is as fast after 3,000 events of a run as after ten: a row and an event of each run are read."""
-    ledger = shell.open()
-    events = [{"event_type": "acme.step", "payload": {"n": number}} for number in range(1000)]
-    for name in ("small", "large"):
-        ledger.record_all(name, events[:10])
-
-    def fastest() -> float:
-        taken = []
-        for _ in range(15):
-            since = time.perf_counter()
-            assert len(ledger.runs()) == 2
-            taken.append(time.perf_counter() - since)
-        return min(taken)
-
-    before = fastest()
-    for _ in range(3):
-        ledger.record_all("large", events)
-    assert fastest() < before * 3 + 0.005
 
 
 # ── over HTTP, and in the terminal ───────────────────────────────────────────────────────────────────────────────────
