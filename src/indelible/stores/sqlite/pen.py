@@ -12,7 +12,7 @@ from indelible.core.batch import Batch, decide
 from indelible.core.commands import Command, Open, Record, run_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
-from indelible.core.events import Head, Provenance
+from indelible.core.events import Event, Head, Provenance
 from indelible.core.ports import Clock
 from indelible.core.sheets import SheetRef
 from indelible.core.steps import needed_sheets, sheets_led_by_run
@@ -54,12 +54,11 @@ class Pen:
         sheets = read_sheets(self._connection, tenant, needed)
         if people := people_behind(sheets) - sheets.keys():
             sheets = {**sheets, **read_sheets(self._connection, tenant, sorted(people))}
-        now = self._clock.now()
-        batch = decide(commands, effects, self._heads_of(tenant, runs), now, by, sheets)
+        batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
         if is_guess and not is_guarded(batch, effects):
             raise Refused
         if not batch.is_empty:
-            self._write(tenant, batch, now)
+            self._write(tenant, batch)
         return batch
 
     def _brakes(self, tenant: str, commands: Sequence[Command]) -> set[SheetRef]:
@@ -89,7 +88,7 @@ class Pen:
             heads[run] = Head(count, head.hex())
         return heads
 
-    def _write(self, tenant: str, batch: Batch, now: datetime) -> None:
+    def _write(self, tenant: str, batch: Batch) -> None:
         connection = self._connection
         if batch.sheets:
             self._write_with_sheets(tenant, batch)
@@ -100,9 +99,10 @@ class Pen:
                     raise Refused
             opened = [rows.effect_row(effect) for effect in batch.opened.values()]
             execute_rows(connection, SQL["insert_effects"], opened)
-        begun_at = rows.micros(now)  # kept of the first
+        begun = {event.run_id: _micros_of(event) for event in batch.events if event.seq == 0}
         heads = [
-            (tenant, run, head.length, bytes.fromhex(head.hash), begun_at) for run, (_, head) in batch.heads.items()
+            (tenant, run, head.length, bytes.fromhex(head.hash), begun.get(run, 0))
+            for run, (_, head) in batch.heads.items()
         ]
         execute_rows(connection, SQL["put_heads"], heads)
         events = [(event, bytes.fromhex(event.hash)) for event in batch.events]
@@ -159,3 +159,8 @@ def read_effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
     """Reads an effect; None where there is none."""
     row = connection.execute(SQL["effect_at"], rows.place(ref)).fetchone()
     return None if row is None else rows.effect_from(row)
+
+
+def _micros_of(event: Event) -> int:
+    """Return when an event says that it happened."""
+    return rows.micros(datetime.fromisoformat(event.read()["at"]))
