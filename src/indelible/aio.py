@@ -408,8 +408,8 @@ class AsyncLedger(OpenedDesk):
         return await asyncio.to_thread(self._run_desk().end_run, run_id, status, _person(by), reason)
 
     async def get_run(self, run_id: str) -> Run | None:
-        """Gives the run with this name; None when it was never started here."""
-        return await asyncio.to_thread(self._run_desk().keeping.get, run_id)
+        """Return the run with this id, or None when it has no events. One that was never started is `open`."""
+        return await asyncio.to_thread(self._run_desk().keeping.known, run_id)
 
     async def runs(
         self,
@@ -419,7 +419,10 @@ class AsyncLedger(OpenedDesk):
         before: str | None = None,
         limit: int = 100,
     ) -> list[Run]:
-        """Lists runs, the one begun last first; pass the last one's name as `before` for the next page."""
+        """List every run that has events, the one begun last first; `before` is the last one's id, for the next page.
+
+        A run that was never started, because its id only names calls, has the status `open` and no agent.
+        """
         check_limit(limit)
         return await asyncio.to_thread(self._run_desk().keeping.runs, status, agent, before, limit)
 

@@ -11,7 +11,7 @@ SQLite and once on PostgreSQL, and asserts what people see *and* what the ledger
 
     def test_one_person_approves(story: Story) -> None:
         asked = story.ask("stripe.refund", amount=4200)            # by the library, as a program would
-        page = story.sign_in("ana", "approver", path="inbox")      # a browser of her own, signed in by a link
+        page = story.review("ana", "approver")                     # in a browser of her own, the newest request
         page.get_by_role("button", name="Approve").click()
         ...
         assert story.ledger.get_approval(asked.approval_id).status == "approved"

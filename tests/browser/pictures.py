@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from indelible import Ledger
 from indelible.cli.serve.demo import DONE, play
 from tests.browser.chromium import started_browser
-from tests.browser.stories import Story
+from tests.browser.stories import Story, open_newest
 from tests.browser.watching import Watch
 from tests.scenarios.raw import execute
 from tests.server.office import House
@@ -43,6 +43,7 @@ def draw(folder: Path = FOLDER) -> None:
 
 def _inbox(story: Story, page: Page) -> None:
     page.goto(f"{story.home}inbox")
+    open_newest(page)
     expect(page.get_by_role("button", name="Approve")).to_be_enabled()
 
 

@@ -66,6 +66,17 @@ class Story:
             page.goto(self.home + path)
         return page
 
+    def review(self, name: str, *scopes: Any, **words: Any) -> Page:
+        """Sign a person in and open the newest request of the inbox, which the page never does by itself."""
+        page = self.sign_in(name, *scopes, path="inbox", **words)
+        open_newest(page)
+        return page
+
+
+def open_newest(page: Page) -> None:
+    """Open the newest request, by its line in the inbox."""
+    page.get_by_role("list", name="Approvals").get_by_role("link").first.click()
+
 
 def opened_ledger(house: House, keys: Path) -> Ledger:
     """Opens the ledger of a new tenant in a house."""

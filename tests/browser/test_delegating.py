@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.stories import Story, on_one_store
+from tests.browser.stories import Story, on_one_store, open_newest
 from tests.browser.test_deciding import press_twice
 
 POLICY: dict[str, Any] = {
@@ -32,9 +32,9 @@ def refused(page: Page) -> None:
 def test_a_delegate_decides_takes_it_back_and_may_not_any_more_when_it_ends(story: Story) -> None:
     story.ledger.apply_policy(POLICY, by="root")
     asked = story.ask("stripe.refund", amount=4200)
-    bob = story.sign_in("bob", "approver", path="inbox")
+    bob = story.review("bob", "approver")
     refused(bob)
-    ana = story.sign_in("ana", "approver", path="inbox")
+    ana = story.review("ana", "approver")
     ana.get_by_role("button", name="Delegate …").click()
     dialog = ana.get_by_role("dialog", name="Let somebody else decide for you")
     dialog.get_by_label("To whom?").fill("bob")
@@ -50,6 +50,7 @@ def test_a_delegate_decides_takes_it_back_and_may_not_any_more_when_it_ends(stor
     assert (vote.by, vote.on_behalf_of, story.now(asked).status) == ("bob", "ana", "ready")
 
     bob.goto(f"{story.home}inbox?tab=decided")
+    open_newest(bob)
     expect(bob.get_by_role("article")).to_contain_text("bob on behalf of ana")
     bob.get_by_role("button", name="Take your approval back …").click()
     back = bob.get_by_role("dialog", name="Take your approval back")
@@ -63,6 +64,7 @@ def test_a_delegate_decides_takes_it_back_and_may_not_any_more_when_it_ends(stor
     given.get_by_role("button", name="End it").click()
     expect(given).to_have_count(0)
     bob.goto(f"{story.home}inbox")
+    open_newest(bob)
     refused(bob)
     assert story.asked_about(asked).votes == ()
     told = [event.read() for event in story.ledger.events("order-1")]

@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import APIResponse, Page, Route, expect
 
 from indelible import AwaitingApproval, ToolCall
-from tests.browser.stories import Story, on_one_store
+from tests.browser.stories import Story, on_one_store, open_newest
 from tests.browser.test_deciding import press_twice
 
 
@@ -26,7 +26,7 @@ def swap(page: Page, **words: Any) -> None:
 def test_nothing_is_approved_whose_digest_is_not_of_what_is_shown(story: Story) -> None:
     """Neither other arguments under the true digest, nor a text that others would read otherwise."""
     asked = story.ask("stripe.refund", amount=4200)
-    page = story.sign_in("ana", "approver", path="inbox")
+    page = story.review("ana", "approver")
     expect(page.get_by_text("computed here: the same")).to_be_visible()
     for text in ('{"amount":1}', '{"amount":4200.0}'):
         swap(page, args={"amount": 1}, args_json=text)
@@ -43,10 +43,10 @@ def test_nothing_is_approved_whose_digest_is_not_of_what_is_shown(story: Story) 
 
 
 @on_one_store
-def test_what_comes_next_is_shown_also_when_the_list_is_faster_than_the_answer(story: Story) -> None:
+def test_what_was_decided_stays_in_view_also_when_the_list_is_faster_than_the_answer(story: Story) -> None:
     for tool in ("first", "second", "third"):
         story.ask(tool, run_id=f"order-{tool}", n=1)
-    page = story.sign_in("ana", "approver", path="inbox")
+    page = story.review("ana", "approver")
     expect(page.get_by_role("heading", name="third")).to_be_visible()
     page.keyboard.press("j")
     expect(page.get_by_role("heading", name="second")).to_be_visible()
@@ -57,6 +57,9 @@ def test_what_comes_next_is_shown_also_when_the_list_is_faster_than_the_answer(s
     ((route, answer),) = held
     route.fulfill(response=answer)
     expect(page.get_by_text("Approved: second may run, once.")).to_be_visible()
+    expect(page.get_by_role("heading", name="second")).to_be_visible()
+    page.wait_for_timeout(1000)  # no key counts for a second
+    page.keyboard.press("j")
     expect(page.get_by_role("heading", name="first")).to_be_visible()
 
 
@@ -64,7 +67,7 @@ def test_what_comes_next_is_shown_also_when_the_list_is_faster_than_the_answer(s
 def test_a_long_number_is_shown_to_its_last_digit_wherever_it_stands(story: Story) -> None:
     story.ask("stripe.refund", amount=1)
     story.ask("stripe.refund", amount=2**53 + 1)
-    page = story.sign_in("ana", "approver", path="inbox")
+    page = story.review("ana", "approver")
     exact = "9007199254740993"
     expect(page.get_by_role("region", name="Exact arguments")).to_contain_text(exact)
     expect(page.get_by_role("cell", name=exact)).to_be_visible()
@@ -74,14 +77,15 @@ def test_a_long_number_is_shown_to_its_last_digit_wherever_it_stands(story: Stor
 
 def test_whoever_looks_is_named_to_the_others_while_they_look(story: Story) -> None:
     asked = story.ask("stripe.refund", amount=4200)
-    ana = story.sign_in("ana", "approver", path="inbox")
+    ana = story.review("ana", "approver")
     expect(ana.get_by_text("Looked at by")).to_be_visible()
     olga = story.sign_in("olga", "auditor")
     reported: list[str] = []
     olga.on("request", lambda request: reported.append(request.url) if request.url.endswith("/views") else None)
     olga.goto(f"{story.home}inbox")
+    open_newest(olga)
     expect(olga.get_by_role("article")).to_contain_text("ana")
-    bob = story.sign_in("bob", "approver", path="inbox")
+    bob = story.review("bob", "approver")
     expect(bob.get_by_role("article")).to_contain_text("ana")
     story.ledger.seal()
     expect(ana.get_by_role("article")).to_contain_text("bob")
@@ -96,7 +100,7 @@ def test_alike_questions_are_approved_together_and_payments_never(story: Story) 
     for number in range(3):
         call = ToolCall(tool="email.send", args={"to": f"p{number}@example.com"}, run_id="news")
         assert isinstance(story.ledger.begin(call, approval="required", side_effect="notification"), AwaitingApproval)
-    page = story.sign_in("ana", "approver", path="inbox")
+    page = story.review("ana", "approver")
     page.get_by_text("2 more questions of the same tool, by the same rule").click()
     expect(page.get_by_text('{"to":"p0@example.com"}')).to_be_visible()
     page.get_by_role("button", name="Approve this and 2 more").click()
@@ -107,5 +111,6 @@ def test_alike_questions_are_approved_together_and_payments_never(story: Story) 
     for amount in (1, 2):
         story.ask("stripe.refund", amount=amount)
     page.goto(f"{story.home}inbox")
+    open_newest(page)
     expect(page.get_by_role("heading", name="stripe.refund")).to_be_visible()
     expect(page.get_by_text("of the same tool, by the same rule")).to_have_count(0)

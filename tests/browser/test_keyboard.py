@@ -11,6 +11,8 @@ def test_an_inbox_is_read_and_decided_by_keys_alone(story: Story) -> None:
     asked = {tool: story.ask(tool, run_id=f"order-{tool}", n=1) for tool in ("first", "second", "third")}
     page = story.sign_in("ana", "approver", path="inbox")
     press = page.keyboard.press
+    expect(page.get_by_role("list", name="Approvals").get_by_role("listitem")).to_have_count(3)
+    press("j")
     expect(page.get_by_role("heading", name="third")).to_be_visible()
     press("j")
     expect(page.get_by_role("heading", name="second")).to_be_visible()
@@ -30,9 +32,13 @@ def test_an_inbox_is_read_and_decided_by_keys_alone(story: Story) -> None:
     press("Escape")
     expect(page.get_by_role("button", name="Approve")).to_be_visible()
     assert story.asked_about(asked["second"]).votes == ()
+    expect(page.get_by_role("button", name="Approve")).to_be_enabled()
     press("a")
+    expect(page.get_by_role("button", name="Press again to approve")).to_be_enabled()
     press("a")
     expect(page.get_by_text("Approved: second may run, once.")).to_be_visible()
+    page.wait_for_timeout(1000)  # no key counts for a second
+    press("j")
     expect(page.get_by_role("heading", name="first")).to_be_visible()
     press("d")
     page.keyboard.type("a a d j, and these letters decide nothing")
@@ -49,6 +55,6 @@ def test_an_inbox_is_read_and_decided_by_keys_alone(story: Story) -> None:
     expect(page).to_have_url(f"{story.home}journal")
     press("g")
     press("i")
-    expect(page.get_by_role("heading", name="third")).to_be_visible()
+    expect(page.get_by_text("Open a request to decide it")).to_be_visible()
     statuses = {tool: story.asked_about(effect).status for tool, effect in asked.items()}
     assert statuses == {"first": "denied", "second": "approved", "third": "pending"}

@@ -51,3 +51,22 @@ def test_a_list_is_kept_under_a_name_and_anything_is_found_by_its_name(story: St
     page.get_by_role("button", name="Forget the view the first order").click()
     page.keyboard.press("Escape")
     expect(page.get_by_role("link", name="the first order")).to_have_count(0)
+
+
+def test_75_runs_that_only_name_calls_are_listed_and_can_be_looked_at(story: Story) -> None:
+    for number in range(3):
+        call = ToolCall(tool="stripe.refund", args={"amount": number}, run_id=f"thread-{number}")
+        story.ledger.run(call, lambda effect: {"id": "re_1"})
+    story.ledger.start_run("job-1", agent="billing", intent="refund order 1").complete()
+    page = story.sign_in("olga", "auditor", path="runs")
+    rows = page.get_by_role("table", name="Runs").get_by_role("row")
+    expect(rows).to_have_count(5)
+    expect(rows.nth(1)).to_contain_text("job-1")
+    expect(rows.nth(2)).to_contain_text("thread-2")
+    expect(rows.nth(2)).to_contain_text("open")
+    expect(rows.nth(2)).to_contain_text("unknown")
+    page.get_by_role("link", name="thread-2").click()
+    expect(page.get_by_role("heading", level=1, name="thread-2")).to_be_visible()
+    expect(page.get_by_text("This run was never started")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume …")).to_have_count(0)
+    expect(page.get_by_role("region", name="Timeline").get_by_text("stripe.refund").first).to_be_visible()

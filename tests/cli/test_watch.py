@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -15,6 +16,7 @@ from typing import IO, Any
 import pytest
 
 from indelible import Approval, Ledger
+from indelible.cli.approvals.watch_screen import AFTER_DECISION, MOMENT
 from indelible.errors import EffectDenied
 from tests.cli.asking import SOON, TWO, approval_at, approve, ask, call_again, refund
 from tests.cli.conftest import SLY, Cli
@@ -22,6 +24,26 @@ from tests.cli.terminals import Terminal, terminal
 
 WATCH = ["approvals", "watch", "--by", "ana"]
 PATIENCE = 60.0
+
+
+def arm(screen: Terminal) -> None:
+    """Press `a` when the question has been on the screen for long enough."""
+    time.sleep(MOMENT)
+    screen.type("a")
+    screen.see("Press y")
+
+
+def confirm(screen: Terminal) -> None:
+    """Press `y` when the question to confirm has been on the screen for long enough."""
+    time.sleep(MOMENT)
+    screen.type("y")
+
+
+def leave(screen: Terminal) -> None:
+    """Leave the list; after a decision no key counts for a second."""
+    time.sleep(AFTER_DECISION)
+    screen.type("q")
+    assert screen.ended() == 0
 
 
 # ── at a terminal ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -34,13 +56,12 @@ def test_what_comes_is_shown_and_can_be_approved(cli: Cli, ledger_url: str) -> N
         screen.see("1 approval to decide", "stripe.refund", "order-1", "0 of 1")
         screen.type("\r")
         screen.see(asked.id, asked.digest, '"amount": 4200', "approval_viewed")
-        screen.type("a")
-        screen.see(f"Approve {asked.digest[:16]}, exactly as shown? Press a again")
+        arm(screen)
+        screen.see(f"Approve {asked.digest[:16]}, exactly as shown? Press y")
         assert approval_at(ledger_url, asked).status == "pending"
-        screen.type("a")
+        confirm(screen)
         screen.see(f"{asked.id}: approved.", "Nothing waits")
-        screen.type("q")
-        assert screen.ended() == 0
+        leave(screen)
     (vote,) = approval_at(ledger_url, asked).votes
     assert vote.by == "ana"
     assert call_again(ledger_url) == {"refunded": 4200}
@@ -52,6 +73,7 @@ def test_denying_asks_for_a_reason(cli: Cli, ledger_url: str) -> None:
         screen.see("1 approval to decide")
         screen.type("\r")
         screen.see(asked.digest)
+        time.sleep(MOMENT)
         screen.type("d")
         screen.see("Why not? _")
         screen.type("\r")
@@ -60,8 +82,7 @@ def test_denying_asks_for_a_reason(cli: Cli, ledger_url: str) -> None:
         screen.see("Why not? zu viel für heute_")
         screen.type("\r")
         screen.see(f"{asked.id}: denied.")
-        screen.type("q")
-        assert screen.ended() == 0
+        leave(screen)
     with pytest.raises(EffectDenied, match="zu viel für heute"):
         call_again(ledger_url)
 
@@ -83,9 +104,8 @@ def test_long_arguments_have_to_be_read_to_their_end(cli: Cli, ledger_url: str) 
             screen._read_until(lambda before=before: screen.screen not in (before, ""), "another page")
         screen.type(" ")
         screen.see("votes")
-        screen.type("a")
-        screen.see("Press a again")
-        screen.type("a")
+        arm(screen)
+        confirm(screen)
         screen.see(f"{asked.id}: approved.")
 
 
@@ -95,15 +115,46 @@ def test_keys_typed_ahead_do_not_confirm(cli: Cli, ledger_url: str) -> None:
         screen.see("1 approval to decide")
         screen.type("\r")
         screen.see(asked.digest)
-        screen.type("aaaa")
-        screen.see("Press a again")
+        time.sleep(MOMENT)
+        screen.type("aaya")
+        screen.see("Press y")
         screen.type("k")
-        screen.see_no("Press a again")
+        screen.see_no("Press y")
         screen.type("q")
         screen.see("j/k move")
         screen.type("q")
         assert screen.ended() == 0
     assert approval_at(ledger_url, asked).status == "pending"
+
+
+@pytest.mark.parametrize("keys", ["a", "ay", "\ray", "ya"])
+def test_73_keys_held_for_five_seconds_decide_nothing(cli: Cli, ledger_url: str, keys: str) -> None:
+    """Each of them is pressed 30 times a second, as a key that is held, or a cat, does."""
+    asked = [ask(ledger_url, refund(f"order-{number}", charge=f"ch_{number}")) for number in range(4)]
+    with terminal(*WATCH) as screen:
+        screen.see("4 approvals to decide")
+        until = time.monotonic() + 5.0
+        while time.monotonic() < until:
+            for key in keys:
+                screen.type(key)
+                time.sleep(0.033)
+        assert screen.process.poll() is None
+    assert [approval_at(ledger_url, one).status for one in asked] == ["pending"] * 4
+
+
+def test_73_after_a_decision_the_next_is_not_opened_and_keys_typed_ahead_are_dropped(cli: Cli, ledger_url: str) -> None:
+    first, second = ask(ledger_url), ask(ledger_url, refund("order-2", charge="ch_2"))
+    with terminal(*WATCH) as screen:
+        screen.see("2 approvals to decide")
+        screen.type("\r")
+        screen.see(first.digest)
+        arm(screen)
+        time.sleep(MOMENT)
+        screen.type("y\ray")
+        screen.see(f"{first.id}: approved.", "1 approval to decide", "j/k move")
+        screen.type("\ray")
+        leave(screen)
+    assert [approval_at(ledger_url, one).status for one in (first, second)] == ["approved", "pending"]
 
 
 def test_an_edit_meanwhile_takes_the_answer_away(cli: Cli, ledger_url: str) -> None:
@@ -112,13 +163,12 @@ def test_an_edit_meanwhile_takes_the_answer_away(cli: Cli, ledger_url: str) -> N
         screen.see("1 approval to decide")
         screen.type("\r")
         screen.see(asked.digest)
-        screen.type("a")
-        screen.see("Press a again")
+        arm(screen)
         with Ledger.open(ledger_url) as ledger:
             args = {"charge": "ch_1", "amount": 9_000_000}
             now = ledger.edit_approval(asked.id, args, digest=asked.digest, by="eve")
         screen.see("It is another question now", now.digest, "9000000")
-        screen.type("a")
+        arm(screen)
         screen.see(f"Approve {now.digest[:16]}")
         screen.type("q")
         screen.see("j/k move")
@@ -147,9 +197,8 @@ def test_a_vote_that_does_not_count_is_told(cli: Cli, ledger_url: str) -> None:
         screen.see("1 approval to decide")
         screen.type("\r")
         screen.see(asked.digest)
-        screen.type("a")
-        screen.see("Press a again")
-        screen.type("a")
+        arm(screen)
+        confirm(screen)
         screen.see("was asked for by ana")
     assert approval_at(ledger_url, asked).votes == ()
 

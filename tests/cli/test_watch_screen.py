@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from indelible import Approval
 from indelible.cli.approvals.watch_screen import (
+    AFTER_DECISION,
+    MOMENT,
+    QUIET,
     Approve,
     Deny,
     Leave,
@@ -20,6 +23,7 @@ from indelible.cli.approvals.watch_screen import (
     ShowPage,
     closed,
     cut,
+    decided,
     drawn,
     listed,
     open_page,
@@ -46,6 +50,7 @@ KEYS = [
     "page up",
     "page down",
     "a",
+    "y",
     "d",
     "q",
     "x",
@@ -93,10 +98,11 @@ def screen(*numbers: int, columns: int = 80, height: int = 20) -> Screen:
     return listed(empty, [approval(number) for number in numbers], NOW, "title")
 
 
-def press(start: Screen, *keys: str) -> tuple[Screen, Any]:
+def press(start: Screen, *keys: str, pause: float = 1.0) -> tuple[Screen, Any]:
+    """Press keys, each so many seconds after what was shown last."""
     action = None
     for key in keys:
-        start, action = pressed(start, key)
+        start, action = pressed(start, key, max(start.asked_at, start.decided_at, start.pressed_at, 0.0) + pause)
     return start, action
 
 
@@ -109,8 +115,8 @@ def test_the_oldest_is_first_and_keys_move() -> None:
     assert [press(start, *keys)[0].position for keys in (["j"], ["j", "down"], ["j", "j", "j"], ["k"])] == [1, 2, 2, 0]
     assert press(start, "j", "enter")[1] == ShowPage(approval(2).id)
     assert press(start, "q")[1] == Leave()
-    assert press(screen(), "enter") == (screen(), None)
-    assert press(screen(), "j") == (screen(), None)
+    assert press(screen(), "enter")[1] is None
+    assert press(screen(), "j")[1] is None
 
 
 def test_what_comes_and_goes_does_not_move_the_selection() -> None:
@@ -131,23 +137,58 @@ def test_a_key_that_decides_opens_the_page_first() -> None:
 
 
 def test_two_presses_approve_what_was_shown() -> None:
-    start = open_page(screen(1), page())
+    start = open_page(screen(1), page(), 0.0)
     armed, action = press(start, "a")
     assert (armed.is_armed, action) == (True, None)
-    assert "Press a again" in "\n".join(drawn(armed))
-    assert press(armed, "a")[1] == Approve(approval(1).id, approval(1).digest)
+    assert "Press y" in "\n".join(drawn(armed))
+    assert press(armed, "y")[1] == Approve(approval(1).id, approval(1).digest)
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key != "a"])
+def test_73_a_held_key_confirms_nothing_at_any_rate() -> None:
+    now, action = open_page(screen(1), page(), 0.0), None
+    for tick in range(200):
+        now, action = pressed(now, "a", tick * 0.033)
+        assert action is None
+    assert not now.is_armed, "it was held from the first look on, so it does not even arm"
+
+
+@given(st.lists(st.sampled_from(["a", "y", "enter"]), max_size=200))
+def test_73_keys_without_a_pause_between_them_answer_nothing(keys: list[str]) -> None:
+    now = open_page(screen(1), page(), 0.0)
+    for number, key in enumerate(keys):
+        now, action = pressed(now, key, 5.0 + number * (QUIET - 0.01))
+        assert not isinstance(action, Approve | Deny)
+
+
+def test_73_no_key_answers_what_was_not_on_the_screen_for_a_moment() -> None:
+    start = open_page(screen(1), page(), 10.0)
+    for key in ("a", "d"):
+        early, action = pressed(start, key, 10.0 + MOMENT - 0.01)
+        assert (early.is_armed, early.reason, action) == (False, None, None)
+    armed, _ = pressed(start, "a", 10.01 + MOMENT)
+    early, action = pressed(armed, "y", armed.asked_at + MOMENT - 0.01)
+    assert (early.is_armed, action) == (True, None)
+    assert isinstance(pressed(armed, "y", armed.asked_at + MOMENT + 0.01)[1], Approve)
+
+
+def test_73_after_a_decision_nothing_is_open_and_no_key_counts_for_a_second() -> None:
+    after = decided(open_page(screen(1, 2), page(), 0.0), "apr_1: approved.", 10.0)
+    assert after.opened is None
+    for key in KEYS:
+        assert pressed(after, key, 10.0 + AFTER_DECISION - 0.01) == (after, None)
+    assert pressed(after, "enter", 10.0 + AFTER_DECISION)[1] == ShowPage(approval(1).id)
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key not in ("a", "y")])
 def test_any_other_key_disarms(key: str) -> None:
-    armed, _ = press(open_page(screen(1), page()), "a")
+    armed, _ = press(open_page(screen(1), page(), 0.0), "a")
     after, action = press(armed, key)
     assert not after.is_armed
     assert action is None
 
 
 def test_what_was_not_read_to_its_end_cannot_be_armed() -> None:
-    start = open_page(screen(1), page(lines=50))
+    start = open_page(screen(1), page(lines=50), 0.0)
     refused, action = press(start, "a")
     assert (refused.is_armed, action) == (False, None)
     assert "Read it to the end first" in "\n".join(drawn(refused))
@@ -158,27 +199,27 @@ def test_what_was_not_read_to_its_end_cannot_be_armed() -> None:
 
 
 def test_reading_is_remembered_and_only_for_the_same_question() -> None:
-    read, _ = press(open_page(screen(1), page(lines=50)), *[" "] * 5, *["b"] * 5)
+    read, _ = press(open_page(screen(1), page(lines=50), 0.0), *[" "] * 5, *["b"] * 5)
     assert press(read, "a")[0].is_armed
-    same = open_page(read, page(lines=50))
+    same = open_page(read, page(lines=50), 0.0)
     assert press(same, "a")[0].is_armed
-    other = open_page(read, page(lines=50, digest="f" * 64))
+    other = open_page(read, page(lines=50, digest="f" * 64), 0.0)
     assert "another question" in other.message
     assert not press(other, "a")[0].is_armed
-    assert not press(open_page(read, page(2, lines=50)), "a")[0].is_armed
+    assert not press(open_page(read, page(2, lines=50), 0.0), "a")[0].is_armed
 
 
 def test_an_armed_answer_does_not_fit_another_question() -> None:
-    armed, _ = press(open_page(screen(1), page()), "a")
-    assert open_page(armed, page()).is_armed
-    changed = open_page(armed, page(digest="f" * 64))
+    armed, _ = press(open_page(screen(1), page(), 0.0), "a")
+    assert open_page(armed, page(), 0.0).is_armed
+    changed = open_page(armed, page(digest="f" * 64), 0.0)
     assert not changed.is_armed
     assert press(changed, "a")[1] is None
-    assert not open_page(armed, page(why_not="over")).is_armed
+    assert not open_page(armed, page(why_not="over"), 0.0).is_armed
 
 
 def test_what_cannot_be_decided_says_why() -> None:
-    start = open_page(screen(1), page(why_not="It is over."))
+    start = open_page(screen(1), page(why_not="It is over."), 0.0)
     for key in ("a", "d"):
         after, action = press(start, key, key)
         assert (after.message, after.is_armed, after.reason, action) == ("It is over.", False, None, None)
@@ -186,29 +227,29 @@ def test_what_cannot_be_decided_says_why() -> None:
 
 @given(st.lists(st.sampled_from(KEYS), max_size=60), st.integers(1, 60), st.integers(4, 40), st.integers(16, 100))
 def test_no_keys_approve_unread(keys: list[str], lines: int, height: int, columns: int) -> None:
-    """Whatever is pressed: an approval follows two presses of `a`, the second of them on a screen that asks."""
-    now = open_page(screen(1, columns=columns, height=height), page(lines=lines))
+    """Whatever is pressed: an approval follows `a` and then `y`, on a screen that asks."""
+    now = open_page(screen(1, columns=columns, height=height), page(lines=lines), 0.0)
     shown: set[str] = set()
-    for key in keys:
+    for at, key in enumerate(keys, start=1):
         shown |= {line.strip() for line in drawn(now)}
         asks = any(line.startswith("Approve ") for line in drawn(now))
-        now, action = pressed(now, key)
+        now, action = pressed(now, key, float(at))
         if isinstance(action, Approve):
             assert asks
-            assert key == "a"
+            assert key == "y"
             assert {f"line {line}" for line in range(lines)} <= shown
             return
         if isinstance(action, Deny | Leave):
             return
         if isinstance(action, ShowPage):
-            now = open_page(now, page(lines=lines))
+            now = open_page(now, page(lines=lines), 0.0)
 
 
 # ── denying ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_reason_is_typed_and_can_be_mended() -> None:
-    start, _ = press(open_page(screen(1), page()), "d", *"noo", "backspace", *", später")
+    start, _ = press(open_page(screen(1), page(), 0.0), "d", *"noo", "backspace", *", später")
     assert "Why not? no, später_" in "\n".join(drawn(start))
     assert press(start, "enter")[1] == Deny(approval(1).id, "no, später")
     left, action = press(start, "escape")
@@ -216,22 +257,22 @@ def test_a_reason_is_typed_and_can_be_mended() -> None:
 
 
 def test_without_a_reason_nothing_is_denied() -> None:
-    after, action = press(open_page(screen(1), page()), "d", " ", "enter")
+    after, action = press(open_page(screen(1), page(), 0.0), "d", " ", "enter")
     assert action is None
     assert "Say why not" in "\n".join(drawn(after))
     assert press(after, "up", "j")[0].reason == " j"
 
 
 def test_letters_of_a_reason_are_no_commands() -> None:
-    after, action = press(open_page(screen(1), page()), "d", *"aaq")
+    after, action = press(open_page(screen(1), page(), 0.0), "d", *"aaq")
     assert (after.reason, after.is_armed, action) == ("aaq", False, None)
 
 
 def test_leaving_a_page_leads_back_to_the_list() -> None:
     for key in ("q", "escape"):
-        after, action = press(open_page(screen(1), page()), key)
+        after, action = press(open_page(screen(1), page(), 0.0), key)
         assert (after.opened, action) == (None, None)
-    assert closed(open_page(screen(1), page()), "done").message == "done"
+    assert closed(open_page(screen(1), page(), 0.0), "done").message == "done"
     assert told(screen(1), "oh").message == "oh"
 
 
@@ -242,7 +283,7 @@ def test_leaving_a_page_leads_back_to_the_list() -> None:
 def test_every_line_fits(text: str, columns: int, height: int) -> None:
     start = screen(1, 2, columns=columns, height=height)
     shown = replace(page(), question=(visible(text), "日本" * 50), record=(visible(text),))
-    for each in (start, open_page(start, shown), told(start, visible(text))):
+    for each in (start, open_page(start, shown, 0.0), told(start, visible(text))):
         lines = drawn(each)
         assert len(lines) <= height
         assert all(text_width(line) <= columns for line in lines)
@@ -264,9 +305,9 @@ def test_a_long_list_follows_the_selection() -> None:
 
 
 def test_another_size_keeps_what_was_read() -> None:
-    read, _ = press(open_page(screen(1), page(lines=50)), *[" "] * 5)
+    read, _ = press(open_page(screen(1), page(lines=50), 0.0), *[" "] * 5)
     assert press(resized(read, 20, 8), "a")[0].is_armed
-    unread = resized(open_page(screen(1), page(lines=50)), 20, 8)
+    unread = resized(open_page(screen(1), page(lines=50), 0.0), 20, 8)
     assert not press(unread, "a")[0].is_armed
     assert resized(unread, 20, 8) is unread
 

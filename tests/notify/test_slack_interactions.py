@@ -15,6 +15,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from indelible import AwaitingApproval, Ledger, ToolCall, migrate
+from indelible.cli.channels import _decider
 from indelible.core.effects.effect import Actor
 from indelible.errors import BadCall, StoreUnavailable, UnknownApproval
 from indelible.notify.hidden import Secret
@@ -404,3 +406,29 @@ def test_a_secret_that_is_missing_is_no_reason_to_believe_anybody() -> None:
 def test_the_server_says_where_it_listens(office: Office) -> None:
     with served(office) as server:
         assert server.url == f"http://127.0.0.1:{server.server_port}{PATH}"
+
+
+# ── pressed twice ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_73_a_second_press_of_a_button_is_harmless(store_url: str) -> None:
+    """Each press is a request of its own; the button names one approval and its digest, so it can decide no other."""
+    migrate(store_url)
+    with Ledger.open(store_url) as ledger, slack_api() as slack:
+        asked = []
+        for run_id in ("order-1", "order-2"):
+            call = ToolCall(tool="stripe.refund", args={"amount": 5}, run_id=run_id)
+            begun = ledger.begin(call, approval="required", side_effect="payment")
+            assert isinstance(begun, AwaitingApproval)
+            asked.append(begun.approval)
+        first, second = asked
+        secret = Secret(SIGNING_SECRET)
+        words = {"people": {"U1": "alice"}, "signing_secret": secret, "token": Secret(TOKEN), "api": slack.api}
+        channel = SlackChannel("ops", channel=CHANNEL, **words)
+        ts = channel.send(message(approval=first))["ts"]
+        interactions = interactions_of(channel, _decider(ledger), lambda *place: True)
+        for later in range(3):
+            headers, body = request(pressed(slack, ts, APPROVE, trigger_id=f"1.{later}.trigger"), NOW + later)
+            assert interactions.handle(headers, body, NOW + later).status == 200
+        now = [ledger.get_approval(one.id) for one in (first, second)]
+        assert [(one.status, len(one.votes)) for one in now if one is not None] == [("approved", 1), ("pending", 0)]

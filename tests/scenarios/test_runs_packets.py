@@ -211,7 +211,8 @@ def test_an_import_that_was_killed_anywhere_is_made_whole_by_another(
         with Child(functools.partial(import_and_die, is_written=is_written), url, packet, writes) as child:
             assert child.join() == -signal.SIGKILL
         with Ledger.open(url, tenant="acme") as ledger:
-            ends.append((len(ledger.effects(run_id=run_id)), ledger.get_run(run_id) is not None))
+            run = ledger.get_run(run_id)
+            ends.append((len(ledger.effects(run_id=run_id)), run is not None and run.status != "open"))
             assert ledger.import_packet(packet, trust=True).status == "blocked"
             assert len(ledger.effects(run_id=run_id)) == 6
             context = ledger.resume_run(run_id).context

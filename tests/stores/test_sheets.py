@@ -91,6 +91,30 @@ OLDER = "created_at>? AND (created_at,id)<(?,?))"
 def test_every_way_to_list_sheets_in_a_file_has_its_index_and_needs_no_sorting(
     words: dict[str, Any], index: str, sqlite_url: str
 ) -> None:
+    plans = plans_of(SheetFilter(kind="delivery", **words), sqlite_url)
+    assert f"SEARCH s USING {index}" in plans[0]
+    assert not any("TEMP B-TREE" in plan for plan in plans)
+
+
+@pytest.mark.parametrize(
+    ("words", "index"),
+    [
+        ({}, "COVERING INDEX indelible_runs_newest (tenant=? AND (begun_at,run_id)<(?,?))"),
+        ({"status": "open"}, "INDEX indelible_runs_newest (tenant=? AND (begun_at,run_id)<(?,?))"),
+        ({"id": "r-1"}, "PRIMARY KEY (tenant=? AND run_id=?)"),
+    ],
+)
+def test_75_runs_are_listed_by_an_index_and_each_reads_one_event(
+    words: dict[str, Any], index: str, sqlite_url: str
+) -> None:
+    plans = plans_of(SheetFilter(kind="run", is_by_time=True, with_unstarted=True, **words), sqlite_url)
+    assert f"SEARCH r USING {index}".replace("COVERING ", "") in plans[0].replace("COVERING ", "")
+    assert "SEARCH e USING PRIMARY KEY (tenant=? AND run_id=? AND seq=?) LEFT-JOIN" in plans
+    assert not any("TEMP B-TREE" in plan or plan.startswith("SCAN") for plan in plans)
+
+
+def plans_of(selected: SheetFilter, sqlite_url: str) -> list[str]:
+    """Return how SQLite would list these."""
     open_store(sqlite_url).close()
     plans: list[str] = []
 
@@ -101,7 +125,6 @@ def test_every_way_to_list_sheets_in_a_file_has_its_index_and_needs_no_sorting(
 
     connection = open_file(sqlite_url)
     connection.exec_trace = explain
-    list_sheets(connection, TENANT, SheetFilter(kind="delivery", **words))
+    list_sheets(connection, TENANT, selected)
     connection.close()
-    assert f"SEARCH s USING {index}" in plans[0]
-    assert not any("TEMP B-TREE" in plan for plan in plans)
+    return plans

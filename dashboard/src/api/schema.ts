@@ -1388,8 +1388,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists runs, the one begun last first
-         * @description Lists runs, the one begun last first; `before` is the name of the last one seen.
+         * List every run that has events, the one begun last first
+         * @description List every run that has events, the one begun last first; `before` is the id of the last one seen. A run that was never started has the status `open`: its id only groups calls, so its agent and intent are unknown and empty.
          */
         get: operations["runs_list_runs"];
         put?: never;
@@ -1412,8 +1412,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Gives a run as it stands
-         * @description Gives a run as it stands.
+         * Return a run as it stands
+         * @description Return a run as it stands. One that was never started is `open`, and its agent and intent are empty.
          */
         get: operations["runs_get_run"];
         put?: never;
@@ -4244,7 +4244,7 @@ export interface components {
         };
         /**
          * RunShown
-         * @description Is a run as it stands.
+         * @description Is a run as it stands. One that was never started is `open`: `agent`, `intent` and `runtime` are empty.
          */
         RunShown: {
             /** Id */
@@ -4253,7 +4253,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            status: "active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled";
+            status: "active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled" | "open";
             /** Agent */
             agent: string;
             /** Intent */
@@ -7949,7 +7949,7 @@ export interface operations {
     runs_list_runs: {
         parameters: {
             query?: {
-                status?: ("active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled") | null;
+                status?: ("active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled" | "open") | null;
                 agent?: string | null;
                 /** @description A filter, as in `tool:stripe.* status:failed,denied args.amount:>1000 since:24h -tool:crm.get`. A page may hold fewer than `limit`, even none, while `next` says where to go on. */
                 q?: string;

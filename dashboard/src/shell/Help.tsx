@@ -4,7 +4,7 @@ import { PAGES } from './pages'
 const KEYS: [string, string][] = [
   ['j, k', 'next, previous'],
   ['Enter', 'open'],
-  ['a, then a again', 'approve what is shown'],
+  ['a, then a again', 'approve what is shown; let go of the key in between'],
   ['d', 'deny, with a reason'],
   ['/', 'filter'],
   ['+, -, 0', 'look closer at the time of a run, from further away, at all of it'],

@@ -107,6 +107,10 @@ class SheetFilter:
     `due_by` selects those that somebody should look at by then, the most urgent first; else the newest come first, or,
     with `after`, the oldest. `is_by_time` lists those that keep when they were made, the newest first; then the next
     page begins after the one that has `before` as its id and `before_time` as its time.
+
+    `with_unstarted` is for runs, by id or by time: it lists every run that has events, except the ledger's own. A run
+    that was never started has no sheet. The store gives one of version 0 with the status `open`, and the run's newest
+    event as its body. Times are those of the runs' first events.
     """
 
     kind: str
@@ -118,6 +122,7 @@ class SheetFilter:
     due_by: datetime | None = None
     is_by_time: bool = False
     before_time: datetime | None = None
+    with_unstarted: bool = False
     limit: int = 100
 
 

@@ -122,12 +122,12 @@ class Finding:
     def runs(
         self, query: Query, status: RunStatus | None, agent: str | None, before: str | None, limit: int
     ) -> Found[Run, str]:
-        """Finds runs, the one begun last first, after the one named `before`."""
+        """Find runs that have events, the one begun last first, after the one named `before`."""
         status = status or cast("RunStatus | None", query.only("status"))
         agent = agent or query.only("agent")
         only = query.only("run")
         if only is not None:
-            run = self._keeping.get(only)
+            run = self._keeping.known(only)
             is_there = run is not None and status in (None, run.status) and agent in (None, run.agent)
             is_there = is_there and before is None  # a page of one has no next
             return Found([run] if run is not None and is_there and self._is_run_asked_for(query, run) else [], None)

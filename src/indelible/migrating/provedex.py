@@ -195,7 +195,7 @@ def take_over(
 
 def _begin_unless_there(ledger: Ledger, name: str, verified: Verified) -> int:
     """Begins the run, and lets go of it; gives how many of the events are in it already."""
-    run = ledger.get_run(name)
+    run = ledger._run_desk().keeping.get(name)
     if run is None:
         agent, session = _about(verified)
         permissions = {"provedex": verified.first}

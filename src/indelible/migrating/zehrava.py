@@ -259,7 +259,7 @@ def _take_one(ledger: Ledger, run: GateRun, taking: Taking, counted: dict[str, i
     counted["identities"] += is_itself
     counted["seals"] += sum(seals.values())
     counted["checkpoints"] += len(seals)
-    there = ledger.get_run(run.id)
+    there = ledger._run_desk().keeping.get(run.id)
     if there is None:
         _start(ledger, run, seals)
         taking.became["events"] += len(run.events)
@@ -286,7 +286,11 @@ def _start(ledger: Ledger, run: GateRun, seals: Mapping[str, bool]) -> None:
     told, desk = run.told, ledger._run_desk()
     permissions = _read(told["permissions_json"])
     rest = permissions if isinstance(permissions, dict) else {"permissions": permissions}
-    parent = told["parent_run_id"] if told["parent_run_id"] and ledger.get_run(told["parent_run_id"]) else None
+    parent = (
+        told["parent_run_id"]
+        if told["parent_run_id"] and ledger._run_desk().keeping.get(told["parent_run_id"])
+        else None
+    )
     begun = new_run(
         run.id,
         desk.stamp(0).at,

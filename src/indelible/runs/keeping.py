@@ -33,6 +33,7 @@ from indelible.core.runs.following import Opened, RunEvent, RunStory, by_event
 from indelible.core.runs.ordering import Order, in_order
 from indelible.core.runs.resuming import Packet, ResumeContext, context_of, packet_of
 from indelible.core.runs.run import (
+    UNSTARTED,
     Checkpoint,
     CheckpointReason,
     Driver,
@@ -44,6 +45,7 @@ from indelible.core.runs.run import (
     read_checkpoint,
     read_driver,
     read_run,
+    unstarted_run,
 )
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.stamps import Stamp
@@ -69,6 +71,7 @@ from indelible.runs.seals import Seal, SealCheck, checkpoint_sheets
 _PAGE = 1000
 _AT_ONCE = 200  # effects of a packet are taken over in transactions of so many
 _FEW = 20
+_ANY_RUN = SheetFilter(kind="run", is_by_time=True, with_unstarted=True, limit=1)
 _REFUSALS: Mapping[str, type[RunRefused]] = {
     "driven": RunDriven,
     "lost": RunLost,
@@ -246,12 +249,19 @@ class RunKeeping:
     # Reading
 
     def get(self, run_id: str) -> Run | None:
-        """Gives the run with this id; None when it was never started here."""
+        """Return the run with this id, or None when it was never started here."""
         found = self._engine.store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
+        return self._read(found[0]) if found else None
+
+    def known(self, run_id: str) -> Run | None:
+        """Return the run with this id, started or only `open`, or None when it has no events."""
+        found = self._engine.store.sheets(self._tenant, replace(_ANY_RUN, id=run_id))
         return self._read(found[0]) if found else None
 
     def _read(self, sheet: Sheet) -> Run:
         """Reads a run; of one that was erased, what its events still tell."""
+        if sheet.version == 0:
+            return unstarted_run(sheet)
         if sheet.body is not None:
             return read_run(sheet)
         seq = -1 if sheet.seq is None else sheet.seq
@@ -270,25 +280,37 @@ class RunKeeping:
             after = page[-1].seq
 
     def find(self, run_id: str) -> Run:
-        """Gives a run that can be read, or raises that there is none."""
-        found = self.get(run_id)
+        """Return a run that was started and can be read, or raise why there is none."""
+        found = self.known(run_id)
         if found is None:
             raise UnknownRun(f"no run of tenant {self._tenant!r} is named {run_id!r}; see: indelible runs list")
+        if found.status == UNSTARTED:
+            raise UnknownRun(
+                f"run {run_id} was never started, so it has no agent and no state to go on with. "
+                f"Start it, and what was called in it replays: ledger.start_run({run_id!r}, agent=…)"
+            )
         if found.unread is not None:
             raise _refusal(run_id, replace(why_unread(found.status), run=found))
         return found
 
     def runs(self, status: RunStatus | None, agent: str | None, before: str | None, limit: int) -> list[Run]:
-        """Lists runs, the one begun last first, from after the one named `before`."""
+        """List runs that have events, the one begun last first, from after the one named `before`."""
         if status is not None and status not in get_args(RunStatus):
             raise BadCall(f"status={status!r}: choose one of {', '.join(get_args(RunStatus))}")
-        selected = SheetFilter(kind="run", status=status, topic=agent, is_by_time=True, limit=limit)
+        if agent is not None and status == UNSTARTED:
+            return []  # nobody knows its agent
+        if agent is None and status in (None, UNSTARTED):
+            selected = replace(_ANY_RUN, status=status, limit=limit)
+        else:
+            selected = SheetFilter(kind="run", status=status, topic=agent, is_by_time=True, limit=limit)
         if before is not None:
-            selected = replace(selected, before=before, before_time=self._begun_at(before))
+            selected = replace(selected, before=before, before_time=self._begun_at(before, selected))
         return [self._read(sheet) for sheet in self._engine.store.sheets(self._tenant, selected)]
 
-    def _begun_at(self, run_id: str) -> datetime | None:
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
+    def _begun_at(self, run_id: str, selected: SheetFilter) -> datetime | None:
+        """Return when a run begun, by the times in which these are listed."""
+        named = replace(selected, id=run_id, status=None, topic=None, limit=1)
+        found = self._engine.store.sheets(self._tenant, named)
         if not found:
             raise UnknownRun(f"before={run_id!r}: no run has this name; begin with the first page")
         return found[0].created_at

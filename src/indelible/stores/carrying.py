@@ -20,7 +20,7 @@ Progress = Callable[[int, int | None], None]
 TABLES: Mapping[str, Mapping[str, Kind]] = {
     "ledger": {"name": "text", "created_at": "time"},
     "redaction": {"key_check": "text"},
-    "runs": {"tenant": "text", "run_id": "text", "count": "number", "head": "bytes"},
+    "runs": {"tenant": "text", "run_id": "text", "count": "number", "head": "bytes", "begun_at": "time"},
     "effects": {
         "tenant": "text",
         "scope": "text",

@@ -464,6 +464,8 @@ def test_whoever_takes_a_run_has_a_token() -> None:
 def test_a_run_that_ends_is_no_longer_active() -> None:
     with pytest.raises(BadCall, match="status: "):
         let_in(replace(example(EndRun), status="active"))
+    with pytest.raises(BadCall, match="status"):
+        let_in(replace(example(EndRun), status="open"))
 
 
 def test_facts_are_an_object_of_plain_values() -> None:

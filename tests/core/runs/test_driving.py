@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +15,7 @@ from indelible.core.effects.effect import hash_of
 from indelible.core.runs.commands import NewCheckpoint, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
 from indelible.core.runs.run import (
     OVER,
+    RUN_STATUSES,
     Fork,
     Happening,
     Run,
@@ -134,7 +135,7 @@ def test_a_run_that_was_never_started_can_be_told_of_and_nothing_else() -> None:
     assert refused(world.take()) == "unknown"
 
 
-@pytest.mark.parametrize("status", [status for status in get_args(RunStatus) if status != "active"])
+@pytest.mark.parametrize("status", RUN_STATUSES[1:])
 def test_a_run_ends_with_its_event_and_its_driver_lets_go(status: RunStatus) -> None:
     world = World()
     world.start()

@@ -14,6 +14,7 @@ from indelible.core.runs.run import (
     BY_THE_LEDGER,
     EVENT_TYPES,
     PROGRESS,
+    RUN_STATUSES,
     Checkpoint,
     CheckpointRule,
     Driver,
@@ -33,7 +34,9 @@ from indelible.core.runs.run import (
     run_ref,
     run_sheet,
     side_effect_key,
+    unstarted_run,
 )
+from indelible.core.sheets import Sheet
 from indelible.errors import BadCall
 from tests.core.making import HOUR, NOON
 
@@ -64,6 +67,22 @@ def test_of_a_run_that_cannot_be_read_its_events_tell_what_is_left(unread: str) 
     assert [getattr(left, name) for name in names] == [getattr(RUN, name) for name in names]
     assert (left.intent, left.runtime, left.seq, left.unread) == (f"({unread})", f"({unread})", 7, unread)
     assert (left.allowed_tools, left.permissions) == (None, {}), "who asks for these has to ask whether it was read"
+
+
+def test_75_a_run_that_was_never_started_is_known_by_its_newest_event() -> None:
+    event = json.dumps({"at": instant(NOON + HOUR)}).encode()
+    sheet = Sheet(kind="run", id="run-1", version=0, status="open", body=event, run_id="run-1", seq=4, created_at=NOON)
+    run = unstarted_run(sheet)
+    assert (run.id, run.status, run.version, run.seq) == ("run-1", "open", 0, 4)
+    assert (run.agent, run.intent, run.runtime) == ("", "", "")
+    assert (run.created_at, run.updated_at) == (NOON, NOON + HOUR)
+    assert "open" not in RUN_STATUSES, "no run that was started, and no event, has this status"
+
+
+@pytest.mark.parametrize("altered", [None, b"", b"\xff", b"[]", b"{}", b'{"at": 1}', b'{"at": "once"}', b"1"])
+def test_75_a_newest_event_that_was_altered_hides_no_run(altered: bytes | None) -> None:
+    sheet = Sheet(kind="run", id="run-1", version=0, status="open", body=altered, created_at=NOON)
+    assert unstarted_run(sheet).updated_at == NOON
 
 
 @pytest.mark.parametrize("run", [RUN, Run(id="r", agent="a", created_at=NOON, updated_at=NOON)])

@@ -263,6 +263,44 @@ def test_every_way_to_list_sheets_has_its_index_and_needs_no_sorting(
     assert condition in conditions[0]
 
 
+@pytest.mark.parametrize("is_filled", [False, True])
+@pytest.mark.parametrize(
+    ("words", "index", "condition"),
+    [
+        ({}, "newest", "(ROW(begun_at, run_id) <"),
+        ({"status": "open"}, "newest", "(ROW(begun_at, run_id) <"),
+        ({"id": "r-1"}, "pkey", "(run_id ="),
+    ],
+)
+def test_75_runs_are_listed_by_an_index_and_each_reads_one_event(
+    words: dict[str, Any],
+    index: str,
+    condition: str,
+    is_filled: bool,
+    store: PostgresStore,
+    admin: psycopg.Connection[Any],
+) -> None:
+    assert store.ledger_name
+    if is_filled:
+        admin.execute(
+            "INSERT INTO indelible_runs (tenant, run_id, count, head) SELECT %s, 'r-' || n, 1, '' "
+            "FROM generate_series(1, 5000) n",
+            (TENANT,),
+        )
+        admin.execute("ANALYZE indelible_runs")
+    admin.execute("SELECT " + re.findall(r"(set_config\('plan.*)", SQL["settle_in"].sql.decode(), re.DOTALL)[0])
+    statement, _ = listing(TENANT, SheetFilter(kind="run", is_by_time=True, with_unstarted=True, **words))
+    admin.execute(b"PREPARE probe AS " + statement.sql)
+    nulls = ", ".join(["NULL"] * len(statement.parameters))
+    plan = "\n".join(row[0] for row in admin.execute(f"EXPLAIN EXECUTE probe ({nulls})"))
+    assert "Seq Scan" not in plan
+    assert "Sort" not in plan or index == "pkey", plan
+    conditions = re.findall(rf"Scan.* using indelible_runs_{index} .*\n\s*Index Cond: (.*)", plan)
+    assert len(conditions) == 1, plan
+    assert condition in conditions[0]
+    assert re.search(r"using indelible_events_pkey .*\n\s*Index Cond: .*\(seq = ", plan), plan
+
+
 def test_a_budget_that_changes_touches_no_index(store: PostgresStore, admin: psycopg.Connection[Any]) -> None:
     for number in range(30):
         settle(store, claim(store, number, verdict=charged(1, limit=100)))

@@ -1,6 +1,6 @@
 import { useInfiniteQuery, useMutation, useQueries, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Check } from 'lucide-react'
-import { useEffect, useState } from 'react'
+import { useState } from 'react'
 import { approval as ask, approvals, me, type Approval, type ApprovalView } from '../../api/asks'
 import { api, told } from '../../api/client'
 import { useMay } from '../../api/may'
@@ -9,6 +9,7 @@ import { Text } from '../../parts/Text'
 import { isDigestOfApproval } from '../../record/identity'
 import { alike, SHORT } from './alike'
 import { whyNotMine } from './deciding'
+import { noteDecision, useTwoPresses } from './hand'
 
 /** Offers to approve other questions of the same tool and rule together with this one: each is shown, and bound to its own digest. */
 export function Alike({ to, isReady }: { to: ApprovalView; isReady: boolean }) {
@@ -30,18 +31,16 @@ function Together({ first, others, isReady, tenant }: { first: ApprovalView; oth
   const views = useQueries({ queries: others.map((one) => ask(one.id)) }).flatMap(({ data }) => (data ? [data] : []))
   const short = [first, ...views].filter((view) => view.approval.status === 'pending' && (view === first || view.args_json.length <= SHORT))
   const shown = short.map((view) => view.approval.digest + view.approval.version).join()
-  const [isArmed, setArmed] = useState(false)
-  useEffect(() => setArmed(false), [shown]) // what was armed for others is not armed
   const questions = useQueryClient()
   const sending = useMutation({
     mutationFn: () => approveEach(short, tenant),
-    onSettled: () => questions.invalidateQueries({ queryKey: ['approvals'] }),
+    onSettled: () => {
+      noteDecision()
+      return questions.invalidateQueries({ queryKey: ['approvals'] })
+    },
   })
-  const press = () => {
-    if (!isArmed) return setArmed(true)
-    setArmed(false)
-    sending.mutate()
-  }
+  const canPress = isReady && short.length > 1 && !sending.isPending
+  const { isArmed, isListening, press } = useTwoPresses(canPress ? shown : null, () => sending.mutate())
   const left = others.length + 1 - short.length
   return (
     <div className="mt-2 space-y-3">
@@ -52,7 +51,7 @@ function Together({ first, others, isReady, tenant }: { first: ApprovalView; oth
       </ol>
       {left > 0 && <p className="text-muted">{left} more {left === 1 ? 'has' : 'have'} longer arguments: read {left === 1 ? 'it' : 'them'} one by one.</p>}
       <div className="flex flex-wrap items-center gap-3">
-        <Button look="good" disabled={!isReady || short.length < 2 || sending.isPending} onClick={press}>
+        <Button look="good" disabled={!canPress} aria-disabled={!isListening} onClick={press}>
           <Check size={16} aria-hidden /> {isArmed ? `Press again to approve all ${short.length}` : `Approve this and ${short.length - 1} more`}
         </Button>
         <p role="status" className="text-muted">{sending.data ?? (isReady ? '' : 'Scroll through all arguments above first.')}</p>

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { Check, X } from 'lucide-react'
-import { useEffect, useState, type FormEvent } from 'react'
+import { useState, type FormEvent } from 'react'
 import { me, type Approval, type ApprovalView } from '../../api/asks'
 import { api, Problem, told } from '../../api/client'
 import { useMay } from '../../api/may'
@@ -10,13 +10,13 @@ import { Dialog } from '../../parts/Dialog'
 import { Trouble } from '../../parts/Trouble'
 import { useHotkeys } from '../../shell/hotkeys'
 import { whatChanged, whyNotMine } from './deciding'
+import { isMeant, noteDecision, useTwoPresses } from './hand'
 
 type Props = { view: ApprovalView; hasSeenAll: boolean; seen: { lines: number; all: number }; onDone: (said: string) => void }
 type Answer = { decision: 'approve' | 'deny'; reason?: string; about: Approval }
 
-/** Lets a person decide: approving takes two presses, and all of the arguments must have been on screen. */
+/** Lets a person decide: approving takes two presses of their own, and all of the arguments must have been on screen. */
 export function Decide({ view: { approval }, hasSeenAll, seen, onDone }: Props) {
-  const [isArmed, setArmed] = useState(false)
   const [isDenying, setDenying] = useState(false)
   const questions = useQueryClient()
   const sending = useMutation({
@@ -27,22 +27,23 @@ export function Decide({ view: { approval }, hasSeenAll, seen, onDone }: Props) 
           body: { ...answer, digest: about.digest },
         }),
       ),
-    onSettled: () => questions.invalidateQueries({ queryKey: ['approvals'] }),
+    onSettled: () => {
+      noteDecision()
+      return questions.invalidateQueries({ queryKey: ['approvals'] })
+    },
     onSuccess: ({ approval: now }) => {
       if (now.status === 'approved') onDone(`Approved: ${now.tool} may run, once.`)
       else if (now.status !== 'pending') onDone(`Denied: ${now.tool} will not run, and the agent is told why.`)
     },
   })
-  useEffect(() => setArmed(false), [approval.digest, approval.version]) // what was armed for something else is not armed
-  const approve = () => {
-    if (!hasSeenAll || sending.isPending) return
-    if (!isArmed) return setArmed(true)
-    setArmed(false)
-    sending.mutate({ decision: 'approve', about: approval })
+  const isReady = hasSeenAll && !sending.isPending
+  const { isArmed, isListening, press, disarm } = useTwoPresses(isReady ? `${approval.digest} ${approval.version}` : null, () => sending.mutate({ decision: 'approve', about: approval }))
+  const deny = () => {
+    if (isMeant()) setDenying(true)
   }
   const whyNot = whyNotMine(approval, useQuery(me).data?.name ?? '', useMay(['approver']))
   const isOpen = approval.status === 'pending'
-  useHotkeys(isOpen && whyNot === null ? { a: approve, d: () => setDenying(true), Escape: () => setArmed(false) } : {})
+  useHotkeys(isOpen && whyNot === null ? { a: press, d: deny, Escape: disarm } : {})
   const refused = sending.error && sending.variables && <Refused error={sending.error} read={sending.variables.about} now={approval} />
   if (!isOpen) return refused
   if (whyNot !== null) return <>{refused}<p className="rounded-lg border border-line bg-raised p-3 text-sm">{whyNot}</p></>
@@ -50,10 +51,10 @@ export function Decide({ view: { approval }, hasSeenAll, seen, onDone }: Props) 
     <div className="space-y-2 rounded-lg border border-line bg-raised p-3">
       {refused}
       <div className="flex flex-wrap items-center gap-2">
-        <Button look="good" disabled={!hasSeenAll || sending.isPending} aria-describedby="before-approving" onClick={approve}>
+        <Button look="good" disabled={!isReady} aria-disabled={!isListening} aria-describedby="before-approving" onClick={press}>
           <Check size={16} aria-hidden /> {isArmed ? 'Press again to approve' : 'Approve'} <kbd className="text-ink">a</kbd>
         </Button>
-        <Button look="bad" disabled={sending.isPending} onClick={() => setDenying(true)}>
+        <Button look="bad" disabled={sending.isPending} onClick={deny}>
           <X size={16} aria-hidden /> Deny … <kbd className="text-ink">d</kbd>
         </Button>
         <p id="before-approving" role="status" className="text-sm text-muted">
@@ -77,7 +78,7 @@ function Denying({ onClose, onDeny }: { onClose: () => void; onDeny: (reason: st
   const [reason, setReason] = useState('')
   const submit = (event: FormEvent) => {
     event.preventDefault()
-    if (reason.trim()) onDeny(reason.trim())
+    if (reason.trim() && isMeant()) onDeny(reason.trim())
   }
   return (
     <Dialog title="Deny this call" onClose={onClose}>

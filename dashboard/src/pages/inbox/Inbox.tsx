@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { X } from 'lucide-react'
-import { useEffect, useMemo, useRef, useState } from 'react'
+import { useEffect, useMemo, useRef, useState, type Ref } from 'react'
 import { approvals, me, type Approval, type Effect } from '../../api/asks'
 import { effectsPage } from '../../api/effects'
 import { Button } from '../../parts/Button'
@@ -13,9 +13,10 @@ import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
 import { Countdown, When } from '../../parts/When'
 import { useHotkeys } from '../../shell/hotkeys'
-import { gathered, nextAfter } from './deciding'
+import { gathered, neighbour } from './deciding'
 import { Delegating } from './Delegating'
 import { Detail } from './Detail'
+import { isMeant, useHand } from './hand'
 import { filterOf, TABS, type Tab } from './tabs'
 
 /** Shows what waits for a person, and everything needed to decide it. */
@@ -27,30 +28,24 @@ export function Inbox() {
   const found = useMemo(() => asked.data?.pages.flatMap((page) => page.approvals) ?? [], [asked.data])
   const go = useNavigate({ from: '/inbox' })
   const [said, setSaid] = useState('')
-  const chosen = found.find((one) => one.id === approval) ?? (approval ? undefined : found[0])
-  const first = approval ? undefined : found[0]?.id
+  const list = useRef<HTMLUListElement>(null)
+  const place = useRef(0)
   useEffect(() => {
-    // What somebody looks at stays, whatever comes and goes in the list: nothing changes under a hand that decides.
-    if (first) void go({ search: (before) => ({ ...before, approval: first }), replace: true })
-  }, [first, go])
-  const move = (by: number) => {
-    const at = found.findIndex((one) => one.id === chosen?.id)
-    const next = found[Math.min(found.length - 1, Math.max(0, at + by))]
-    if (next) void go({ search: { tab, approval: next.id }, replace: true })
+    // A decided question leaves the list; then its place is still known.
+    const at = found.findIndex((one) => one.id === approval)
+    if (at >= 0) place.current = at
+  }, [found, approval])
+  useHand()
+  const move = (by: 1 | -1) => {
+    const next = neighbour(found.map((one) => one.id), approval, place.current, by)
+    if (next && isMeant()) void go({ search: { tab, approval: next }, replace: true })
   }
   useHotkeys({ j: () => move(1), k: () => move(-1) })
   const done = (words: string) => {
+    // What was decided stays in view. The next one is opened by the person, and by nothing else.
     setSaid(words)
-    const next = nextAfter(found.map((one) => one.id), shown, place.current)
-    if (next) void go({ search: (before) => ({ ...before, approval: next }), replace: true })
+    list.current?.focus()
   }
-  const shown = approval ?? chosen?.id
-  const place = useRef(0)
-  useEffect(() => {
-    // A decided question may leave the list before its own answer arrives here; then its place is still known.
-    const at = found.findIndex((one) => one.id === shown)
-    if (at >= 0) place.current = at
-  }, [found, shown])
   return (
     <div className="flex h-full min-h-0 flex-col max-lg:overflow-auto">
       <Tabs />
@@ -61,10 +56,10 @@ export function Inbox() {
       {asked.error ? <Trouble error={asked.error} onRetry={() => void asked.refetch()} /> : null}
       <div className="flex min-h-0 flex-1 max-lg:block max-lg:flex-none">
         {found.length > 0 && (
-          <List of={found} chosen={shown} more={asked.hasNextPage ? () => void asked.fetchNextPage() : undefined} />
+          <List ref={list} of={found} chosen={approval} more={asked.hasNextPage ? () => void asked.fetchNextPage() : undefined} />
         )}
         <div className="min-w-0 flex-1 overflow-auto max-lg:overflow-visible">
-          {shown ? <Detail key={shown} id={shown} onDone={done} /> : asked.isSuccess && <Nothing in={tab} />}
+          {approval ? <Detail key={approval} id={approval} onDone={done} /> : asked.isSuccess && (found.length > 0 ? <Unopened /> : <Nothing in={tab} />)}
         </div>
       </div>
     </div>
@@ -101,11 +96,11 @@ function useCalls(isWaiting: boolean): ReadonlyMap<string, Effect> {
 /** Is for how many lines arguments are read along; each may be large, and nobody may make the inbox slow. */
 const MOST_GLANCED = 30
 
-function List({ of, chosen, more }: { of: readonly Approval[]; chosen: string | undefined; more: (() => void) | undefined }) {
+function List({ ref, of, chosen, more }: { ref: Ref<HTMLUListElement>; of: readonly Approval[]; chosen: string | undefined; more: (() => void) | undefined }) {
   const calls = useCalls(of.some((one) => one.status === 'pending'))
   return (
     <div className="shrink-0 overflow-auto border-line max-lg:max-h-56 short:max-h-28 max-lg:border-b lg:w-90 lg:border-r">
-      <ul aria-label="Approvals">
+      <ul ref={ref} tabIndex={-1} aria-label="Approvals" className="outline-none">
         {of.map((one) => (
           <Line key={one.id} of={one} call={calls.get(one.effect_id)} isChosen={one.id === chosen} />
         ))}
@@ -134,6 +129,14 @@ function Line({ of, call, isChosen }: { of: Approval; call: Effect | undefined; 
         {of.status === 'pending' && gathered(of) && <span className="block text-xs text-wait">{gathered(of)}</span>}
       </Link>
     </li>
+  )
+}
+
+function Unopened() {
+  return (
+    <Empty title="Open a request to decide it">
+      <p>Choose one in the list, or press <kbd>j</kbd>. Requests are never opened for you, so that no key or click meant for one of them reaches another.</p>
+    </Empty>
   )
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Approval } from '../../api/asks'
-import { gathered, nextAfter, whatChanged, whyNotMine } from './deciding'
+import { gathered, neighbour, whatChanged, whyNotMine } from './deciding'
 
 const vote = (by: string, is_approval = true) => ({ by, is_approval, via: 'link', at: '2026-01-01T00:00:00Z', on_behalf_of: null }) as Approval['votes'][number]
 const asked = (part: Partial<Approval> = {}) =>
@@ -26,14 +26,22 @@ it('tells changed arguments from a decision, and that from one more vote', () =>
   expect(whatChanged(read, asked({ votes: [vote('bob')] })).detail).toContain('decide again')
 })
 
-describe('what is shown after a decision', () => {
-  it('is what takes the place, also when the decided one has left the list already', () => {
-    expect(nextAfter(['third', 'second', 'first'], 'second', 1)).toBe('first')
-    expect(nextAfter(['third', 'first'], 'second', 1)).toBe('first')
+describe('where j and k lead', () => {
+  const ids = ['third', 'second', 'first']
+  it('is the next one and the one before, and no further than the ends', () => {
+    expect(neighbour(ids, 'second', 1, 1)).toBe('first')
+    expect(neighbour(ids, 'second', 1, -1)).toBe('third')
+    expect(neighbour(ids, 'first', 2, 1)).toBe('first')
+    expect(neighbour(ids, 'third', 0, -1)).toBe('third')
   })
-  it('is the last one when the last one was decided, and nothing when nothing is left', () => {
-    expect(nextAfter(['third', 'second'], 'first', 2)).toBe('second')
-    expect(nextAfter(['first'], 'first', 0)).toBeUndefined()
-    expect(nextAfter([], 'first', 0)).toBeUndefined()
+  it('is the first one when nothing is open, and nothing when nothing is there', () => {
+    expect(neighbour(ids, undefined, 0, 1)).toBe('third')
+    expect(neighbour(ids, undefined, 0, -1)).toBe('third')
+    expect(neighbour([], undefined, 0, 1)).toBeUndefined()
+  })
+  it('is what took the place of a decided one that has left the list, or what was before it', () => {
+    expect(neighbour(['third', 'first'], 'second', 1, 1)).toBe('first')
+    expect(neighbour(['third', 'first'], 'second', 1, -1)).toBe('third')
+    expect(neighbour(['third', 'second'], 'first', 2, 1)).toBe('second')
   })
 })

@@ -32,8 +32,9 @@ export function whatChanged(read: Approval, now: Approval): { title: string; det
   return { title: 'Somebody else answered meanwhile', detail: 'Your answer was not counted. What you see now is how it stands: decide again.' }
 }
 
-/** Gives the question to show after this one was decided: the one that takes its place, whether or not it has left the list. */
-export function nextAfter(ids: readonly string[], shown: string | undefined, place: number): string | undefined {
-  const others = ids.filter((id) => id !== shown)
-  return others[Math.min(place, others.length - 1)]
+/** Return the question that `j` or `k` opens; one that has left the list still has its place there. */
+export function neighbour(ids: readonly string[], shown: string | undefined, place: number, by: 1 | -1): string | undefined {
+  const at = shown === undefined ? -1 : ids.indexOf(shown)
+  const from = at >= 0 ? at : by > 0 ? place - 1 : place
+  return ids[Math.min(ids.length - 1, Math.max(0, from + by))]
 }

@@ -22,6 +22,7 @@ import { Resume } from './Resume'
 /** Says which run it is, what it is for, how it stands, and what can be done. */
 export function Heading({ run, story }: { run: Run | null; story: Story }) {
   const id = story.run_id
+  const started = run?.status === 'open' ? null : run
   return (
     <header className="space-y-1.5 px-4 py-3">
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
@@ -30,10 +31,10 @@ export function Heading({ run, story }: { run: Run | null; story: Story }) {
           <Copy text={id} label="Copy the run's name" />
         </h1>
         {run && <Status is={run.status} />}
-        <Actions run={run} story={story} />
+        <Actions run={started} story={story} />
       </div>
-      {run ? <About run={run} story={story} /> : <p className="text-sm text-muted">Calls were made in this name, and nobody started a run of it: there is nothing to resume.</p>}
-      {run && <DelegatedOnDemand by={run.id} />}
+      {started ? <About run={started} story={story} /> : <p className="text-sm text-muted">This run was never started: its id only groups calls, {many(story.events, 'event')} so far. Its agent and intent are unknown, and there is nothing to resume.</p>}
+      {started && <DelegatedOnDemand by={started.id} />}
     </header>
   )
 }

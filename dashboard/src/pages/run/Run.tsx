@@ -31,19 +31,20 @@ export function Run() {
   if (isUnstarted && error) return <Empty isPage title="No run has this name">{runId.includes('/') ? 'A run with a slash in its name cannot be asked for over HTTP; the terminal shows it: indelible runs inspect. ' : 'It may be of another tenant, or not on this server. '}<Link to="/runs">All runs</Link></Empty>
   if (runError || error) return <Trouble error={runError ?? error} />
   if (isPending || !story) return <p className="p-6 text-muted">Looking …</p>
+  const started = run?.status === 'open' ? null : run
   return (
     <div className="flex min-h-full flex-col md:h-full md:min-h-0">
       <Heading run={run} story={story} />
-      <Banner run={run} story={story} events={events} />
+      <Banner run={started} story={story} events={events} />
       <Tabs label="Parts of this run" of={TABS} chosen={tab} />
       <div className="min-h-0 flex-1 overflow-auto max-md:overflow-visible">
-        {tab === 'timeline' && <Timeline events={events} isOver={run !== null && !['active', 'blocked'].includes(run.status)} more={more} />}
+        {tab === 'timeline' && <Timeline events={events} isOver={started !== null && !['active', 'blocked'].includes(started.status)} more={more} />}
         {tab === 'effects' && <Effects of={story} />}
         {tab === 'events' && <Events of={events} story={story} more={more} />}
         {tab === 'checkpoints' && <Checkpoints runId={runId} />}
         {tab === 'artifacts' && <Artifacts of={story} />}
         {tab === 'approvals' && <Approvals runId={runId} />}
-        {tab === 'packet' && <Packet runId={runId} story={story} status={run?.status ?? null} />}
+        {tab === 'packet' && <Packet runId={runId} story={story} status={started?.status ?? null} />}
         {tab === 'integrity' && <Integrity runId={runId} count={story.events} />}
       </div>
     </div>

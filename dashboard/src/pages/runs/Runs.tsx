@@ -54,13 +54,17 @@ function useRuns(status: RunStatus | undefined, q: string) {
 const COLUMNS: readonly Column<Run>[] = [
   { name: 'status', width: '12rem', cell: (run) => <Status is={run.status} /> },
   { name: 'run', width: 'minmax(8rem, 2fr)', cell: (run) => <Link to="/runs/$runId" params={{ runId: run.id }} className={`font-medium ${WHOLE_LINE}`}><Text>{run.id}</Text></Link> },
-  { name: 'agent', width: 'minmax(5rem, 1fr)', cell: (run) => <Text>{run.agent}</Text> },
-  { name: 'intent', width: 'minmax(8rem, 3fr)', isMinor: true, cell: (run) => <span className="text-muted"><Text>{run.intent}</Text></span> },
+  { name: 'agent', width: 'minmax(5rem, 1fr)', cell: (run) => (run.status === 'open' ? <Unknown /> : <Text>{run.agent}</Text>) },
+  { name: 'intent', width: 'minmax(8rem, 3fr)', isMinor: true, cell: (run) => (run.status === 'open' ? <Unknown /> : <span className="text-muted"><Text>{run.intent}</Text></span>) },
   { name: 'step', width: 'minmax(4rem, 1fr)', isMinor: true, cell: (run) => <Step of={run} /> },
   { name: 'effects', width: '7rem', isMinor: true, cell: (run) => <Effects of={run} /> },
   { name: 'began', width: '7.5rem', isMinor: true, cell: (run) => <span className="text-muted"><When at={run.created_at} /></span> },
   { name: 'updated', width: '7.5rem', cell: (run) => <span className="text-muted"><When at={run.updated_at} /></span> },
 ]
+
+function Unknown() {
+  return <span className="text-muted" title="This run was never started: its id only groups calls">unknown</span>
+}
 
 /** Runs with more events are not read through for a line of a list. */
 const MOST_EVENTS = 5000
@@ -87,7 +91,7 @@ function Nothing({ isFiltered }: { isFiltered: boolean }) {
   if (isFiltered) return <Empty title="No run is like that"><>Take something out of the filter, or <Link to="/runs">show all of them</Link>.</></Empty>
   return (
     <Empty title="There are no runs yet">
-      <p>A run is one piece of an agent's work. Start one, and everything it does is listed here:</p>
+      <p>A run is one piece of an agent's work. It is listed as soon as a call names it. Start one, and it has an agent, an intent and an end:</p>
       <Snippet>{'with ledger.start_run("order-123", agent="billing"):\n    refund(order_id="123", amount=5)'}</Snippet>
     </Empty>
   )

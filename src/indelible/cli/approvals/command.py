@@ -173,7 +173,7 @@ def show(approval_id: str, by: str) -> int:
 def watch(tool: str | None, run_id: str | None, by: str) -> int:
     """Show approvals as they come, and decide them.
 
-    On a terminal: j and k move, Enter shows all of one, a and a again approve what was shown, d denies, q leaves. On a
+    On a terminal: j and k move, Enter shows all of one, a and then y approve what was shown, d denies, q leaves. On a
     pipe: one line for each approval that is new or changed, with --json one JSON document a line.
 
     \b

@@ -1,7 +1,9 @@
 """What `approvals watch` shows on a terminal, and what a key does there. Pure: no terminal, no ledger, no clock.
 
-Nothing is approved by one key, and nothing that was not on the screen to its last line: `a` arms, `a` again confirms,
-and what is confirmed is the digest that was shown.
+Nothing is approved by one key, and nothing that was not on the screen to its last line: `a` arms, `y` confirms, and
+what is confirmed is the digest that was shown. A terminal tells of no release, so a key that is held is known by its
+pace, and cannot confirm: that takes another key. No key answers what has not been on the screen for a moment, and none
+counts for a second after a decision.
 """
 
 from __future__ import annotations
@@ -17,6 +19,12 @@ from indelible.cli.show import age, count, text_width, visible
 
 LIST_KEYS = "j/k move   Enter show   q leave"
 PAGE_KEYS = "j/k scroll   space on   a approve   d deny   q back"
+MOMENT = 0.6
+"""Is how long a question has to be on the screen before a key may answer it, in seconds."""
+QUIET = 0.3
+"""Is how long before an answer no key may have been pressed, in seconds: a key that repeats leaves no such pause."""
+AFTER_DECISION = 1.0
+"""Is for how long no key counts after a decision, in seconds."""
 MARGIN = 2
 MOST_MESSAGE_LINES = 3
 
@@ -83,6 +91,12 @@ class Screen:
     is_armed: bool = False
     reason: str | None = None
     message: str = ""
+    asked_at: float = float("-inf")
+    """Is when the page was opened or the question to confirm was asked, by a clock that only goes forward."""
+    decided_at: float = float("-inf")
+    pressed_at: float = float("-inf")
+    may_answer: bool = False
+    """Was the newest key pressed after a pause, and when the question had been on the screen for a moment?"""
 
     @property
     def room(self) -> int:
@@ -118,16 +132,16 @@ def listed(screen: Screen, waiting: Iterable[Approval], now: datetime, title: st
     return replace(screen, waiting=kept, selected=selected, now=now, title=title)
 
 
-def open_page(screen: Screen, opened: Opened) -> Screen:
-    """Gives the screen with an approval on it; what is other than what was read has to be read again."""
+def open_page(screen: Screen, opened: Opened, at: float) -> Screen:
+    """Return the screen with an approval on it; what is other than what was read has to be read again."""
     before = screen.opened
     if before is None or before.approval_id != opened.approval_id:
-        return _noted(replace(screen, opened=opened, is_armed=False, reason=None, message=""))
+        return _noted(replace(screen, opened=opened, is_armed=False, reason=None, message="", asked_at=at))
     if before.digest == opened.digest:
         kept = replace(opened, top=before.top, was_read=before.was_read)
         return _noted(replace(screen, opened=kept, is_armed=screen.is_armed and opened.why_not is None))
     message = "It is another question now: read it again."
-    return _noted(replace(screen, opened=opened, is_armed=False, reason=None, message=message))
+    return _noted(replace(screen, opened=opened, is_armed=False, reason=None, message=message, asked_at=at))
 
 
 def told(screen: Screen, message: str) -> Screen:
@@ -140,16 +154,25 @@ def closed(screen: Screen, message: str = "") -> Screen:
     return replace(screen, opened=None, is_armed=False, reason=None, message=message)
 
 
+def decided(screen: Screen, message: str, at: float) -> Screen:
+    """Return the list again after a decision; nothing of it is opened."""
+    return replace(closed(screen, message), decided_at=at)
+
+
 # Keys
 
 
-def pressed(screen: Screen, key: str) -> tuple[Screen, Action | None]:
+def pressed(screen: Screen, key: str, at: float) -> tuple[Screen, Action | None]:
     """Says what a key does: how the screen is then, and what has to be done."""
+    if at - screen.decided_at < AFTER_DECISION:
+        return screen, None
+    may_answer = at - screen.pressed_at >= QUIET and at - screen.asked_at >= MOMENT
+    screen = replace(screen, pressed_at=at, may_answer=may_answer)
     if screen.reason is not None:
         return _typed(screen, key)
     if screen.opened is None:
         return _pressed_on_list(replace(screen, message=""), key)
-    return _pressed_on_page(screen, screen.opened, key)
+    return _pressed_on_page(screen, screen.opened, key, at)
 
 
 def _pressed_on_list(screen: Screen, key: str) -> tuple[Screen, Action | None]:
@@ -170,18 +193,23 @@ def _moved(screen: Screen, step: int) -> Screen:
     return replace(screen, selected=screen.waiting[at].id)
 
 
+_TOO_EARLY = "Look at it first, then press the key again."
 _SCROLLS = {"j": 1, "down": 1, "enter": 1, "k": -1, "up": -1}
 
 
-def _pressed_on_page(screen: Screen, opened: Opened, key: str) -> tuple[Screen, Action | None]:
+def _pressed_on_page(screen: Screen, opened: Opened, key: str, at: float) -> tuple[Screen, Action | None]:
     if key == "a":
-        return _pressed_approve(screen, opened)
+        return _pressed_approve(screen, opened, at), None
+    if key == "y" and screen.is_armed:
+        return _pressed_confirm(screen, opened)
     calm = replace(screen, is_armed=False, message="")
     if key in ("q", "escape"):
         return closed(calm), None
     if key == "d":
         if opened.why_not is not None:
             return told(calm, opened.why_not), None
+        if not screen.may_answer:
+            return told(calm, _TOO_EARLY), None
         return replace(calm, reason=""), None
     by_page = {" ": screen.room - 1, "page down": screen.room - 1, "b": 1 - screen.room, "page up": 1 - screen.room}
     step = _SCROLLS.get(key, by_page.get(key, 0))
@@ -189,13 +217,21 @@ def _pressed_on_page(screen: Screen, opened: Opened, key: str) -> tuple[Screen, 
     return _noted(replace(calm, opened=replace(opened, top=min(max(opened.top + step, 0), last)))), None
 
 
-def _pressed_approve(screen: Screen, opened: Opened) -> tuple[Screen, Action | None]:
+def _pressed_approve(screen: Screen, opened: Opened, at: float) -> Screen:
     if opened.why_not is not None:
-        return told(screen, opened.why_not), None
+        return told(screen, opened.why_not)
     if not opened.was_read:
-        return told(screen, "Read it to the end first: press space."), None
-    if not screen.is_armed:
-        return replace(screen, is_armed=True, message=""), None
+        return told(screen, "Read it to the end first: press space.")
+    if screen.is_armed:
+        return screen  # a key that is held, or pressed again, confirms nothing
+    if not screen.may_answer:
+        return told(screen, _TOO_EARLY)
+    return replace(screen, is_armed=True, message="", asked_at=at)
+
+
+def _pressed_confirm(screen: Screen, opened: Opened) -> tuple[Screen, Action | None]:
+    if not screen.may_answer:
+        return screen, None  # it was typed before the question could be read
     return told(screen, ""), Approve(opened.approval_id, opened.digest)
 
 
@@ -247,7 +283,7 @@ def _asked(screen: Screen) -> str:
     if screen.reason is not None:
         return screen.message or f"Why not? {visible(screen.reason)}_"
     if screen.is_armed and screen.opened is not None:
-        return f"Approve {screen.opened.digest[:16]}, exactly as shown? Press a again; any other key does not."
+        return f"Approve {screen.opened.digest[:16]}, exactly as shown? Press y; any other key does not."
     return screen.message
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import termios
+import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from indelible.cli.approvals.watch_screen import (
     Screen,
     ShowPage,
     closed,
+    decided,
     drawn,
     listed,
     open_page,
@@ -67,11 +69,16 @@ def decide_at_terminal(ledger: Ledger, following: Following, place: Where, by: s
 def _take(terminal: _Terminal, keys: _Keys, keyboard: int) -> None:
     """Hands over what was typed; only a key that is pressed after a question was drawn may answer it."""
     for key in keys.take(os.read(keyboard, 1024)):
-        was_armed = terminal.screen.is_armed
+        before = terminal.screen
         terminal.press(key)
-        if terminal.screen.is_armed and not was_armed:
+        if _asks_anew(before, terminal.screen):
             termios.tcflush(keyboard, termios.TCIFLUSH)
             return
+
+
+def _asks_anew(before: Screen, now: Screen) -> bool:
+    """Was something opened, armed or decided? Then what was typed ahead was not meant for what is shown now."""
+    return (before.asked_at, before.decided_at) != (now.asked_at, now.decided_at)
 
 
 @contextmanager
@@ -139,7 +146,7 @@ class _Terminal:
 
     def press(self, key: str) -> None:
         """Takes a key."""
-        self.screen, action = pressed(self.screen, key)
+        self.screen, action = pressed(self.screen, key, time.monotonic())
         if action is not None:
             self._do(action)
 
@@ -159,7 +166,8 @@ class _Terminal:
 
     def _say_decided(self, after: Approval) -> None:
         self._following.is_due = True
-        self.screen = closed(self.screen, f"{after.id}: {after.status}. {what_now(after, self._place)}")
+        message = f"{after.id}: {after.status}. {what_now(after, self._place)}"
+        self.screen = decided(self.screen, message, time.monotonic())
 
     def _open(self, approval_id: str, *, is_view: bool) -> None:
         approval = self._ledger.get_approval(approval_id)
@@ -167,7 +175,7 @@ class _Terminal:
             self.screen = closed(self.screen, f"{approval_id} was erased.")
             return
         page = read_page(self._ledger, approval, self._by if is_view else None)
-        self.screen = open_page(self.screen, self._opened(page))
+        self.screen = open_page(self.screen, self._opened(page), time.monotonic())
 
     def _opened(self, page: Page) -> Opened:
         needs_key = page.approval.question.needs_signature

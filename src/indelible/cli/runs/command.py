@@ -34,14 +34,14 @@ from indelible.cli.show import age, count, say_json, shortened, visible
 from indelible.core.filtering.filters import Query
 from indelible.core.runs.following import RunEvent
 from indelible.core.runs.resuming import context_content
-from indelible.core.runs.run import OVER, CheckpointReason, Run, RunStatus
+from indelible.core.runs.run import OVER, UNSTARTED, CheckpointReason, Run, RunStatus
 from indelible.engine.finding import everything
 from indelible.errors import BadCall, UnknownRun
 from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
 from indelible.runs.reading import RunReading
 
 HOW_TO_MAKE_ONE = """\
-No runs yet. One is started by an agent, and calls inside belong to it (`ledger.in_run` only gives calls a name):
+No runs yet. A run is listed as soon as a call names it. Started by an agent, it has an intent, checkpoints and an end:
 
     with ledger.start_run("order-123", agent="billing", intent="refund order 123") as run:
         refund(order_id="123", amount=5)
@@ -70,7 +70,10 @@ def runs() -> None:
 @limit_option
 @about_ledger
 def list_runs(status: RunStatus | None, agent: str | None, query: Query, before: str | None, limit: int) -> None:
-    """List runs, newest first."""
+    """List runs, newest first.
+
+    Every run that has events is listed. One that was never started is `open`: its id only groups calls.
+    """
     place = where()
     with open_existing(place) as ledger:
         finding = finding_in(ledger)
@@ -88,7 +91,8 @@ COLUMNS = ("run", "status", "agent", "intent", "updated")
 
 
 def _row(run: Run) -> tuple[str, ...]:
-    return (run.id, run.status, run.agent, shortened(run.intent), age(run.updated_at, datetime.now(UTC)))
+    agent, intent = ("unknown", "unknown") if run.status == UNSTARTED else (run.agent, shortened(run.intent))
+    return (run.id, run.status, agent, intent, age(run.updated_at, datetime.now(UTC)))
 
 
 @runs.command()
@@ -361,13 +365,10 @@ def import_packet(file: Path, key: str | None, trust: bool) -> None:
 
 
 def find(ledger: Ledger, run_id: str) -> Run:
-    """Gives a run that was started; raises what to do when there is none."""
+    """Return a run that has events; raise what to do when there is none."""
     run = ledger.get_run(run_id)
     if run is None:
-        name = visible(run_id)
-        if ledger.effects(run_id=run_id, limit=1):
-            raise UnknownRun(f"run {name} was never started, it only names calls: indelible effects list --run {name}")
-        raise UnknownRun(f"no run of tenant {ledger.tenant!r} is named {name!r}; see: indelible runs list")
+        raise UnknownRun(f"no run of tenant {ledger.tenant!r} is named {visible(run_id)!r}; see: indelible runs list")
     return run
 
 

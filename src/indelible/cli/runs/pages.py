@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from indelible.cli.show import visible
 from indelible.core.runs.following import RunEvent, RunStory
 from indelible.core.runs.resuming import ResumeContext, millis
-from indelible.core.runs.run import Checkpoint, Run
+from indelible.core.runs.run import UNSTARTED, Checkpoint, Run
 from indelible.runs.contents import why_invalid
 from indelible.runs.keeping import RunReport
 
@@ -33,12 +33,13 @@ def yes(is_so: bool) -> str:
 def inspected(run: Run, story: RunStory, checkpoints: list[Checkpoint], approvals: int, report: RunReport) -> str:
     """Gives the page of one run."""
     sound = [seal for seal in report.seals if seal.is_valid]
+    is_started = run.status != UNSTARTED
     facts: list[tuple[str, object] | None] = [
         ("Status", run.status),
-        ("Intent", run.intent),
+        ("Intent", run.intent if is_started else "unknown: it was never started"),
         ("Current Step", story.step or "-"),
-        ("Agent", run.agent),
-        ("Runtime", run.runtime),
+        ("Agent", run.agent or "unknown"),
+        ("Runtime", run.runtime or "unknown"),
         None,
         ("Events", story.head.length),
         ("Checkpoints", len(checkpoints)),
@@ -64,7 +65,7 @@ def inspected(run: Run, story: RunStory, checkpoints: list[Checkpoint], approval
 def is_resumable(run: Run, report: RunReport) -> bool:
     """Can it be gone on with as it is?"""
     is_sound = report.broken is None and all(seal.is_valid for seal in report.seals[:1])
-    return run.status not in ("completed", "canceled", "manual_review_required") and is_sound
+    return run.status not in ("completed", "canceled", "manual_review_required", UNSTARTED) and is_sound
 
 
 def event_row(event: RunEvent) -> str:

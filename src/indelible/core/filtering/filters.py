@@ -17,7 +17,7 @@ from indelible.core.effects.calls import SIDE_EFFECTS
 from indelible.core.effects.effect import STATUSES
 from indelible.core.events import instant
 from indelible.core.policy.globs import Glob
-from indelible.core.runs.run import RUN_STATUSES
+from indelible.core.runs.run import RUN_STATUSES, UNSTARTED
 
 Resource = Literal["effects", "runs", "approvals", "events"]
 Sign = Literal[">", ">=", "<", "<="]
@@ -170,7 +170,7 @@ WORDS: dict[Resource, dict[str, Kind]] = {
         "approval": NAME,
         "attempt": NUMBER,
     },
-    "runs": {"run": NAME, "status": tuple(RUN_STATUSES), "agent": NAME, "runtime": NAME, "parent": NAME},
+    "runs": {"run": NAME, "status": (*RUN_STATUSES, UNSTARTED), "agent": NAME, "runtime": NAME, "parent": NAME},
     "approvals": {
         **_OF_CALLS,
         "status": tuple(APPROVAL_STATUSES),

@@ -21,7 +21,7 @@ from indelible.core.policy.said_verdicts import check_verdict
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED, erased_facts
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
-from indelible.core.runs.run import EVENT_TYPES, driver_sheet, read_driver
+from indelible.core.runs.run import EVENT_TYPES, UNSTARTED, driver_sheet, read_driver
 from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp
 from indelible.core.values.canonical import decode, encode
@@ -66,8 +66,8 @@ def check_command(command: Command, now: datetime, most_bytes: int | None) -> No
         check_run_id(command.run_id)  # the ledger tells of itself in runs of its own
     if isinstance(command, TakeRun) and command.token is None:
         raise BadCall("token: whoever drives a run has one")
-    if isinstance(command, EndRun) and command.status == "active":
-        raise BadCall("status: a run that ends is no longer active")
+    if isinstance(command, EndRun) and command.status in ("active", UNSTARTED):
+        raise BadCall("status: a run that ends is neither active nor open")
     if isinstance(command, Open):
         check_digits("digest", command.digest)
     if isinstance(command, Open | Amend) and not _is_object(command.args_json):

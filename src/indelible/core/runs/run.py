@@ -7,6 +7,7 @@ right to is a lease, which is an aid and no evidence: the events tell who took i
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,11 @@ from indelible.core.events import instant
 from indelible.core.sheets import Sheet, SheetRef, body_of
 from indelible.errors import BadCall
 
-RunStatus = Literal["active", "blocked", "completed", "failed", "manual_review_required", "canceled"]
-RUN_STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
+RunStatus = Literal["active", "blocked", "completed", "failed", "manual_review_required", "canceled", "open"]
+UNSTARTED: Literal["open"] = "open"
+"""Is the status of a run that was never started: its id only groups calls and events, and nothing ends it."""
+RUN_STATUSES: tuple[RunStatus, ...] = tuple(status for status in get_args(RunStatus) if status != UNSTARTED)
+"""Are the statuses of runs that were started."""
 OVER: frozenset[RunStatus] = frozenset({"completed", "canceled"})
 """Are the statuses from which no run goes on; one that failed may be resumed."""
 
@@ -94,7 +98,7 @@ class Run:
     """Is one piece of agent work: who does what, under which permissions, and how it stands.
 
     `allowed_tools` None lets it use every tool. `parent` and `parent_event` name the run that delegated it and the
-    event that says so.
+    event that says so. A run that was never started is `open`: its version is 0, and its agent and intent are empty.
     """
 
     id: str
@@ -319,6 +323,29 @@ def left_of_run(sheet: Sheet, started: Mapping[str, Any], newest: Mapping[str, A
         seq=sheet.seq,
         unread=unread,
     )
+
+
+def unstarted_run(sheet: Sheet) -> Run:
+    """Return a run that was never started, from a sheet that no event wrote: its body is the run's newest event."""
+    assert sheet.created_at is not None, "a store knows since when a run has events"
+    return Run(
+        id=sheet.id,
+        version=0,
+        status=UNSTARTED,
+        agent="",
+        runtime="",
+        created_at=sheet.created_at,
+        updated_at=_told_at(sheet.body) or sheet.created_at,
+        seq=sheet.seq,
+    )
+
+
+def _told_at(event: bytes | None) -> datetime | None:
+    """Return when an event says that it happened, or None if it was altered."""
+    try:
+        return datetime.fromisoformat(json.loads(event or b"")["at"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def driver_sheet(driver: Driver) -> Sheet:

@@ -102,7 +102,11 @@ async def list_runs(
     limit: Limit = 100,
     asked: Asking = BY_READER,
 ) -> RunPage:
-    """Lists runs, the one begun last first; `before` is the name of the last one seen."""
+    """List every run that has events, the one begun last first; `before` is the id of the last one seen.
+
+    A run that was never started has the status `open`: its id only groups calls, so its agent and intent are unknown
+    and empty.
+    """
     query = asked_for(q, "runs")
     found = await aside(finding_of(asked).runs, query, status, agent, before, limit)
     return RunPage(runs=[run_shown(run) for run in found.things], next=found.next)
@@ -110,13 +114,13 @@ async def list_runs(
 
 @runs.get("/v1/runs/{run_id}")
 async def get_run(run_id: RunName, asked: Asking = BY_READER) -> RunShown:
-    """Gives a run as it stands."""
+    """Return a run as it stands. One that was never started is `open`, and its agent and intent are empty."""
     return run_shown(await aside(found_run, desk_of(asked), run_id))
 
 
 def found_run(desk: RunsDesk, run_id: str) -> Run:
-    """Gives a run, as far as it can be read; raises when the tenant has none of this name."""
-    run = desk.keeping.get(run_id)
+    """Return a run that has events, as far as it can be read; raise when the tenant has none of this id."""
+    run = desk.keeping.known(run_id)
     if run is None:
         raise UnknownRun(f"no run of this tenant is named {run_id!r}; see: GET /v1/runs")
     return run
@@ -163,7 +167,7 @@ async def record_events(
 def record_all(
     desk: RunsDesk, run_id: str, token: str | None, words: Sequence[dict[str, Any]]
 ) -> list[tuple[Told, Event]]:
-    """Records events of a run that was started, and gives each with how it stands in the record."""
+    """Record events of a run that has some, and return each with how it stands in the record."""
     happenings = happenings_of(words)
     for one in happenings:
         check_size(desk, "payload", one.payload_json)

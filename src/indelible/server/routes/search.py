@@ -121,7 +121,7 @@ def _approvals(finding: Finding, text: str, limit: int) -> tuple[list[dict[str, 
 
 
 def _run_hit(run: Run) -> dict[str, Any]:
-    title = f"{run.agent}: {run.intent}" if run.intent else run.agent
+    title = f"{run.agent}: {run.intent}" if run.intent else run.agent or "unknown agent"
     return _hit("run", run.id, title, run.status, run.id, instant(run.updated_at))
 
 

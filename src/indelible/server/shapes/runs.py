@@ -35,7 +35,7 @@ class ForkShown(BaseModel):
 
 
 class RunShown(BaseModel):
-    """Is a run as it stands."""
+    """Is a run as it stands. One that was never started is `open`: `agent`, `intent` and `runtime` are empty."""
 
     id: str
     status: RunStatus

@@ -79,7 +79,7 @@ INSERT INTO indelible_redaction (only_row, key_check) VALUES (1, %s)
 
 -- name: read_runs
 -- Ends of runs' chains.
-SELECT tenant, run_id, count, head
+SELECT tenant, run_id, count, head, begun_at
 FROM indelible_runs WHERE tenant = %(tenant)s ORDER BY run_id
 
 -- name: clear_runs
@@ -88,7 +88,7 @@ DELETE FROM indelible_runs WHERE tenant = %(tenant)s
 
 -- name: write_runs
 -- Ends of runs' chains.
-COPY indelible_runs (tenant, run_id, count, head)
+COPY indelible_runs (tenant, run_id, count, head, begun_at)
 FROM STDIN (FORMAT BINARY)
 
 -- name: read_effects

@@ -356,6 +356,26 @@ WHERE {way} AND kind = %(kind)s::text
     AND (%(due_by)s::timestamptz IS NULL OR due_at <= %(due_by)s)
 ORDER BY {order} LIMIT %(limit)s::bigint
 
+-- name: list_any_runs
+-- Runs that have events, as sheets; of one that was never started, its newest event. {way} names the index to take.
+SELECT ROW(
+    ROW(r.tenant, 'run'::text, r.run_id, coalesce(s.version, 0), coalesce(s.status, %(unstarted)s::text),
+        coalesce(s.topic, ''), NULL::timestamptz, r.run_id, coalesce(s.seq, r.count - 1), NULL::bytea, r.begun_at),
+    ROW((SELECT p.value FROM indelible_payloads p
+            WHERE p.tenant = r.tenant AND p.run_id = r.run_id AND p.seq = s.seq AND p.field = 'run'),
+        (SELECT p.salt FROM indelible_payloads p
+            WHERE p.tenant = r.tenant AND p.run_id = r.run_id AND p.seq = s.seq AND p.field = 'run'),
+        (SELECT e.body FROM indelible_events e
+            WHERE e.tenant = r.tenant AND e.run_id = r.run_id AND e.seq = coalesce(s.seq, r.count - 1))))
+FROM indelible_runs r
+LEFT JOIN LATERAL (
+    SELECT version, status, topic, seq FROM indelible_sheets
+    WHERE tenant = r.tenant AND kind = 'run' AND id = r.run_id AND version > 0
+    OFFSET 0
+) AS s ON true
+WHERE {way} AND left(r.run_id, length(%(own)s::text)) <> %(own)s AND (%(status)s::text IS NULL OR s.version IS NULL)
+ORDER BY r.begun_at DESC, r.run_id DESC LIMIT %(limit)s::bigint
+
 -- name: has_event
 -- Was this event written?
 SELECT FROM indelible_events

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from indelible.core.batch import Batch
+from indelible.core.effects.calls import OWN_RUNS
+from indelible.core.runs.run import UNSTARTED
 from indelible.core.sheets import KEPT_ASIDE, Sheet, SheetFilter, SheetRef, attested_body
 from indelible.stores.assumptions import order_of, way_to
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.driver import pq
 from indelible.stores.postgres.rows import Named
-from indelible.stores.postgres.statements import Statement, listing_sheets
+from indelible.stores.postgres.statements import Statement, listing_any_runs, listing_sheets
 
 _ASKED = "requires_approval"
 # Each leaves the planner one index to take: what a filter says besides is hidden from it.
@@ -32,25 +34,32 @@ _WAYS = {
     "newest_by_topic": f"{_ELSEWHERE} AND topic = %(topic)s AND {_OLDER}",
     "newest_by_status": f"{_ELSEWHERE} AND status = %(status)s AND {_OLDER}",
 }
+_RUN_WAYS = {
+    "id": "r.tenant = %(tenant)s::text AND r.run_id = %(id)s::text",
+    "newest": (
+        'r.tenant COLLATE "POSIX" = %(tenant)s::text AND (r.begun_at, r.run_id) < '
+        "(coalesce(%(before_time)s::timestamptz, 'infinity'), coalesce(%(before)s::text, ''))"
+    ),
+}
 
 
 def _sheet_in(raw: bytes) -> Sheet | None:
-    """Read the fragment `sheet`; None if there is no sheet at its place."""
+    """Read the fragment `sheet`, or a row of `list_any_runs`; None if there is no sheet at its place."""
     columns, told = wire.read_record(raw)
     return None if columns is None else _sheet_from(columns, told)
 
 
 def _sheet_from(columns: bytes, told: bytes | None) -> Sheet:
     at: list[Any] = wire.read_record(columns)
-    kind = at[1].decode()
+    kind, version = at[1].decode(), wire.read_bigint(at[3])
     return Sheet(
         kind=kind,
         id=at[2].decode(),
-        version=wire.read_bigint(at[3]),
+        version=version,
         status=at[4].decode(),
         topic=at[5].decode(),
         due_at=None if at[6] is None else wire.read_timestamptz(at[6]),
-        body=at[9] if kind in KEPT_ASIDE else _attested(kind, told),
+        body=_newest_event(told) if version == 0 else at[9] if kind in KEPT_ASIDE else _attested(kind, told),
         run_id=None if at[7] is None else at[7].decode(),
         seq=None if at[8] is None else wire.read_bigint(at[8]),
         created_at=None if at[10] is None else wire.read_timestamptz(at[10]),
@@ -59,6 +68,11 @@ def _sheet_from(columns: bytes, told: bytes | None) -> Sheet:
 
 def _attested(kind: str, told: bytes | None) -> bytes | None:
     return None if told is None else attested_body(kind, *wire.read_record(told))
+
+
+def _newest_event(told: bytes | None) -> bytes | None:
+    """Return the event of a run that was never started; of a place that is only held, there is none."""
+    return None if told is None else wire.read_record(told)[2]
 
 
 def sheets_in(result: pq.abc.PGresult, refs: Sequence[SheetRef]) -> dict[SheetRef, Sheet | None]:
@@ -134,6 +148,8 @@ def _put_kept(values: Named, batch: Batch) -> None:
 def listing(tenant: str, selected: SheetFilter) -> tuple[Statement, Named]:
     """Gives the statement that lists the sheets of a filter, and its parameters."""
     words = {
+        "own": OWN_RUNS,
+        "unstarted": UNSTARTED,
         "tenant": tenant,
         "kind": selected.kind,
         "id": selected.id,
@@ -146,6 +162,8 @@ def listing(tenant: str, selected: SheetFilter) -> tuple[Statement, Named]:
     values["due_by"] = None if selected.due_by is None else wire.timestamptz(selected.due_by)
     values["before_time"] = None if selected.before_time is None else wire.timestamptz(selected.before_time)
     values["limit"] = wire.bigint(selected.limit)
+    if selected.with_unstarted:
+        return listing_any_runs(_RUN_WAYS["newest" if selected.id is None else "id"]), values
     return listing_sheets(_WAYS[way_to(selected)], order_of(selected)), values
 
 

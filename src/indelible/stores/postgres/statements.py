@@ -70,6 +70,13 @@ SQL = {name: _compile(name, text) for name, text in _TEXTS.items()}
 
 
 @lru_cache
+def listing_any_runs(way: str) -> Statement:
+    """Return the statement that lists runs by one way, whether or not they were started."""
+    sql = _TEXTS["list_any_runs"].replace("{way}", way)
+    return _compile(f"list_any_runs_{crc32(sql.encode()):08x}", sql, is_kept=True)
+
+
+@lru_cache
 def listing_sheets(way: str, order: str) -> Statement:
     """Gives the statement that lists sheets by one way, in one order.
 

@@ -70,7 +70,7 @@ INSERT INTO indelible_redaction (only_row, key_check) VALUES (1, ?)
 
 -- name: read_runs
 -- Ends of runs' chains.
-SELECT tenant, run_id, count, head
+SELECT tenant, run_id, count, head, begun_at
 FROM indelible_runs WHERE tenant = :tenant ORDER BY run_id
 
 -- name: clear_runs
@@ -79,8 +79,8 @@ DELETE FROM indelible_runs WHERE tenant = :tenant
 
 -- name: write_runs
 -- Ends of runs' chains.
-INSERT INTO indelible_runs (tenant, run_id, count, head)
-VALUES (?, ?, ?, ?)
+INSERT INTO indelible_runs (tenant, run_id, count, head, begun_at)
+VALUES (?, ?, ?, ?, ?)
 
 -- name: read_effects
 -- Effects.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import apsw
 
@@ -11,7 +12,7 @@ from indelible.core.batch import Batch, decide
 from indelible.core.commands import Command, Open, Record, run_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
-from indelible.core.events import Head, Provenance
+from indelible.core.events import Event, Head, Provenance
 from indelible.core.ports import Clock
 from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
 from indelible.stores.assumptions import is_guarded, sheets_for
@@ -91,7 +92,11 @@ class Pen:
                     raise Refused
             opened = [rows.effect_row(effect) for effect in batch.opened.values()]
             execute_rows(connection, SQL["insert_effects"], opened)
-        heads = [(tenant, run, head.length, bytes.fromhex(head.hash)) for run, (_, head) in batch.heads.items()]
+        begun = {event.run_id: _micros_of(event) for event in batch.events if event.seq == 0}
+        heads = [
+            (tenant, run, head.length, bytes.fromhex(head.hash), begun.get(run, 0))
+            for run, (_, head) in batch.heads.items()
+        ]
         execute_rows(connection, SQL["put_heads"], heads)
         events = [(event, bytes.fromhex(event.hash)) for event in batch.events]
         execute_rows(
@@ -147,3 +152,8 @@ def read_effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
     """Reads an effect; None where there is none."""
     row = connection.execute(SQL["effect_at"], rows.place(ref)).fetchone()
     return None if row is None else rows.effect_from(row)
+
+
+def _micros_of(event: Event) -> int:
+    """Return when an event says that it happened."""
+    return rows.micros(datetime.fromisoformat(event.read()["at"]))

@@ -52,7 +52,7 @@ WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.colum
 
 -- name: put_heads
 -- The new ends of runs' chains.
-INSERT INTO indelible_runs (tenant, run_id, count, head) VALUES /* rows */ (?, ?, ?, ?)
+INSERT INTO indelible_runs (tenant, run_id, count, head, begun_at) VALUES /* rows */ (?, ?, ?, ?, ?)
 ON CONFLICT (tenant, run_id) DO UPDATE SET count = excluded.count, head = excluded.head
 
 -- name: insert_events
@@ -110,6 +110,19 @@ WHERE s.tenant = :tenant AND s.kind = :kind AND {way}
     AND (:topic IS NULL OR s.topic = :topic)
     AND (:due_by IS NULL OR s.due_at <= :due_by)
 ORDER BY {order} LIMIT :limit
+
+-- name: list_any_runs
+-- Runs that have events, as sheets; of one that was never started, its newest event. {index} and {way} say how.
+SELECT r.tenant, 'run', r.run_id, coalesce(s.version, 0), coalesce(s.status, :unstarted), coalesce(s.topic, ''), NULL,
+    r.run_id, coalesce(s.seq, r.count - 1), NULL, r.begun_at, p.value, p.salt, e.body
+FROM indelible_runs r {index}
+LEFT JOIN indelible_sheets s ON s.tenant = r.tenant AND s.kind = 'run' AND s.id = r.run_id
+LEFT JOIN indelible_payloads p ON p.tenant = r.tenant AND p.run_id = r.run_id AND p.seq = s.seq AND p.field = 'run'
+LEFT JOIN indelible_events e
+    ON e.tenant = r.tenant AND e.run_id = r.run_id AND e.seq = coalesce(s.seq, r.count - 1)
+WHERE r.tenant = :tenant AND {way} AND substr(r.run_id, 1, length(:own)) <> :own
+    AND (:status IS NULL OR s.id IS NULL)
+ORDER BY r.begun_at DESC, r.run_id DESC LIMIT :limit
 
 -- name: data_version
 -- A number that changes when another connection has written.

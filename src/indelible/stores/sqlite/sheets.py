@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import apsw
 
 from indelible.core.batch import Batch
+from indelible.core.effects.calls import OWN_RUNS
+from indelible.core.runs.run import UNSTARTED
 from indelible.core.sheets import KEPT_ASIDE, NO_SHEETS, Sheet, SheetFilter, SheetRef, Sheets, attested_body
 from indelible.stores.assumptions import order_of, way_to
 from indelible.stores.sqlite.bulk import execute_rows, select_rows
@@ -30,6 +32,10 @@ _WAYS = {
     "newest": ("INDEXED BY indelible_sheets_newest", _OLDER),
     "newest_by_topic": ("INDEXED BY indelible_sheets_newest_by_topic", f"s.topic = :topic AND {_OLDER}"),
     "newest_by_status": ("INDEXED BY indelible_sheets_newest_by_status", f"s.status = :status AND {_OLDER}"),
+}
+_RUN_WAYS = {
+    "id": ("", "r.run_id = :id"),
+    "newest": ("INDEXED BY indelible_runs_newest", "(r.begun_at, r.run_id) < (:before_time, :before)"),
 }
 _END_OF_TIME = 2**63 - 1
 
@@ -55,9 +61,12 @@ def write_sheets(connection: apsw.Connection, tenant: str, batch: Batch) -> bool
 
 def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter) -> list[Sheet]:
     """Lists the sheets that fit a filter."""
-    index, way = _WAYS[way_to(selected)]
+    if selected.with_unstarted:
+        text, (index, way) = SQL["list_any_runs"], _RUN_WAYS["newest" if selected.id is None else "id"]
+    else:
+        text, (index, way) = SQL["list_sheets"], _WAYS[way_to(selected)]
     words = {"{index}": index, "{way}": way, "{order}": order_of(selected)}
-    sql = functools.reduce(lambda text, word: text.replace(word, words[word]), words, SQL["list_sheets"])
+    sql = functools.reduce(lambda text, word: text.replace(word, words[word]), words, text)
     values = {
         "tenant": tenant,
         "kind": selected.kind,
@@ -69,6 +78,8 @@ def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter)
         "due_by": None if selected.due_by is None else micros(selected.due_by),
         "before_time": _END_OF_TIME if selected.before_time is None else micros(selected.before_time),
         "limit": selected.limit,
+        "own": OWN_RUNS,
+        "unstarted": UNSTARTED,
     }
     return [sheet_from(row) for row in connection.execute(sql, values)]
 
@@ -76,7 +87,8 @@ def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter)
 def sheet_from(row: Row) -> Sheet:
     """Reads a row of `sheets` followed by the payload that its event commits to, the salt of that, and the event.
 
-    A newer version may have added columns in between while this one is running.
+    A newer version may have added columns in between while this one is running. A run that was never started has
+    version 0, and only its event.
     """
     _, kind, id_, version, status, topic, due_at, run_id, seq, body, created_at, *told = row
     return Sheet(
@@ -86,7 +98,7 @@ def sheet_from(row: Row) -> Sheet:
         status=status,
         topic=topic,
         due_at=None if due_at is None else moment(due_at),
-        body=body if kind in KEPT_ASIDE else attested_body(kind, *told[-3:]),
+        body=told[-1] if version == 0 else body if kind in KEPT_ASIDE else attested_body(kind, *told[-3:]),
         run_id=run_id,
         seq=seq,
         created_at=None if created_at is None else moment(created_at),
