@@ -187,9 +187,9 @@ class Approving:
         """Return those of some approvals that no person can give any more, by id, each with the reason."""
         pending = [approval for approval in approvals if approval.status == "pending"]
         store = self._engine.store
-        people: dict[SheetRef, Sheet | None] = {}
-        if "person" not in getattr(store, "unseen_kinds", ()):
-            for ref in {ref for approval in pending for ref in people_named(approval)}:
+        people: dict[SheetRef, Sheet | None] = {ref: None for one in pending for ref in people_named(one)}
+        if "person" not in getattr(store, "unseen_kinds", ()):  # a server shows none, and says itself what is stuck
+            for ref in people:
                 found = store.sheets(self._tenant, SheetFilter(kind=ref.kind, id=ref.id, limit=1))
                 people[ref] = found[0] if found else None
         found_stuck = ((approval.id, why_stuck(approval, people)) for approval in pending)

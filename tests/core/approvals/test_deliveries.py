@@ -203,8 +203,8 @@ def test_only_what_went_out_and_was_news_told_a_person() -> None:
 
 
 def test_a_note_of_channels_that_was_emptied_by_hand_counts_for_nothing() -> None:
-    note, *_ = told_by_more(PENDING, ["mail"], NOON, {})
+    note, *_ = told_by_more(PENDING, ["mail"], NOON, {told_ref(PENDING.id): None})
     assert channels_told(PENDING, {told_ref(PENDING.id): note}) == ("mail",)
     assert channels_told(PENDING, {told_ref(PENDING.id): replace(note, body=None)}) == ()
     over = replace(PENDING, expires_at=NOON)
-    assert told_by_more(over, ["mail"], NOON, {}) == []
+    assert told_by_more(over, ["mail"], NOON, {told_ref(PENDING.id): None}) == []

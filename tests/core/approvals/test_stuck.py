@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indelible.core.approvals import stuck as rules
 from indelible.core.approvals.approval import Approval, Escalation, Need, Person, Question, Vote, ended, voted
-from indelible.core.approvals.stuck import people_named, why_stuck
+from indelible.core.approvals.stuck import Stuck, people_named
 from indelible.core.people.standing import place_of
 from indelible.core.sheets import Sheet, Sheets, body_of
 from tests.core.making import HOUR, NOON, asked, effect
@@ -33,6 +34,11 @@ def revoked(*names: str) -> Sheets:
         place_of(name): Sheet(kind="person", id=place_of(name).id, status="revoked", body=body_of({"is_revoked": True}))
         for name in names
     }
+
+
+def why_stuck(approval: Approval, sheets: Sheets) -> Stuck | None:
+    """Asks as a store does: those whom it names were looked up, and most are not known to any server."""
+    return rules.why_stuck(approval, {**dict.fromkeys(people_named(approval)), **sheets})
 
 
 ADA, BO, CY = ({name: Person()} for name in ("ada", "bo", "cy"))

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
 from indelible.core.approvals.approval import Approval
-from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of
+from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of, sheet_at
 
 DeliveryStatus = Literal["due", "sending", "sent", "dead"]
 DELIVERY_STATUSES: tuple[DeliveryStatus, ...] = get_args(DeliveryStatus)
@@ -147,7 +147,7 @@ def told_ref(approval_id: str) -> SheetRef:
 
 def told_besides(approval_id: str, sheets: Sheets) -> tuple[str, ...]:
     """Return the channels that told of an approval without being named by it."""
-    sheet = sheets.get(told_ref(approval_id))
+    sheet = sheet_at(sheets, told_ref(approval_id))
     return () if sheet is None or sheet.body is None else tuple(sheet.read()["channels"])
 
 
@@ -165,7 +165,7 @@ def told_by_more(approval: Approval, channels: Iterable[str], now: datetime, she
     new = tuple(name for name in dict.fromkeys(channels) if name not in before)
     if not new or approval.question.notify or approval.status != "pending" or approval.is_overdue(now):
         return []
-    noted = sheets.get(told_ref(approval.id))
+    noted = sheet_at(sheets, told_ref(approval.id))
     note = Sheet(
         kind="told",
         id=approval.id,
