@@ -165,9 +165,10 @@ def test_54_a_loop_of_functions_and_a_decorated_tool_share_a_scope(ledger: Ledge
 
 def test_54_exclusive_may_be_a_table_in_the_decorator_too(ledger: Ledger) -> None:
     tool = ledger.tool("charge", exclusive=ORDER, approval="required", wait=False)(lambda order, amount: amount)
-    ledger.ask(tool.bind("1", 5))
-    with pytest.raises(ResourceBusy):
-        ledger.begin(tool.bind("1", 6))
+    with ledger.in_run("r1"):
+        ledger.ask(tool.bind("1", 5))
+        with pytest.raises(ResourceBusy):
+            ledger.begin(tool.bind("1", 6))
 
 
 def _asked(name: str, arguments: str) -> dict[str, Any]:
