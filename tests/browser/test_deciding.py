@@ -20,7 +20,7 @@ TWO = {
 def press_twice(page: Page) -> None:
     """Approves what is shown. A list that is read again between the two presses asks for the first one anew."""
     approve, again = (page.get_by_role("button", name=name) for name in ("Approve", "Press again to approve"))
-    page.wait_for_timeout(300)  # a press counts only after a pause
+    page.wait_for_timeout(600)  # a press counts only after a pause
     approve.click()
     try:
         again.click(timeout=15_000)

@@ -58,7 +58,7 @@ def test_what_was_decided_stays_in_view_also_when_the_list_is_faster_than_the_an
     route.fulfill(response=answer)
     expect(page.get_by_text("Approved: second may run, once.")).to_be_visible()
     expect(page.get_by_role("heading", name="second")).to_be_visible()
-    page.wait_for_timeout(1000)  # no key counts for a second
+    page.wait_for_timeout(1500)  # no key counts for a second
     page.keyboard.press("j")
     expect(page.get_by_role("heading", name="first")).to_be_visible()
 

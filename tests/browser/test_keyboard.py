@@ -27,6 +27,7 @@ def test_an_inbox_is_read_and_decided_by_keys_alone(story: Story) -> None:
     press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.get_by_role("button", name="Approve")).to_be_enabled()
+    page.wait_for_timeout(600)  # a press counts only after a pause
     press("a")
     expect(page.get_by_role("button", name="Press again to approve")).to_be_visible()
     press("Escape")
@@ -37,7 +38,7 @@ def test_an_inbox_is_read_and_decided_by_keys_alone(story: Story) -> None:
     expect(page.get_by_role("button", name="Press again to approve")).to_be_enabled()
     press("a")
     expect(page.get_by_text("Approved: second may run, once.")).to_be_visible()
-    page.wait_for_timeout(1000)  # no key counts for a second
+    page.wait_for_timeout(1500)  # no key counts for a second
     press("j")
     expect(page.get_by_role("heading", name="first")).to_be_visible()
     press("d")

@@ -25,6 +25,7 @@ describe('a key that is held', () => {
     const hand = pressed(IDLE, 'KeyA', 1000)
     expect(pressed(hand, 'KeyA', 9000).isOwn).toBe(false)
     expect(pressed(released(hand, 'KeyA'), 'KeyA', 9000).isOwn).toBe(true)
+    expect(pressed(IDLE, 'KeyA', 9000, true).isOwn).toBe(false) // it was held before the page was there
   })
 })
 
