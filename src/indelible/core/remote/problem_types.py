@@ -215,7 +215,8 @@ _REFUSED: Mapping[str, ProblemType] = {
         409,
         "All effects of the tenant are stopped",
         "Somebody pulled the brake: no tool is entered, whoever asks. What was under way may finish.",
-        "Wait. An administrator lets them go with `POST /v1/stop/end`, or `indelible go`.",
+        "Wait. An administrator ends the stop with `POST /v1/stop/end` or `indelible go`. After a set-back, both are "
+        "refused: restore a newer backup, or run `indelible journal continue`.",
     ),
     "tool-unavailable": ProblemType(
         503,

@@ -270,6 +270,8 @@ class Line:
         self.lock = threading.Lock()
         self._session: Session | None = None
         self._is_closed = False
+        self.generation = 0
+        """Counts the sessions: behind each one there may be another server, or a database that was restored."""
         _LINES.add(self)
 
     def session(self, until: float) -> Session:
@@ -282,6 +284,7 @@ class Line:
         if self._session is None or not self._session.is_idle:
             self.drop()
             self._session = open_session(self.target, until)
+            self.generation += 1
         return self._session
 
     def roll_back(self, until: float) -> None:
@@ -294,6 +297,11 @@ class Line:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+    def renew(self) -> None:
+        """Closes the session; the next statement goes to whichever server answers then."""
+        with self.lock:
+            self.drop()
 
     def close(self) -> None:
         """Closes the session for good."""
