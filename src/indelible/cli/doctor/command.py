@@ -124,7 +124,9 @@ def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
     if stopped is not None:
         said = f"all effects are stopped by {stopped.by} since {stopped.at:%Y-%m-%d %H:%M}Z: {stopped.reason}"
         ends = way_out(stopped)
-        yield Check("stop", "warn", said, None if ends is None else place.command(ends))
+        at_database = ends is not None and ends != "go" and is_remote(place.address)
+        fix = f"where the server's database and keys are: indelible {ends}" if at_database else None
+        yield Check("stop", "warn", said, fix if at_database or ends is None else place.command(ends))
     in_doubt = len(ledger.effects(status="in_doubt", limit=COUNT_TO))
     processing = ledger.effects(status="processing", limit=COUNT_TO)
     abandoned = [effect for effect in processing if effect.is_abandoned(now)]

@@ -365,6 +365,12 @@ _OURS: Mapping[str, ProblemType] = {
         "Too many requests came in a second, or are under way at once. Nothing was done.",
         "Ask again after `Retry-After` seconds: the same request, with the same keys and tokens.",
     ),
+    "overloaded": ProblemType(
+        503,
+        "Too many calls wait already",
+        "The server, or the queue of its store, has as much to do as it takes. Nothing was done.",
+        "Ask again after `Retry-After` seconds: the same request, with the same keys and tokens.",
+    ),
     "outcome-unknown": ProblemType(
         503,
         "It may or may not have been carried out",
