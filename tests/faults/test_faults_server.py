@@ -310,7 +310,7 @@ def test_61_what_may_go_away_by_itself_is_tried_again(postgres_url: str) -> None
     for code in ("40001", "53300", "55P03"):
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute(_TRIGGER.format(code=code).encode())
-            store = PostgresStore(postgres_url, patience=timedelta(milliseconds=300))
+            store = PostgresStore(postgres_url, patience=timedelta(seconds=2))
             with Ledger.open(store=store) as ledger, pytest.raises(StoreUnavailable):
                 ledger.run(order(1), Count())
             store.close()
