@@ -26,6 +26,7 @@ from indelible.cli.doctor.command import examine
 from indelible.cli.opening import Where
 from indelible.core.journal.notes import parse_head, parse_note
 from indelible.engine import writer
+from indelible.engine.upkeep import Upkeep
 from indelible.errors import (
     BadCall,
     IllegalMove,
@@ -191,6 +192,22 @@ async def test_60_a_library_process_with_the_keys_compares_on_each_new_connectio
         with pytest.raises(Stopped):
             await ledger.run(order(5), handler)
     assert handler.entries == 5
+
+
+def test_60_a_worker_stops_a_restored_ledger_before_an_agent_without_keys_calls(store_url: str, tmp_path: Path) -> None:
+    migrate(store_url)
+    place: dict[str, Any] = {"url": store_url, "seal": False}
+    backup, handler = Backup(store_url), Count("paid")
+    backup.make()
+    with Ledger.open(**place, keys=tmp_path / "keys") as ledger:
+        ledger.run(order(1), handler)
+        ledger.seal()
+    backup.put_back()
+    with Ledger.open(**place, keys=tmp_path / "keys") as ledger:
+        Upkeep(ledger, lambda: [ledger.tenant], tell=lambda trouble, problem: None).go(time.monotonic())
+    with Ledger.open(**place, keys=tmp_path / "none") as ledger, pytest.raises(Stopped, match="set back"):
+        ledger.run(order(1), handler)
+    assert handler.entries == 1
 
 
 def order(amount: int) -> ToolCall:

@@ -47,11 +47,11 @@ class Comparison:
         except IndelibleError as problem:  # whoever seals alarms about it, and refuses to sign
             log.warning("%s could not be compared with what was signed: %s", self._store.address, problem)
             return
-        if is_lost:
+        if not is_lost:
+            self.set_back.discard(tenant)
+        elif tenant not in self.set_back:
             self.set_back.add(tenant)
             log.error("%s lacks what was signed for tenant %s: its effects are stopped", self._store.address, tenant)
-        else:
-            self.set_back.discard(tenant)
 
 
 def memory_finder(store: Store, keys: str | Path | None, signer: Signer | None) -> Callable[[], Memory | None]:

@@ -89,6 +89,7 @@ class Lane:
         self.compare: Callable[[str], None] | None = None
         self._compared: dict[str, int] = {}
         """Says on which session the record of each tenant was compared with what was signed."""
+        self._renewed = 1
         self._stops: dict[str, Sheet] = {}
         """Are the stops of tenants as they were seen last; being wrong is only slow, for every claim is guarded."""
         self._people: dict[str, list[SheetRef]] = {}
@@ -99,13 +100,14 @@ class Lane:
         if not commands:
             return []
         ways = [self._on_what_is_known, self._on_a_look, self._under_lock]
-        with self._line.lock:
-            work = self._work(tenant, commands)
-            work.needs_comparing = not is_stop(commands)
-            work.assume(known, self._heads)
-            ways = ways[self._first_way(work) :]
+        work: Work | None = None
         while True:
             with self._line.lock:
+                if work is None:
+                    work = self._work(tenant, commands)
+                    work.needs_comparing = not is_stop(commands)
+                    work.assume(known, self._heads)
+                    ways = ways[self._first_way(work) :]
                 try:
                     return self._persist(work, ways)
                 except _NotCompared:
@@ -116,7 +118,8 @@ class Lane:
 
     def _compare_on(self, session: int, work: Work) -> None:
         """Compares the tenant's record with what was signed. Hold no lock: a stop may have to be written."""
-        if session > 1:
+        if session > self._renewed:
+            self._renewed = session
             # The other connections may still lead to the server that was left, or be told late that it is gone.
             for line in self._others:
                 line.renew()
