@@ -17,7 +17,7 @@ def ask_provider(effect: Effect) -> Outcome:
     return Failed("the provider knows no such charge") if found is None else Succeeded(found)
 
 
-with Ledger.open(":memory:", lease=timedelta(milliseconds=50)) as ledger:
+with Ledger.open(":memory:", run="order-123", lease=timedelta(milliseconds=50)) as ledger:
 
     @ledger.tool(side_effect="payment", reconcile=ask_provider)
     def charge(order_id: str, amount: int) -> dict[str, Any]:
@@ -31,6 +31,6 @@ with Ledger.open(":memory:", lease=timedelta(milliseconds=50)) as ledger:
 
     # Whoever asks next waits for the lease to end, asks the provider, and gets the charge that was made.
     print("result:", charge("123", 1000))
-    for event in ledger.events("default"):
+    for event in ledger.events("order-123"):
         told = event.read()
         print(f"{event.seq} {event.type:20} {told['status']:10} by {told['actor']['id']}")

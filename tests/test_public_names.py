@@ -74,6 +74,7 @@ VERBS = {
 RUN_VERBS = {
     "id", "run", "fence", "is_over", "context", "check", "record", "record_all", "artifact", "checkpoint", "delegate",
     "finish_delegation", "model_turn", "complete", "fail", "cancel", "hand_off", "release",
+    "call", "bind", "executor",
 }  # fmt: skip
 
 

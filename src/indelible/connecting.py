@@ -24,6 +24,7 @@ def connect(
     *,
     token: str | None = None,
     tenant: str | None = None,
+    run: str | None = None,
     policy: Policy | Mapping[str, Any] | str | Path | None = None,
     ca: str | Path | None = None,
     proxy: str | None = None,
@@ -34,11 +35,12 @@ def connect(
     """Connects to a server that is there, speaks as we do and lets the token in; says what is wrong if it is not so.
 
     Without an address and a token, $INDELIBLE_URL and $INDELIBLE_TOKEN give them. `tenant` only checks whose the token
-    is. A `policy` of one's own holds besides the server's. `ca`, `proxy`, `patience` and `allow_http` say how the
-    server is reached, as `Reach` does; all other options hold for every call.
+    is. `run` ($INDELIBLE_RUN) names the run of calls that name none and are inside none. A `policy` of one's own holds
+    besides the server's. `ca`, `proxy`, `patience` and `allow_http` say how the server is reached, as `Reach` does; all
+    other options hold for every call.
     """
     reach = Reach(ca=ca, proxy=proxy, patience=patience, allow_http=allow_http)
-    return Ledger.open(_server(url), token=token, tenant=tenant, policy=policy, reach=reach, **options)
+    return Ledger.open(_server(url), token=token, tenant=tenant, run=run, policy=policy, reach=reach, **options)
 
 
 def connect_async(
@@ -46,6 +48,7 @@ def connect_async(
     *,
     token: str | None = None,
     tenant: str | None = None,
+    run: str | None = None,
     policy: Policy | Mapping[str, Any] | str | Path | None = None,
     ca: str | Path | None = None,
     proxy: str | None = None,
@@ -57,7 +60,7 @@ def connect_async(
     reach = Reach(ca=ca, proxy=proxy, patience=patience, allow_http=allow_http)
     server = _server(url)
     return Connecting(
-        lambda: AsyncLedger.open(server, token=token, tenant=tenant, policy=policy, reach=reach, **options)
+        lambda: AsyncLedger.open(server, token=token, tenant=tenant, run=run, policy=policy, reach=reach, **options)
     )
 
 

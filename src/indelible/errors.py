@@ -4,6 +4,7 @@
     ├── BadCall                  the request is wrong: correct it and call again; nothing was recorded
     │   ├── NotRecordable        a value has no lossless recorded form; .path names the field
     │   ├── TooLarge             a payload is over the limit in bytes or in depth
+    │   ├── NoRun                a call with effects is in no run: name one, such as the order's or the ticket's id
     │   ├── BadFilter            a filter cannot be read; .column and .length say where
     │   ├── UnknownEffect        no effect has this id or key
     │   ├── UnknownApproval      no approval has this id
@@ -57,6 +58,7 @@
         │   └── Overloaded       too many calls wait already: call again after .retry_after seconds
         ├── OutcomeUnknown       a commit was sent and its fate cannot be learnt now
         ├── SchemaOutdated       run `indelible migrate`
+        ├── StateNotRead         the store did not read what decides a call: nothing was run; a fault of the store
         └── Misconfigured        the address or a setting of the store cannot be used
 
 Four more are raised in handlers, never by the ledger: `NothingHappened`, `MayHaveHappened`, `Refused`, and
@@ -99,6 +101,12 @@ class TooLarge(BadCall):
         super().__init__(message)
         self.limit = limit
         self.size = size
+
+
+class NoRun(BadCall):
+    """A call that has effects is in no run, and has no `scope`; so a repeat could not be told from a new call."""
+
+    code = "no_run"
 
 
 class BadFilter(BadCall):
@@ -400,6 +408,10 @@ class OutcomeUnknown(StoreError):
 
 class SchemaOutdated(StoreError):
     """The store's schema is older or newer than this version of Indelible."""
+
+
+class StateNotRead(StoreError):
+    """The store did not read what decides a call, so nothing was run. It is a fault of the store."""
 
 
 class Misconfigured(StoreError):

@@ -13,7 +13,7 @@ from indelible.core.effects.binding import bound as bound
 from indelible.core.effects.calls import IdentityWords, Options, ToolCall
 from indelible.core.effects.identity import schema_hash
 from indelible.core.values.revive import revive
-from indelible.engine.running import RunningEffect, current_run
+from indelible.engine.running import RunningEffect
 from indelible.errors import BadCall, NothingHappened
 
 if TYPE_CHECKING:
@@ -74,20 +74,6 @@ class Tool(Generic[P, R]):
             if path.partition(".")[0] not in self._signature.parameters:
                 raise BadCall(f"{self.name}: key field {path!r} is no parameter of the function")
 
-    def call(
-        self, arguments: inspect.BoundArguments, *, run_id: str | None = None, call_id: str | None = None
-    ) -> ToolCall:
-        """Return the tool call that these arguments make; an explicit default is the same call as one left out."""
-        arguments.apply_defaults()
-        return ToolCall(
-            tool=self.name,
-            args=arguments.arguments,
-            run_id=run_id or current_run() or "default",
-            call_id=call_id,
-            schema=self.schema,
-            **self._identity,
-        )
-
     def completed(self, call: ToolCall) -> ToolCall:
         """Return a call of this tool with every default applied, and identified as the tool says where it does not.
 
@@ -102,8 +88,10 @@ class Tool(Generic[P, R]):
         return replace(call, args=bound(self._signature, call.args, self.name), schema=self.schema, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:
-        """Gives the tool call that calling the function so would make, without making it."""
-        return self.call(self._signature.bind(*args, **kwargs))
+        """Return the tool call that calling the function so would make; a default is the same call as one left out."""
+        arguments = self._signature.bind(*args, **kwargs)
+        arguments.apply_defaults()
+        return ToolCall(tool=self.name, args=arguments.arguments, schema=self.schema, **self._identity)
 
     def handler(self, effect: RunningEffect) -> Any:
         """Enters the function's body with the recorded arguments."""
@@ -134,7 +122,14 @@ class Tool(Generic[P, R]):
         return self._hints.get(parameter, Any)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        prepared = self._desk._prepare(self.bind(*args, **kwargs))
+        return self._run(self.bind(*args, **kwargs))
+
+    def called_in(self, run_id: str, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function in this run, whichever one is current here."""
+        return self._run(replace(self.bind(*args, **kwargs), run_id=run_id))
+
+    def _run(self, call: ToolCall) -> R:
+        prepared = self._desk._prepare(call)
         steps = self._desk._walking(prepared)
         engine = self._desk._engine
         if self.is_async:

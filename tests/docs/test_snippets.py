@@ -189,7 +189,7 @@ PROPS = {
     "README.md": Props(
         readme,
         {
-            'wire("DE02': 'approve_soon(ledger)\nwire("DE02',
+            'wire("DE02': 'approve_soon(ledger)\n    wire("DE02',
             'resume_run("order-123")': "resume_run(interrupted(ledger))",
             '"https://ledger.example"': "served",
             '"ind.…"': "token",

@@ -383,4 +383,4 @@ def test_15_what_looks_like_a_repeat_is_asked_about(ledger: Driver) -> None:
 
 def test_15_a_call_id_that_is_needed_and_missing_is_an_error() -> None:
     with pytest.raises(ValueError, match="call_id"):
-        ToolCall(tool="charge", dedupe="call")
+        ToolCall(tool="charge", dedupe="call", run_id="order-1")

@@ -287,7 +287,7 @@ def test_a_call_within_a_guarded_call_is_part_of_it(ledger: Ledger, outside: Out
     async def pay() -> Any:
         return [await called_at_the_till(outside), await called_at_the_till(outside)]
 
-    with instrument(ledger):
+    with instrument(ledger), ledger.in_run("order-1"):
         assert asyncio.run(pay()) == ["done", "done"]
     assert [effect.tool for effect in ledger.effects()] == ["pay"]
 

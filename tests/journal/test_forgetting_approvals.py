@@ -198,7 +198,10 @@ def test_a_hold_on_a_person_keeps_what_was_edited_about_them(ledger: Ledger) -> 
 def test_a_call_that_was_refused_is_found_by_whom_it_was_about(ledger: Ledger) -> None:
     for customer in ("ada", "bob"):
         with pytest.raises(PolicyRefused):
-            ledger.run(ToolCall(tool="drop", args={"customer": customer, "note": CANARY}), lambda effect: None)
+            ledger.run(
+                ToolCall(tool="drop", args={"customer": customer, "note": CANARY}, run_id="order-1"),
+                lambda effect: None,
+            )
     report = ledger.erase(subject="ada", by="ana", reason="x")
     assert report.count == 3, "its arguments, what the policy said, and whom it was about"
     assert everything(ledger).count(CANARY.encode()) == 1

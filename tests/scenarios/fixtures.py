@@ -58,7 +58,7 @@ def ledger(shell: Shell, clock: FakeClock) -> Driver:
 @pytest.fixture
 def place(scenario_url: str) -> dict[str, Any]:
     """Where to open a ledger without effects, as words for `open`; for scenarios about one shell alone."""
-    return {"url": scenario_url, "tenant": f"tenant-{uuid4().hex[:8]}"}
+    return {"url": scenario_url, "tenant": f"tenant-{uuid4().hex[:8]}", "run": "order-1"}
 
 
 @pytest.fixture

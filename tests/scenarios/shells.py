@@ -40,8 +40,9 @@ class Shell:
         self._opened: list[Driver] = []
 
     def open(self, **options: Any) -> Driver:
-        """Opens another ledger on the same store, for the same tenant if none is named."""
+        """Opens another ledger on the same store, for the same tenant and order if no other is named."""
         options.setdefault("tenant", self.tenant)
+        options.setdefault("run", "order-1")
         driver: Driver = _DRIVERS[self.kind](self.url, options)
         self._opened.append(driver)
         return driver

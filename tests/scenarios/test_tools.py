@@ -227,7 +227,7 @@ def test_calls_inside_a_run_belong_to_it(ledger: Driver) -> None:
         with ledger.in_run("inner"):
             mail_in_run(ledger, mail)
     mail_in_run(ledger, mail)
-    assert sorted(effect.run_id for effect in ledger.effects()) == ["default", "inner", "outer"]
+    assert sorted(effect.run_id for effect in ledger.effects()) == ["inner", "order-1", "outer"]
 
 
 def mail_in_run(ledger: Driver, mail: Any) -> None:
@@ -254,7 +254,7 @@ def test_a_tools_options_hold_for_its_calls_and_those_by_name(ledger: Driver) ->
     with pytest.raises(ApprovalPending):
         ledger.call(refund, 5)
     with pytest.raises(ApprovalPending):
-        ledger.run(ToolCall(tool="shop.refund", args={"amount": 6}), lambda effect: None)
+        ledger.run(ToolCall(tool="shop.refund", args={"amount": 6}, run_id="order-1"), lambda effect: None)
     assert {effect.side_effect for effect in ledger.effects()} == {"payment"}
 
 
@@ -262,7 +262,10 @@ def test_a_call_by_name_may_override_the_tools_options(ledger: Driver) -> None:
     @ledger.tool("refund", approval="required", wait=False)
     def refund(amount: int) -> None: ...
 
-    assert ledger.run(ToolCall(tool="refund", args={"amount": 6}), lambda effect: 1, approval="none") == 1
+    assert (
+        ledger.run(ToolCall(tool="refund", args={"amount": 6}, run_id="order-1"), lambda effect: 1, approval="none")
+        == 1
+    )
 
 
 def test_the_ledgers_options_hold_where_the_tool_says_nothing(shell: Shell) -> None:

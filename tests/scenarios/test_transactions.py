@@ -457,7 +457,7 @@ def test_the_current_effect_is_known_inside_a_transaction(ledger: Driver, table:
         with effect.transaction():
             seen.append(current_effect())
 
-    ledger.run(ToolCall(tool="t"), handler)
+    ledger.run(ToolCall(tool="t", run_id="order-1"), handler)
     assert seen[0].tool == "t"
 
 

@@ -69,7 +69,7 @@ ALLOWED: dict[str, tuple[str, Any]] = {
     "GET /.well-known/indelible-keys.json": (READERS, None),
     "POST /v1/journal/verify": ("auditor", {}),
     "GET /v1/tools": (READERS, None),
-    "POST /v1/tools/{tool}/calls": ("agent", {"args": {}}),
+    "POST /v1/tools/{tool}/calls": ("agent", {"args": {}, "run_id": "order-1"}),
     "GET /v1/me": (READERS, None),
     "GET /v1/stop": (READERS, None),
     "POST /v1/stop": ("", {"reason": "x"}),

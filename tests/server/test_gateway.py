@@ -110,7 +110,9 @@ class Place:
     def post(self, tool: str, args: Any, who: str = "agent", **words: Any) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
         url = f"{self.served.url}/v1/tools/{tool}/calls"
-        return httpx2.post(url, json={"args": args, **words}, headers=headers, trust_env=False, timeout=PATIENCE)
+        return httpx2.post(
+            url, json={"args": args, "run_id": "order-1", **words}, headers=headers, trust_env=False, timeout=PATIENCE
+        )
 
 
 TOOLS = """
@@ -430,7 +432,7 @@ def test_the_file_says_what_is_one_call_and_what_excludes_another(place: Place, 
 
 def test_who_goes_away_does_not_stop_what_runs(place: Place, bank: Any) -> None:
     bank.may_go_on.clear()
-    at, body = urlsplit(place.served.url), json.dumps({"args": {"amount": 7}})
+    at, body = urlsplit(place.served.url), json.dumps({"args": {"amount": 7}, "run_id": "order-1"})
     headers = {"Authorization": f"Bearer {place.tokens['agent']}", "Content-Type": "application/json"}
     with contextlib.closing(http.client.HTTPConnection(str(at.hostname), at.port, timeout=PATIENCE)) as line:
         line.request("POST", "/v1/tools/bank.charge/calls", body, headers)
@@ -457,8 +459,8 @@ def test_40_functions_run_here_too_and_their_key_fields_hold(place: Place) -> No
 def test_an_agent_cannot_claim_a_tool_that_the_server_runs(place: Place) -> None:
     with Ledger.open(place.served.url, token=place.tokens["agent"]) as agent:
         with pytest.raises(NotPermitted, match="runs at the server"):
-            agent.begin(ToolCall(tool="bank.charge", args={"amount": 5}))
-        assert agent.run(ToolCall(tool="own", args={}), lambda effect: 1) == 1
+            agent.begin(ToolCall(tool="bank.charge", args={"amount": 5}, run_id="order-1"))
+        assert agent.run(ToolCall(tool="own", args={}, run_id="order-1"), lambda effect: 1) == 1
     headers = {"Authorization": f"Bearer {place.tokens['agent']}"}
     begun = httpx2.post(
         f"{place.served.url}/v1/effects", json={"tool": "bank.charge"}, headers=headers, trust_env=False

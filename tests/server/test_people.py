@@ -341,7 +341,7 @@ def test_servers_of_one_ledger_share_links_challenges_and_sessions(office: Offic
 def test_who_asks_does_not_approve_through_a_session_either(sqlite_office: Office) -> None:
     browser, _ = invited(sqlite_office)
     agent = sqlite_office.token("bot", "agent", principal="ana")
-    call = {"tool": "pay", "args": {"amount": 5}, "approval": "required"}
+    call = {"tool": "pay", "args": {"amount": 5}, "run_id": "order-1", "approval": "required"}
     asked = httpx2.post(f"{sqlite_office.url}/v1/effects", json=call, headers=agent, trust_env=False).json()["approval"]
     vote = {"decision": "approve", "digest": asked["digest"]}
     refused = browser.post(f"/v1/approvals/{asked['id']}/decisions", vote)

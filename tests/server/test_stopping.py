@@ -117,7 +117,7 @@ def test_what_is_under_way_is_finished_and_who_waits_is_answered(
         calls = [pool.submit(work, number) for number in range(4)]
         waiting = pool.submit(server.ask, "GET", f"/v1/effects/{asked['effect']['id']}?wait=60", token)
         streaming = pool.submit(stream)
-        args = {"args": {"folder": str(tmp_path)}, "wait_s": 60}
+        args = {"args": {"folder": str(tmp_path)}, "run_id": "order-1", "wait_s": 60}
         running = pool.submit(server.ask, "POST", "/v1/tools/slow.pay/calls", token, json=args)
         pending = pool.submit(server.ask, "POST", "/v1/tools/asked.pay/calls", token, json=args)
         polling = pool.submit(_poll, server.url, token)

@@ -253,7 +253,10 @@ def test_a_ledger_goes_on_from_where_the_version_before_left_it(older_url: str) 
 def test_a_process_that_is_running_while_a_newer_one_adds_columns_reads_the_old_ones_right(store_url: str) -> None:
     """On SQLite whoever opens the file migrates it; others may be at work, and must not take arguments for a result."""
     indelible.migrate(store_url)
-    pay, refund = ToolCall(tool="pay", args={"amount": 5}), ToolCall(tool="refund", args={"amount": 5})
+    pay, refund = (
+        ToolCall(tool="pay", args={"amount": 5}, run_id="order-1"),
+        ToolCall(tool="refund", args={"amount": 5}, run_id="order-1"),
+    )
     with Ledger.open(store_url, seal=False) as ledger:
         assert ledger.run(pay, lambda effect: "paid") == "paid"
         begun = ledger.begin(refund, approval="required")

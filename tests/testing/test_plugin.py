@@ -44,7 +44,7 @@ def agent(ledger, outside):
 
 @pytest.fixture
 def ledger(sqlite_url: str, tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(sqlite_url, keys=tmp_path / "keys") as opened:
+    with Ledger.open(sqlite_url, run="order-1", keys=tmp_path / "keys") as opened:
         yield opened
 
 
@@ -59,7 +59,7 @@ def test_a_guarded_call_happens_once_wherever_the_process_is_killed(
     store_url: str, outside: Outside, at: Point
 ) -> None:
     migrate(store_url)
-    with Ledger.open(store_url, seal=False) as ledger:
+    with Ledger.open(store_url, run="order-1", seal=False) as ledger:
 
         @ledger.tool(side_effect="payment")
         def refund(order: str) -> str:
@@ -83,7 +83,7 @@ def test_coroutines_are_killed_as_well(ledger: Ledger, outside: Outside) -> None
 
 def test_a_run_that_the_dead_drove_is_resumed_at_once(store_url: str, outside: Outside) -> None:
     migrate(store_url)
-    with Ledger.open(store_url, seal=False) as ledger:
+    with Ledger.open(store_url, run="order-1", seal=False) as ledger:
         refund = ledger.tool("refund")(lambda: outside.happens("refund"))
 
         def work() -> None:

@@ -59,7 +59,9 @@ def test_with_a_token_no_cookie_counts(office: Office) -> None:
     assert browser.get("/v1/me", **agent).json()["name"] == "billing"
     assert browser.get("/v1/me", Authorization="Bearer nonsense").status_code == 401
     assert browser.get("/v1/passkeys", **agent).status_code == 403
-    begun = browser.post("/v1/effects", {"tool": "charge", "args": {}}, **agent, Origin="http://evil.example")
+    begun = browser.post(
+        "/v1/effects", {"tool": "charge", "args": {}, "run_id": "order-1"}, **agent, Origin="http://evil.example"
+    )
     assert begun.status_code == 201, "a token is shown on purpose, wherever it comes from"
 
 

@@ -63,7 +63,7 @@ def test_arguments_are_taken_up_to_each_limit_and_no_further(exposed: Exposed, a
     assert exposed.begin(args=args).status_code == 201
     refused = exposed.begin(args=over)
     assert (refused.status_code, refused.json()["type"]) == (413, "/problems/too-large")
-    calls = exposed.post("/v1/tools/none/calls", {"args": over})
+    calls = exposed.post("/v1/tools/none/calls", {"args": over, "run_id": "order-1"})
     assert calls.status_code in (400, 404, 413)
 
 

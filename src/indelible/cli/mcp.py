@@ -29,7 +29,12 @@ def mcp() -> None:
 
 
 @mcp.command(context_settings={"ignore_unknown_options": True})
-@click.option("--run", "run_id", help="The run that calls belong to.  [default: a new one for each start]")
+@click.option(
+    "--run",
+    "run_id",
+    envvar="INDELIBLE_RUN",
+    help="The run that calls belong to.  [default: $INDELIBLE_RUN, or a new one for each start]",
+)
 @click.option("--terms", type=_FILE, metavar="FILE", help="How single tools are treated, in TOML.")
 @click.option(
     "--approval", type=click.Choice(["required", "none"]), help="Ask a person about every call, or by policy."

@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Refused, RunningEffect, ToolCall, current_run
-from indelible.errors import BadCall
+from indelible.errors import BadCall, NoRun
 
 __all__ = ["Execution", "FailedBefore", "IdempotentTool", "agent_run", "tool"]
 
@@ -50,7 +51,8 @@ class _Loop(NamedTuple):
     agent: str | None
 
 
-_loop: ContextVar[_Loop | None] = ContextVar("indelible_locus_loop", default=None)
+_loops: ContextVar[Mapping[str, _Loop]] = ContextVar("indelible_locus_loops", default=MappingProxyType({}))
+"""The loops that are under way here, by their runs."""
 _opening = threading.Lock()
 _opened: list[Ledger] = []
 
@@ -149,6 +151,7 @@ class IdempotentTool(Generic[P, R]):
 
     def _of_the_loop(self, call: ToolCall, loop: _Loop) -> ToolCall:
         """Two agents that make the same call in one run make two, unless it happens once across runs."""
+        call = replace(call, run_id=current_run())
         if self._across_runs:
             return replace(call, scope=ACROSS_RUNS)
         if loop.agent is None:
@@ -182,14 +185,16 @@ def agent_run(
     """
     here = _default() if ledger is None else ledger.blocking
     name = run_id or f"agent-run-{secrets.token_hex(8)}"
-    token = _loop.set(_Loop(here, agent))
+    outer = _loops.get()
+    _loops.set({**outer, name: _Loop(here, agent)})
     try:
         with here.in_run(name):
             for execution in tool_executions:
                 _take_over(here, execution)
             yield name
     finally:
-        _loop.reset(token)
+        others = {run: loop for run, loop in _loops.get().items() if run != name}
+        _loops.set({**others, name: outer[name]} if name in outer else others)
 
 
 def _take_over(ledger: Ledger, execution: Execution) -> None:
@@ -252,10 +257,10 @@ async def _given_async(ledger: Ledger, call: ToolCall, handler: Callable[[Runnin
 
 
 def _loop_here(name: str) -> _Loop:
-    loop = _loop.get()
-    if loop is None or current_run() is None:
+    loop = _loops.get().get(current_run() or "")
+    if loop is None:
         # Without one, the same call on another day would be taken for a repeat, or a repeat for a new call.
-        raise BadCall(f"{name} is called outside of an agent's run; write around the loop: with agent_run('…'):")
+        raise NoRun(f"{name} is called outside of an agent's run; write around the loop: with agent_run('…'):")
     return loop
 
 

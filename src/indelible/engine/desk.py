@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, overload
 
+from indelible.carrying import NamedRun
 from indelible.core.commands import Cancel, Command, Expire, Reopen, Stamp
 from indelible.core.effects import outcomes, walk
 from indelible.core.effects.calls import (
@@ -19,7 +19,6 @@ from indelible.core.effects.calls import (
     SideEffect,
     ToolCall,
     check_name,
-    check_run_id,
 )
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.effects.meaning import meaning_of
@@ -32,7 +31,6 @@ from indelible.core.ports import Filter
 from indelible.core.values.canonical import encode
 from indelible.engine.entering import Handler
 from indelible.engine.preparing import Preparing
-from indelible.engine.running import _current_run
 from indelible.errors import BadCall, EffectInDoubt, UnknownEffect
 from indelible.journal.sealing import receipt_of
 from indelible.tool import Tool, ToolDecorator
@@ -107,15 +105,23 @@ class Desk(Preparing):
         """Names this tenant's journal, as its signed heads do."""
         return self._engine.store.origin(self.tenant)
 
-    @contextmanager
-    def in_run(self, run_id: str) -> Iterator[str]:
-        """Makes tools called inside belong to this run."""
-        check_run_id(run_id)
-        token = _current_run.set(run_id)
-        try:
-            yield run_id
-        finally:
-            _current_run.reset(token)
+    def in_run(self, run_id: str) -> NamedRun:
+        """Make tools called inside belong to this run.
+
+        The block reaches tasks and `asyncio.to_thread`. It does not reach plain threads and executors, nor code outside
+        a generator that entered it: carry the run there with `run.call`, `run.bind` or `run.executor`.
+
+        Args:
+            run_id: The piece of work, 1 to 500 characters. Name the business thing, such as an order or a ticket: a
+                random id makes each restart of the program a new run, which repeats what was done.
+
+        Example:
+            with ledger.in_run("order-123") as run:
+                charge(1999)
+                with run.executor(4) as threads:
+                    threads.map(notify, customers)
+        """
+        return NamedRun(run_id)
 
     @overload
     def tool(self, name: Callable[P, R], /) -> Tool[P, R]: ...
@@ -183,7 +189,7 @@ class Desk(Preparing):
     def _walking(self, prepared: Prepared) -> Walk:
         """Gives the walk of a call; one of a run that this process drives also keeps the run safe."""
         steps = walk.run(prepared, self._mint)
-        driven = None if self._runs is None else self._runs.driven.get(prepared.call.run_id)
+        driven = None if self._runs is None else self._runs.driven.get(prepared.call.run)
         return steps if driven is None else driven.around(steps, prepared)
 
     # Walks that need more than one line

@@ -42,6 +42,7 @@ from indelible.core.effects.requests import (
 )
 from indelible.core.ports import Store
 from indelible.core.privacy.redaction import Screen
+from indelible.engine.current_run import EnteredRun, inside
 from indelible.engine.entering import (
     Errand,
     Handler,
@@ -339,11 +340,12 @@ class Engine:
             return _lost_before_entry(claim)
         running = errand.enter(claim, self.store, screen, handling.volatile)
         with self._entering(claim, lease) as span:
-            token = _current.set(running)
+            token, run = _current.set(running), EnteredRun(running.run_id)
             try:
                 body = self._enter_async(claim, running, errand.handler, handling)
                 report = await (report_async(body) if most is None else report_in_time(body, most, claim))
             finally:
+                run.leave()
                 _current.reset(token)
             span.end_with(report)
         return running.ended_with(report)
@@ -358,7 +360,7 @@ class Engine:
             return await handler(running)
         future: Future[Returned | Raised] = Future()
         try:
-            report = await in_own_thread(lambda: fulfil(future, lambda: handler(running)))
+            report = await in_own_thread(lambda: fulfil(future, lambda: inside(running.run_id, handler, running)))
         except asyncio.CancelledError:
             # The thread cannot be stopped. What it reports, or has just reported, is kept.
             future.add_done_callback(lambda done: self._keep_late_aside(claim, done.result(), handling, running))

@@ -16,6 +16,7 @@ from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store
 from indelible.core.privacy.redaction import Screen
+from indelible.engine.current_run import inside
 from indelible.engine.running import RunningEffect, _current, in_own_thread
 from indelible.engine.tracing import tell_replayed
 
@@ -110,7 +111,7 @@ def entered(running: RunningEffect, handler: Handler) -> Any:
     token = _current.set(running)
     try:
         running.was_entered = True
-        return finish_coroutine(handler(running))
+        return inside(running.run_id, lambda: finish_coroutine(handler(running)))
     finally:
         _current.reset(token)
 

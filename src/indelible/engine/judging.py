@@ -128,7 +128,7 @@ class Judging:
             return self._judged(prepared, waited)
         refused = self._limits.verdict_on(prepared)
         judged = self._judged(prepared, waited) if refused is None else Judged(refused)
-        knows = self._limits.are_known_of(prepared.call.run_id)
+        knows = self._limits.are_known_of(prepared.call.run)
         return replace(judged, origins=self._limits.origins_of(prepared), knows_limits=knows)
 
     def judge_besides(self, prepared: Prepared, said: Verdict) -> Judged:
@@ -209,7 +209,7 @@ class Judging:
             side_effect=prepared.handling.side_effect,
             agent=prepared.actor.id,
             principal=prepared.principal,
-            run_id=call.run_id,
+            run_id=call.run,
             environment=self._environment,
             args=args,
             schema=call.schema,

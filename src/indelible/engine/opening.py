@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args
 
-from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, check_name
+from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, check_name, check_run_id
 from indelible.core.effects.effect import Actor
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Clock, Store
@@ -20,8 +20,10 @@ from indelible.engine.notary import Notary, OnUnsealed, signer_maker
 from indelible.engine.preparing import AGENT, MEBIBYTE
 from indelible.errors import BadCall
 from indelible.journal.keys.files import has_data_keys
+from indelible.journal.keys.places import expected_in
 from indelible.journal.keys.redaction_key import RedactionKey
 from indelible.stores import Reach, is_postgres, is_remote, open_store
+from indelible.stores import migrate as migrate_store
 
 if TYPE_CHECKING:
     from indelible.core.policy.policy import Policy
@@ -46,6 +48,7 @@ class OpenedDesk(Desk):
         reach: Reach | None = None,
         store: Store | None = None,
         tenant: str | None = None,
+        run: str | None = None,
         actor: Actor | str = AGENT,
         clock: Clock | None = None,
         wakeups: bool = True,
@@ -74,6 +77,9 @@ class OpenedDesk(Desk):
         `reach` says how it is reached, and `indelible.connect` is the short way. A `store` that is open already is used
         as it is, and stays open when this ledger is closed.
 
+        `run` ($INDELIBLE_RUN) names the run of calls that name none and are inside none; it fits a program that works
+        on one order, one ticket, one job.
+
         `seal` says whether this process seals the journal: by default a SQLite ledger does, with a key that is made on
         first use in the folder `keys` ($INDELIBLE_KEYS, else ~/.indelible/keys), and a PostgreSQL one leaves it to
         `indelible worker`. `sign_events` lets each event carry a signature of this process. When the journal cannot be
@@ -89,6 +95,9 @@ class OpenedDesk(Desk):
         agent = Actor(actor, "agent") if isinstance(actor, str) else actor
         check_name("tenant", DEFAULT_TENANT if tenant is None else tenant)
         _check_on_unsealed(on_unsealed)
+        run = os.environ.get("INDELIBLE_RUN") or None if run is None else run
+        if run is not None:
+            check_run_id(run)
         if principal is not None:
             check_name("principal", principal)
         # What is wrong with these is told before anything is opened.
@@ -97,7 +106,9 @@ class OpenedDesk(Desk):
         with ExitStack() as undone:  # what is open when a later step fails is closed again
             is_own = store is None
             if store is None:
-                store = open_store(url, clock=clock, wakeups=wakeups, token=token, reach=reach)
+                store = open_store(
+                    url, clock=clock, wakeups=wakeups, token=token, reach=reach, expect=expected_in(keys)
+                )
                 undone.callback(store.close)
             tenant = _tenant_of(store, tenant)
             is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
@@ -143,9 +154,25 @@ class OpenedDesk(Desk):
                 data_keys=None if view is None else view.keys,
                 principal=principal,
                 outbox=_outbox(engine, tenant, all_channels),
+                run=run,
             )
             undone.pop_all()
             return desk
+
+
+def migrate(url: str | None = None) -> list[str]:
+    """Bring the schema at an address up to date; a SQLite ledger that is not there yet is begun.
+
+    Args:
+        url: The address. Default: $INDELIBLE_URL, else `.indelible/ledger.db` in the current folder.
+
+    Returns:
+        The names of the migrations that were applied.
+
+    Raises:
+        Misconfigured: Another ledger belongs into the file; the folder of keys knows it.
+    """
+    return migrate_store(url, expected_in(None))
 
 
 def _channels(channels: Sequence[Channel], hook: Hook | None) -> Sequence[Channel]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.approvals.approval import Approval
-from indelible.core.effects.calls import DEFAULT_TENANT, Handling, Options, OptionWords, ToolCall, handling_of
+from indelible.core.effects.calls import DEFAULT_TENANT, Handling, Options, OptionWords, ToolCall, handling_of, placed
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
 from indelible.core.effects.requests import Prepared
@@ -17,6 +17,7 @@ from indelible.core.policy.verdicts import Verdict
 from indelible.core.privacy.redaction import Redactor, Screen, subject_of
 from indelible.core.values.canonical import encode
 from indelible.engine.approving import Approving
+from indelible.engine.current_run import current_run
 from indelible.engine.engine import Engine
 from indelible.engine.forgetting import Forgetting
 from indelible.engine.judging import keeping_resource
@@ -50,6 +51,7 @@ class Preparing:
         data_keys: DataKeys | None = None,
         principal: str | None = None,
         outbox: Outbox | None = None,
+        run: str | None = None,
     ) -> None:
         self._engine = engine
         self._mint = engine.mint
@@ -63,6 +65,7 @@ class Preparing:
         self._approving = Approving(engine, tenant, self._screen_for, self._verdict_on_edit, self._opened_payload)
         self._principal = principal
         self._outbox = outbox
+        self._run = run
         self._runs: RunsDesk | None = None
         self._tools: dict[str, Tool[Any, Any]] = {}
         self._usual_handling: dict[str, Handling] = {}
@@ -97,6 +100,8 @@ class Preparing:
         if tool is not None:
             call = tool.completed(call)
         handling = self._handling(call.tool, words)
+        if call.run_id is None:
+            call = placed(call, handling.side_effect, current_run() or self._run, self._mint.effect_id)
         if handling.redact or handling.subject is not None:
             return self._prepare_screened(call, handling)
         return Prepared(
@@ -130,7 +135,7 @@ class Preparing:
 
     def _driver_token(self, call: ToolCall) -> str | None:
         """Gives the right to drive the call's run, if this process has it, or had it until somebody else took it."""
-        driven = None if self._runs is None else self._runs.driven.get(call.run_id)
+        driven = None if self._runs is None else self._runs.driven.get(call.run)
         return None if driven is None else driven.token
 
     def _verdict_on_edit(self, approval: Approval, effect: Effect, args_json: bytes) -> Verdict:

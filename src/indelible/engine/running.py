@@ -21,7 +21,7 @@ from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store, Transaction
 from indelible.core.privacy.redaction import Screen
 from indelible.core.values.canonical import decode
-from indelible.errors import AmbiguousRequest, BadCall, LeaseLost
+from indelible.errors import AmbiguousRequest, BadCall, LeaseLost, MayHaveHappened
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,7 +32,6 @@ _REQUESTS = threading.Lock()
 
 _current: ContextVar[RunningEffect | None] = ContextVar("indelible_effect", default=None)
 _request_name: ContextVar[tuple[RunningEffect, str] | None] = ContextVar("indelible_request", default=None)
-_current_run: ContextVar[str | None] = ContextVar("indelible_run", default=None)
 
 
 def current_effect() -> RunningEffect | None:
@@ -48,12 +47,6 @@ def mark_all_running() -> None:
     with _REQUESTS:
         for effect in _all_running:
             effect._has_sent = True
-
-
-def current_run() -> str | None:
-    """Gives the run that calls belong to here: the one around us, else that of the handler we are in."""
-    running = _current.get()
-    return _current_run.get() or (None if running is None else running.run_id)
 
 
 CompensationStatus = Literal["done", "failed", "in_doubt", "waiting", "nothing_to_do", "undeclared"]
@@ -253,6 +246,8 @@ class RunningEffect:
             )
         if isinstance(report, Raised):
             self.give_up()
+            if not report.is_interruption and self._transaction is not None and self._transaction.was_committed:
+                return replace(report, error=_committed_by_handler(self, report.error))
             return replace(report, has_sent=self._has_sent)
         return report
 
@@ -337,6 +332,15 @@ class RunningEffect:
         return found[1] if found is not None and found[0] is self else None
 
 
+def _committed_by_handler(running: RunningEffect, error: BaseException) -> MayHaveHappened:
+    doubt = MayHaveHappened(
+        f"{running.tool} raised {type(error).__qualname__}, and may have ended the transaction of "
+        "effect.transaction() before, so what it wrote may be there; leave commit and rollback to the ledger"
+    )
+    doubt.__cause__ = error
+    return doubt
+
+
 def _own_arguments(claim: Claim, screen: Screen | None) -> dict[str, Any] | None:
     """Gives the arguments that this caller passed, where what is recorded was made of them; None when nothing was.
 
@@ -379,6 +383,8 @@ class HandlersTransaction:
         self._is_async = is_async
         self._is_given_up = False
         self._lock = threading.Lock()
+        self.was_committed = False
+        """Did the handler commit by itself, as far as that could be told when the transaction was given up?"""
 
     @property
     def is_open(self) -> bool:
@@ -430,7 +436,9 @@ class HandlersTransaction:
 
     def give_up(self) -> None:
         """Undoes everything, now or as soon as it has begun."""
-        if self._taken() is not None:
+        inner = self._taken()
+        if inner is not None:
+            self.was_committed = inner.is_committed()
             self._scope.__exit__(None, None, None)
 
     def _taken(self) -> Transaction | None:

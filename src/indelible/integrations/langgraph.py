@@ -28,6 +28,7 @@ from indelible.errors import (
     BadCall,
     EffectFailed,
     EffectInDoubt,
+    NoRun,
     VoteRefused,
 )
 from indelible.integrations.entries import Entry
@@ -151,7 +152,7 @@ class ToolGate:
             return self._run if isinstance(self._run, str) else self._run(config)
         thread = config.get("configurable", {}).get("thread_id")
         if not thread:
-            raise BadCall(
+            raise NoRun(
                 "a graph's calls belong to its thread: invoke it with {'configurable': {'thread_id': …}} and a "
                 "checkpointer, or name a run: run='order-123'"
             )

@@ -36,7 +36,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError
+from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
 from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.results import plain
 from indelible.integrations.telling import error_in, heard_of, with_note
@@ -112,7 +112,7 @@ class LedgerCapability(AbstractCapability[Any]):
         if self._run is not None:
             return self._run if isinstance(self._run, str) else self._run(ctx)
         if ctx.conversation_id is None:
-            raise BadCall("an agent's calls belong to its conversation: run it with conversation_id=…, or say run=…")
+            raise NoRun("an agent's calls belong to its conversation: run it with conversation_id=…, or say run=…")
         return ctx.conversation_id
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:

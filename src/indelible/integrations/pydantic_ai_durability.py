@@ -36,7 +36,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
-from indelible.errors import BadCall, IndelibleError, KeyReused, ReviewRequired, UnknownRun
+from indelible.errors import BadCall, IndelibleError, KeyReused, NoRun, ReviewRequired, UnknownRun
 from indelible.integrations.pydantic_ai import LedgerCapability, RunOf, lasting
 from indelible.integrations.terms import MODEL_TURN, TURN, Terms
 
@@ -120,7 +120,7 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
         if place is None:
             run_id = self._gate.run_of(ctx)
             if run_id == _UNNAMED:
-                raise BadCall("what is to go on needs a name: say run=…, or run the agent with conversation_id=…")
+                raise NoRun("what is to go on needs a name: say run=…, or run the agent with conversation_id=…")
             await self._check(run_id)
             answered = sum(isinstance(message, ModelResponse) for message in ctx.messages)
             place = self._places[str(ctx.run_id)] = _Place(run_id=run_id, agent=self.name, turn=answered)

@@ -31,7 +31,7 @@ from strands.types.events import ToolResultEvent, TypedEvent
 from strands.types.session import decode_bytes_values, encode_bytes_values
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError
+from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
 from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError as ToolError
@@ -154,7 +154,7 @@ class LedgerPlugin(Plugin):
             return self._run if isinstance(self._run, str) else self._run(context)
         session = getattr(getattr(context.agent, "_session_manager", None), "session_id", None)
         if not session:
-            raise BadCall("an agent's calls belong to its session: give it a session_manager, or say run='order-123'")
+            raise NoRun("an agent's calls belong to its session: give it a session_manager, or say run='order-123'")
         return str(session)
 
 

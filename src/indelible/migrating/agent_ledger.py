@@ -102,7 +102,7 @@ def effect_of(row: Row, tenant: str) -> Effect | Literal["ask"]:
         scope=identity.ref.scope,
         key=identity.ref.key,
         id=row.effect_id,
-        run_id=call.run_id,
+        run_id=call.run,
         tool=call.tool,
         side_effect="external_mutation",
         on_crash="hold",

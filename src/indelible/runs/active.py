@@ -11,6 +11,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from indelible.carrying import CarriedRun
 from indelible.core.effects.calls import ToolCall, check_name
 from indelible.core.effects.effect import Effect, hash_of
 from indelible.core.effects.requests import Invoke, Prepared, Recall, Request, Submit, Walk
@@ -25,15 +26,12 @@ from indelible.core.runs.run import (
     Run,
     RunStatus,
 )
-from indelible.engine.running import _current_run
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver
 from indelible.runs.asking import Asking
 from indelible.runs.keeping import RunKeeping, moved_or_raise, new_checkpoint
 from indelible.runs.telling import happening_of, happenings_of
 
 if TYPE_CHECKING:
-    from contextvars import Token
-
     from indelible.core.effects.calls import SideEffect
     from indelible.runs.desk import RunsDesk
 
@@ -42,7 +40,7 @@ MODEL_TURN = "model.turn"
 _LOG = logging.getLogger("indelible.runs")
 
 
-class ActiveRun:
+class ActiveRun(CarriedRun):
     """Is a run that this process drives. Calls inside its `with` block belong to it.
 
     Leaving the block completes the run; an exception saves it and calls it failed, an interruption saves it and lets it
@@ -62,6 +60,7 @@ class ActiveRun:
         context: ResumeContext | None = None,
         state: Callable[[], Any] | None = None,
     ) -> None:
+        super().__init__()
         self._desk = desk
         self._keeping = keeping
         self._run = run
@@ -76,7 +75,6 @@ class ActiveRun:
         self._progress = 0
         self._saved_at = time.monotonic()
         self._turns = 0
-        self._entered: list[Token[str | None]] = []
         self._is_over = False
         self._is_lost = False
 
@@ -359,11 +357,11 @@ class ActiveRun:
 
     def __enter__(self) -> ActiveRun:
         self._check_own()
-        self._entered.append(_current_run.set(self.id))
+        self._enter_block()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        _current_run.reset(self._entered.pop())
+        self._leave_block()
         self._leave(error)
 
     def _leave(self, error: BaseException | None) -> None:

@@ -8,20 +8,21 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
+from indelible.carrying import CarriedRun
 from indelible.core.runs.commands import Told
 from indelible.core.runs.resuming import ResumeContext
 from indelible.core.runs.run import Checkpoint, Run
-from indelible.engine.running import _current_run
 from indelible.runs.active import ActiveRun
 from indelible.runs.asking import Asking
 
 Result = TypeVar("Result")
 
 
-class AsyncActiveRun:
+class AsyncActiveRun(CarriedRun):
     """Is a run that this process drives, for tasks: the same verbs, awaited."""
 
     def __init__(self, inner: ActiveRun) -> None:
+        super().__init__()
         self._inner = inner
 
     @property
@@ -110,13 +111,13 @@ class AsyncActiveRun:
 
     async def __aenter__(self) -> AsyncActiveRun:
         self._inner._check_own()
-        self._inner._entered.append(_current_run.set(self.id))
+        self._enter_block()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        _current_run.reset(self._inner._entered.pop())
+        self._leave_block()
         # A task that is being cancelled still gets its run saved.
         await asyncio.shield(asyncio.to_thread(self._inner._leave, error))
 

@@ -30,10 +30,10 @@ class RunLimits:
 
     def verdict_on(self, prepared: Prepared) -> Verdict | None:
         """Gives the refusal of a call that its run does not let happen."""
-        run = self._run(prepared.call.run_id)
+        run = self._run(prepared.call.run)
         if run is not None:
             return limit_on(run, prepared.call.tool, prepared.handling.side_effect)
-        return UNREAD_LIMITS if prepared.call.run_id in self._unread else None
+        return UNREAD_LIMITS if prepared.call.run in self._unread else None
 
     def are_known_of(self, run_id: str) -> bool:
         """Is it known what this run allows? Its limits do not change from its start on."""
@@ -42,7 +42,7 @@ class RunLimits:
     def origins_of(self, prepared: Prepared) -> tuple[Origin, ...]:
         """Gives where the call may stand already: in the run its own was forked from, and in that one's, and so on."""
         origins: list[Origin] = []
-        run = self._run(prepared.call.run_id)
+        run = self._run(prepared.call.run)
         while run is not None and run.fork is not None and len(origins) < _MOST_FORKS:
             origin = origin_of(run, prepared.call, self._tenant, prepared.identity.args_json)
             if origin is None:

@@ -47,8 +47,8 @@ class CallAsked(Sent):
     """Asks for one call of a tool that the server runs."""
 
     args: Annotated[dict[str, Any], Field(default_factory=dict)]
-    run_id: Name = "default"
-    """The piece of work that this call belongs to."""
+    run_id: Name | None = None
+    """The piece of work that this call belongs to, such as an order. A call with effects needs one."""
     call_id: Name | None = None
     """The framework's own id of this tool call."""
     turn: Name | None = None

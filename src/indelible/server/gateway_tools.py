@@ -98,7 +98,7 @@ class GatewayTool:
             place = ".".join(("args", *map(str, wrong.absolute_path)))
             raise BadCall(f"{self.name}: {place} does not fit the tool's schema ({wrong.validator})")
 
-    def call(self, args: Mapping[str, Any], run_id: str, call_id: str | None) -> ToolCall:
+    def call(self, args: Mapping[str, Any], run_id: str | None, call_id: str | None) -> ToolCall:
         """Return the call of this tool, with every default filled in; raise `BadCall` if the tool does not take it."""
         whole = {**self.defaults, **bound(self.schema, args, self.name)}
         self.check(whole)

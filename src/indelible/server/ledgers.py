@@ -74,6 +74,7 @@ class Ledgers:
                 ledger = self._by_tenant.get(tenant)
                 if ledger is None:
                     ledger = AsyncLedger.open(store=self.store, tenant=tenant, **self._words)
+                    ledger._run = None  # a client names its run; what the server was started with names none
                     for hear in self.on_open:
                         hear(ledger)
                     self._by_tenant[tenant] = ledger

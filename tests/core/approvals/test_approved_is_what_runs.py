@@ -381,7 +381,11 @@ def test_no_edit_of_what_is_stored_makes_anything_run_that_nobody_approved() -> 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (1, "1"), (True, "true"), (None, "null"), (0, False), (0, None)])
 def test_what_looks_alike_is_not_the_same(one: Any, other: Any) -> None:
-    made = Made(ToolCall(tool="pay", args={"order": "o1", "amount": one}, key=["order"]), "default", VERDICTS[0])
+    made = Made(
+        ToolCall(tool="pay", args={"order": "o1", "amount": one}, key=["order"], run_id="default"),
+        "default",
+        VERDICTS[0],
+    )
     shelf = approved(made)
     changed = replace(made, call=replace(made.call, args={"order": "o1", "amount": other}))
     assert isinstance(shelf.do(changed.open(2)), AwaitingApproval)
@@ -389,7 +393,11 @@ def test_what_looks_alike_is_not_the_same(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(("one", "other"), [(1, 1.0), (0, -0.0), ((1,), [1])])
 def test_another_spelling_of_the_same_recorded_value_runs_as_it_was_recorded(one: Any, other: Any) -> None:
-    made = Made(ToolCall(tool="pay", args={"order": "o1", "amount": one}, key=["order"]), "default", VERDICTS[0])
+    made = Made(
+        ToolCall(tool="pay", args={"order": "o1", "amount": one}, key=["order"], run_id="default"),
+        "default",
+        VERDICTS[0],
+    )
     shelf = approved(made)
     changed = replace(made, call=replace(made.call, args={"order": "o1", "amount": other}))
     answer = shelf.do(changed.open(2))

@@ -10,6 +10,7 @@ import pytest
 
 from indelible.core.effects.calls import (
     HARMLESS,
+    SIDE_EFFECTS,
     Idempotent,
     Options,
     Resource,
@@ -18,36 +19,37 @@ from indelible.core.effects.calls import (
     ToolCall,
     check_name,
     handling_of,
+    placed,
 )
-from indelible.errors import BadCall
+from indelible.errors import BadCall, NoRun
 
 RESOURCE = Resource(namespace="shop", type="order", id="7")
 
 
 def test_a_call_needs_nothing_but_its_tool() -> None:
     call = ToolCall(tool="pay")
-    assert (call.args, call.run_id, call.scope, call.key, call.dedupe) == ({}, "default", None, None, "args")
+    assert (call.args, call.run_id, call.scope, call.key, call.dedupe) == ({}, None, None, None, "args")
 
 
 def test_any_mapping_will_do_as_arguments() -> None:
-    assert ToolCall(tool="pay", args=MappingProxyType({"a": 1})).args["a"] == 1
+    assert ToolCall(tool="pay", args=MappingProxyType({"a": 1}), run_id="order-1").args["a"] == 1
 
 
 @pytest.mark.parametrize("tool", ["pay", "a", "x" * 200, "Stripe.charge_v2", "mcp:server/tool-name"])
 def test_a_tool_name_may_hold_letters_digits_and_a_few_signs(tool: str) -> None:
-    assert ToolCall(tool=tool).tool == tool
+    assert ToolCall(tool=tool, run_id="order-1").tool == tool
 
 
 @pytest.mark.parametrize("tool", ["", "x" * 201, "pay now", "päy", "pay\n", "pay\0", "a|b", '"', "٣"])
 def test_any_other_tool_name_is_refused(tool: str) -> None:
     with pytest.raises(BadCall, match="tool name"):
-        ToolCall(tool=tool)
+        ToolCall(tool=tool, run_id="order-1")
 
 
 @pytest.mark.parametrize("args", [None, [], [("a", 1)], "a=1", 5])
 def test_arguments_that_are_no_mapping_are_refused(args: Any) -> None:
     with pytest.raises(BadCall, match="mapping"):
-        ToolCall(tool="pay", args=args)
+        ToolCall(tool="pay", args=args, run_id="order-1")
 
 
 @pytest.mark.parametrize("field", ["run_id", "scope", "call_id"])
@@ -90,10 +92,10 @@ def test_an_identity_that_says_nothing_or_two_things_is_refused(fields: dict[str
 
 
 def test_every_way_of_telling_calls_apart_is_accepted() -> None:
-    assert ToolCall(tool="pay", dedupe="call", call_id="c1").call_id == "c1"
-    assert ToolCall(tool="pay", dedupe="ask").call_id is None
-    assert ToolCall(tool="pay", key=["order_id"]).key == ["order_id"]
-    assert ToolCall(tool="pay", resource=RESOURCE).resource == RESOURCE
+    assert ToolCall(tool="pay", dedupe="call", call_id="c1", run_id="order-1").call_id == "c1"
+    assert ToolCall(tool="pay", dedupe="ask", run_id="order-1").call_id is None
+    assert ToolCall(tool="pay", key=["order_id"], run_id="order-1").key == ["order_id"]
+    assert ToolCall(tool="pay", resource=RESOURCE, run_id="order-1").resource == RESOURCE
 
 
 def test_pauses_between_attempts_grow() -> None:
@@ -207,9 +209,35 @@ def test_payments_await_inclusion_unless_told_otherwise(asked: bool | None, side
 @pytest.mark.parametrize("key", ["", "ab" * 31, "AB" * 32, "ab" * 33, "xy" * 32])
 def test_an_adopted_key_has_the_form_of_a_key(key: str) -> None:
     with pytest.raises(BadCall, match="64 hexadecimal digits"):
-        ToolCall(tool="pay", adopted_key=key)
+        ToolCall(tool="pay", adopted_key=key, run_id="order-1")
 
 
 def test_an_adopted_key_leaves_no_room_for_occurrences() -> None:
     with pytest.raises(BadCall, match="by that key alone"):
-        ToolCall(tool="pay", adopted_key="ab" * 32, call_id="c1", dedupe="ask")
+        ToolCall(tool="pay", adopted_key="ab" * 32, call_id="c1", dedupe="ask", run_id="order-1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "side_effect", "current", "expected"),
+    [
+        ({"run_id": "own"}, "payment", "current", ("own", None)),
+        ({}, "payment", "current", ("current", None)),
+        ({"scope": "all"}, "payment", "current", ("current", "all")),
+        ({"scope": "all"}, "payment", None, ("unnamed", "all")),
+        ({}, "read", "current", ("current", None)),
+        ({}, "read", None, ("unnamed", "new")),
+        ({}, "none", None, ("unnamed", "new")),
+    ],
+)
+def test_a_call_is_placed_in_the_nearest_run(fields: Any, side_effect: Any, current: Any, expected: Any) -> None:
+    call = placed(ToolCall(tool="pay", **fields), side_effect, current, lambda: "new")
+    assert (call.run, call.scope) == expected
+
+
+@pytest.mark.parametrize("side_effect", [one for one in SIDE_EFFECTS if one not in HARMLESS])
+def test_a_call_with_effects_and_no_run_is_refused(side_effect: Any) -> None:
+    call = ToolCall(tool="pay")
+    with pytest.raises(NoRun):
+        placed(call, side_effect, None, lambda: "new")
+    with pytest.raises(NoRun):
+        _ = call.run

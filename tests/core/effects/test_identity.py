@@ -63,7 +63,7 @@ def test_digests_are_those_of_the_reference_page(vector: dict[str, Any]) -> None
     if vector["resource"]:
         namespace, kind, name = json.loads(vector["resource"])
         resource = Resource(namespace=namespace, type=kind, id=name)
-    call = ToolCall(tool=vector["tool"], args=json.loads(vector["args"]), resource=resource)
+    call = ToolCall(tool=vector["tool"], args=json.loads(vector["args"]), resource=resource, run_id="default")
     assert digest(call, vector["tenant"]) == vector["digest"]
     assert vector["digest"] == hashlib.sha256(bytes.fromhex(vector["preimage"])).hexdigest()
 
@@ -83,7 +83,7 @@ def test_repeats_are_those_of_the_reference_page(vector: dict[str, Any]) -> None
             "default",
             "all arguments",
         ),
-        (ToolCall(tool="ping"), "default", "no arguments"),
+        (ToolCall(tool="ping", run_id="default"), "default", "no arguments"),
         (
             ToolCall(tool="refund", args={"order": {"id": "7"}, "why": "late"}, run_id="order-123", key=["order.id"]),
             "default",
@@ -117,7 +117,9 @@ def test_a_call_has_the_key_that_the_reference_page_computes(call: ToolCall, ten
 
 
 def test_the_order_of_arguments_means_nothing() -> None:
-    assert key(ToolCall(tool="t", args={"a": 1, "b": 2})) == key(ToolCall(tool="t", args={"b": 2, "a": 1}))
+    assert key(ToolCall(tool="t", args={"a": 1, "b": 2}, run_id="default")) == key(
+        ToolCall(tool="t", args={"b": 2, "a": 1}, run_id="default")
+    )
 
 
 def test_a_scope_is_the_run_unless_it_is_named() -> None:
@@ -175,7 +177,9 @@ def test_a_key_field_that_is_not_there_is_refused(path: str) -> None:
 
 
 def test_a_key_field_that_is_none_is_there() -> None:
-    assert key(ToolCall(tool="t", args={"a": None}, key=["a"])) != key(ToolCall(tool="t", args={"a": 0}, key=["a"]))
+    assert key(ToolCall(tool="t", args={"a": None}, key=["a"], run_id="default")) != key(
+        ToolCall(tool="t", args={"a": 0}, key=["a"], run_id="default")
+    )
 
 
 def test_a_resource_alone_identifies_a_call() -> None:
@@ -211,17 +215,19 @@ def test_a_repeat_has_a_place_of_its_own_for_every_call_id() -> None:
     [(1, True), (0, False), (1, "1"), (None, "null"), ([], {}), ("", None), ([1, 2], [2, 1]), ("é", "e\u0301")],
 )
 def test_values_of_different_types_never_merge(one: object, other: object) -> None:
-    assert key(ToolCall(tool="t", args={"a": one})) != key(ToolCall(tool="t", args={"a": other}))
+    assert key(ToolCall(tool="t", args={"a": one}, run_id="default")) != key(
+        ToolCall(tool="t", args={"a": other}, run_id="default")
+    )
 
 
 def test_what_has_no_recorded_form_is_refused_with_its_path() -> None:
     with pytest.raises(NotRecordable) as refusal:
-        identify(ToolCall(tool="t", args={"a": [object()]}), "default")
+        identify(ToolCall(tool="t", args={"a": [object()]}, run_id="default"), "default")
     assert refusal.value.path == "args.a[0]"
 
 
 def test_arguments_over_the_limit_are_refused() -> None:
-    call = ToolCall(tool="t", args={"a": "x" * 100})
+    call = ToolCall(tool="t", args={"a": "x" * 100}, run_id="default")
     assert identify(call, "default", max_bytes=108).args_json == b'{"a":"' + b"x" * 100 + b'"}'
     with pytest.raises(TooLarge) as refusal:
         identify(call, "default", max_bytes=107)
@@ -266,7 +272,7 @@ def test_a_missing_call_id_is_not_an_empty_one() -> None:
 @given(st.lists(tricky, min_size=3, max_size=3), st.lists(tricky, min_size=3, max_size=3))
 def test_different_resources_have_different_keys(one: list[str], other: list[str]) -> None:
     def named(words: list[str]) -> ToolCall:
-        return ToolCall(tool="t", resource=Resource(namespace=words[0], type=words[1], id=words[2]))
+        return ToolCall(tool="t", resource=Resource(namespace=words[0], type=words[1], id=words[2]), run_id="default")
 
     assert (key(named(one)) == key(named(other))) == (one == other)
     assert (digest(named(one)) == digest(named(other))) == (one == other)

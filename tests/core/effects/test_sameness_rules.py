@@ -25,7 +25,6 @@ from indelible.core.policy.verdicts import ALLOWED, keeping
 from indelible.core.privacy.encryption import DataKey
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.remote.admissible import check_digest
-from indelible.core.steps import next_step
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, KeyReused, RepeatRefused, ResourceBusy
 from tests.core.effects.playing import CLAIMED, play, run
@@ -40,6 +39,7 @@ from tests.core.making import (
     cast,
     effect,
     finish,
+    next_step,
     on_shelf,
     open_command,
     prepared,
@@ -57,7 +57,7 @@ def said(call: ToolCall) -> tuple[str, str]:
 
 
 def called(**words: Any) -> ToolCall:
-    return ToolCall(**{"tool": "pay", "args": {"order": "1", "amount": 5, "memo": "a"}, **words})
+    return ToolCall(**{"tool": "pay", "run_id": "default", "args": {"order": "1", "amount": 5, "memo": "a"}, **words})
 
 
 # Key and call digest
@@ -79,7 +79,10 @@ def test_two_calls_are_the_same_exactly_if_they_differ_only_in_what_varies_or_wa
         kept = {name: value for name, value in args.items() if name not in varies}
         return encode({name: value for name, value in kept.items() if encode(added.get(name)) != encode(value)})
 
-    keys = [said(ToolCall(tool="pay", args=args, varies=sorted(varies), added=added)) for args in (one, other)]
+    keys = [
+        said(ToolCall(tool="pay", args=args, varies=sorted(varies), added=added, run_id="default"))
+        for args in (one, other)
+    ]
     assert (keys[0] == keys[1]) == (rest(one) == rest(other))
     assert (keys[0][0] == keys[1][0]) == (keys[0][1] == keys[1][1]), "key and digest agree"
 
@@ -102,8 +105,10 @@ def test_a_deploy_that_adds_parameters_runs_no_finished_call_again(
     before = dict.fromkeys(old, 0)
     known = {name: value for name, value in args.items() if name in before}
     now = {name: value for name, value in spoken.items() if name in new}
-    by_old = ToolCall(tool="pay", args=bound(signature(before), known, "pay"))
-    by_new = ToolCall(tool="pay", args=bound(signature({**before, **new}), {**known, **now}, "pay"), added=new)
+    by_old = ToolCall(tool="pay", args=bound(signature(before), known, "pay"), run_id="default")
+    by_new = ToolCall(
+        tool="pay", args=bound(signature({**before, **new}), {**known, **now}, "pay"), added=new, run_id="default"
+    )
     is_as_before = all(encode(now[name]) == encode(new[name]) for name in now)
     assert (said(by_old) == said(by_new)) == is_as_before
 
@@ -292,7 +297,9 @@ def test_a_tool_may_refuse_repeats() -> None:
 
 
 def reworded(memo: str, **words: Any) -> Open:
-    found = identify(ToolCall(tool="pay", args={"amount": 5, "memo": memo}, varies=["memo"]), "default")
+    found = identify(
+        ToolCall(tool="pay", args={"amount": 5, "memo": memo}, varies=["memo"], run_id="default"), "default"
+    )
     mine = {"ref": found.ref, "digest": found.digest, "args_json": found.args_json, "omitted": found.omitted}
     return open_command(**{**mine, **words})
 

@@ -40,12 +40,14 @@ PATIENCE = 20.0  # seconds that one process may take; on an idle machine it take
 
 IN_CHECKOUT = ".venv/bin/indelible"  # where `./run` put it; nothing outside of the folder was touched
 NEXT = """
-Next, three lines above a function of your own:
+Next, three lines above a function of your own, and a name for the work it belongs to:
 
     from indelible import Ledger
     ledger = Ledger.open()                     # .indelible/ledger.db
     @ledger.tool(side_effect="payment")
     def refund(charge: str, amount: int): ...
+    with ledger.in_run("order-123"):
+        refund("ch_1", 500)
 
 Is all well on this machine:      {indelible} doctor
 What did my agent do:             {indelible} effects list

@@ -28,7 +28,9 @@ No effects yet. One comes of every call of a tool behind the ledger:
     from indelible import Ledger
     ledger = Ledger.open()
     @ledger.tool(side_effect="payment")
-    def refund(charge: str, amount: int): ..."""
+    def refund(charge: str, amount: int): ...
+    with ledger.in_run("order-123"):
+        refund("ch_1", 500)"""
 
 
 @click.group(cls=InOrder)

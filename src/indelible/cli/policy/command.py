@@ -110,7 +110,7 @@ def _say_lint(file: PolicyFile, problems: list[Problem], warnings: list[Problem]
 )
 @click.option("--agent", default="agent", show_default=True, help="Which agent calls it.")
 @click.option("--principal", help="For whom the agent acts.")
-@click.option("--run", "run_id", default="default", show_default=True, help="In which run.")
+@click.option("--run", "run_id", default="unnamed", show_default=True, help="In which run.")
 @click.option("--environment", default="", help="In which environment.")
 @click.option("--schema", default="", help="The hash of the tool's schema.")
 @click.option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from indelible.core.privacy.redaction import Rule, Subject, check_rules
 from indelible.core.values.canonical import encode
-from indelible.errors import BadCall
+from indelible.errors import BadCall, NoRun
 
 if TYPE_CHECKING:
     from indelible.core.effects.effect import Effect
@@ -26,6 +26,8 @@ Inclusion = Literal["awaited", "awaited_here", "not_awaited"]
 
 DEFAULT_TENANT = "default"
 OWN_RUNS = "indelible:"
+UNNAMED_RUN = "unnamed"
+"""Where calls are recorded that need no run and named none."""
 SIDE_EFFECTS: tuple[SideEffect, ...] = get_args(SideEffect)
 DEDUPES: tuple[Dedupe, ...] = get_args(Dedupe)
 # Classes that leave no trace outside may be entered again after a crash without anybody having said so.
@@ -55,6 +57,8 @@ class ToolCall:
     which of them matters.
 
     Args:
+        run_id: The piece of work that the call belongs to, such as an order. Default: the run of the block around the
+            call, then the ledger's `run`, then $INDELIBLE_RUN. A call with effects and no `scope` needs one.
         varies: Arguments that a model may reword, as dotted paths. They are recorded, shown and approved, but another
             value of theirs is no other call.
         added: Parameters that a later version of the tool added, with the value that stands for "as before". Such a
@@ -65,7 +69,7 @@ class ToolCall:
 
     tool: str
     args: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    run_id: str = "default"
+    run_id: str | None = None
     scope: str | None = None
     key: Sequence[str] | None = None
     resource: Resource | None = None
@@ -85,7 +89,8 @@ class ToolCall:
             raise BadCall(f"tool name {self.tool!r}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : / -")
         if not isinstance(self.args, Mapping):
             raise BadCall(f"args of {self.tool}: pass a mapping of names to values, not {type(self.args).__name__}")
-        check_run_id(self.run_id)
+        if self.run_id is not None:
+            check_run_id(self.run_id)
         if self.scope is not None:
             check_name("scope", self.scope)
         if self.call_id is not None:
@@ -107,6 +112,42 @@ class ToolCall:
             raise BadCall(f"{self.tool}: adopted_key={self.adopted_key!r}: a key has 64 hexadecimal digits")
         if self.adopted_key is not None and self.dedupe != "args":
             raise BadCall(f"{self.tool}: a call with adopted_key is known by that key alone; leave dedupe away")
+
+    @property
+    def run(self) -> str:
+        """Return the run; raise `NoRun` while the call is in none."""
+        if self.run_id is None:
+            raise _no_run(self.tool)
+        return self.run_id
+
+
+def placed(call: ToolCall, side_effect: SideEffect, run_id: str | None, make_id: Callable[[], str]) -> ToolCall:
+    """Return the call in its run: its own, or else `run_id`.
+
+    Two kinds of calls may have none, and are recorded in the run `unnamed`: one with a `scope`, which tells repeats by
+    itself, and one without effects, which runs anew each time.
+
+    Raises:
+        NoRun: The call has effects, and there is no run for it.
+    """
+    if call.run_id is not None:
+        return call
+    if run_id is not None:
+        return replace(call, run_id=run_id)
+    if call.scope is not None:
+        return replace(call, run_id=UNNAMED_RUN)
+    if side_effect in HARMLESS:
+        return replace(call, run_id=UNNAMED_RUN, scope=make_id())
+    raise _no_run(call.tool)
+
+
+def _no_run(tool: str) -> NoRun:
+    return NoRun(
+        f"{tool} has effects and is in no run, so a repeat could not be told from a new call. Nothing was recorded. "
+        "Name the run after the business thing, such as an order or a ticket, never by a random id: "
+        'with ledger.in_run("order-123"): …, or ToolCall(run_id="order-123"), or Ledger.open(run="order-123"), or '
+        "INDELIBLE_RUN=order-123. In threads: run.call, run.bind or run.executor"
+    )
 
 
 def _check_varying(call: ToolCall) -> None:

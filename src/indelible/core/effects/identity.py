@@ -49,7 +49,7 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     """
     if args_json is None:
         args_json = encode(call.args, root="args", max_bytes=max_bytes)
-    scope = call.run_id if call.scope is None else call.scope
+    scope = call.run if call.scope is None else call.scope
     omitted = _omitted(call, args_json) if call.varies or call.added else ()
     said = without(args_json, omitted)
     kind, subject = _subject(call, said)

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from indelible.core.approvals.approval import folded
 from indelible.core.effects.effect import Actor
-from indelible.core.sheets import SheetRef, Sheets
+from indelible.core.sheets import SheetRef, Sheets, sheet_at
 
 _PERSON_TAG = b"indelible/person/v1\0"
 
@@ -36,5 +36,5 @@ def is_revoked(name: str, sheets: Sheets) -> bool:
 
     Whom no server knows was never let in by one, and cannot be revoked.
     """
-    sheet = sheets.get(place_of(name))
+    sheet = sheet_at(sheets, place_of(name))
     return sheet is not None and (sheet.body is None or sheet.read()["is_revoked"] is True)

@@ -47,6 +47,12 @@ _WRONG: Mapping[str, ProblemType] = {
         "The body, a value or a list is larger or deeper than is allowed: `limit` and `size` say by how much.",
         "Send less at once; keep large things elsewhere and record their address and hash.",
     ),
+    "no-run": ProblemType(
+        422,
+        "A call with effects is in no run",
+        "Without a run or a `scope`, a repeat of this call could not be told from a new call. Nothing was recorded.",
+        "Send `run_id`, and name the business thing, such as `order-123`: a random id makes every retry a new call.",
+    ),
     "bad-filter": ProblemType(
         400,
         "A filter cannot be read",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from indelible import AsyncLedger, IndelibleError, Ledger, current_effect, current_run
-from indelible.errors import BadCall
+from indelible.errors import NoRun
 
 Undo = Callable[[], None]
 
@@ -28,7 +28,7 @@ def run_here(framework_id: str | None, *, advice: str) -> str:
     """Names the run that a call belongs to: the one around it, else the framework's own stable id."""
     found = current_run() or framework_id
     if not found:
-        raise BadCall(f"no run is known here, so a repeat could not be told; write: with ledger.in_run('…'): {advice}")
+        raise NoRun(f"no run is known here, so a repeat could not be told; write: with ledger.in_run('…'): {advice}")
     return found
 
 

@@ -66,8 +66,8 @@ class CallTold(Sent):
 
     tool: Name
     args: Annotated[dict[str, Any], Field(default_factory=dict)]
-    run_id: Name = "default"
-    """The piece of work that this call belongs to."""
+    run_id: Name | None = None
+    """The piece of work that this call belongs to, such as an order. A call with effects and no `scope` needs one."""
     scope: Name | None = None
     """The range in which the call's key is unique; by default the run."""
     key: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None

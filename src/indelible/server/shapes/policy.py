@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from indelible.core.approvals.approval import Question
+from indelible.core.effects.calls import UNNAMED_RUN
 from indelible.core.policy.verdicts import Verdict
 from indelible.server.shapes.approvals import NeedShown, Why, needs_shown
 from indelible.server.shapes.effects import CallTold, Name, Sent
@@ -22,6 +23,8 @@ class PolicyTold(Sent):
 class EvaluationTold(CallTold):
     """Is a call to be judged, by nobody's word but for the sake of seeing; `agent` is who would make it."""
 
+    run_id: Name = UNNAMED_RUN
+    """The run in which the call would be made."""
     agent: Name = "agent"
     principal: Name | None = None
 
