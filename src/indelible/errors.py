@@ -54,7 +54,8 @@
     │   └── BadNote              a note, key, head or receipt is not what it should be
     └── StoreError               the store is the problem, not the call
         ├── StoreUnavailable     it cannot be reached or written: nothing was claimed, call again later
-        │   └── AskedTooOften    the server is asked too much: call again after .retry_after seconds
+        │   ├── AskedTooOften    the server is asked too much: call again after .retry_after seconds
+        │   └── Overloaded       too many calls wait already: call again after .retry_after seconds
         ├── OutcomeUnknown       a commit was sent and its fate cannot be learnt now
         ├── SchemaOutdated       run `indelible migrate`
         ├── StateNotRead         the store did not read what decides a call: nothing was run; a fault of the store
@@ -383,6 +384,18 @@ class StoreUnavailable(StoreError):
 
 class AskedTooOften(StoreUnavailable):
     """The server is asked more than this caller may; `retry_after` says in how many seconds to ask again."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Overloaded(StoreUnavailable):
+    """Too many calls wait already, or this one waited too long; nothing was claimed. Call again, or slow down.
+
+    Attributes:
+        retry_after: In how many seconds to call again.
+    """
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)

@@ -46,8 +46,8 @@ def slow_pay(folder: str) -> str:
 class Running:
     """A real server process."""
 
-    def __init__(self, store_url: str, folder: Path, *words: str) -> None:
-        (folder / "tools.toml").write_text(TOOLS)
+    def __init__(self, store_url: str, folder: Path, *words: str, tools: str = TOOLS) -> None:
+        (folder / "tools.toml").write_text(tools)
         self.url = f"http://127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "indelible.cli", "serve", "--url", store_url, "--port", self.url[17:]]
         command += ["--tools", str(folder / "tools.toml"), "--log-level", "info", *words]

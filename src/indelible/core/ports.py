@@ -105,6 +105,12 @@ class Store(Protocol):
     """Names the kinds of sheets that this store does not show to whoever opened it, though there may be some."""
     sign_event: Callable[[bytes], bytes] | None
     """Signs the events this process writes, when they are to carry a signature of their own."""
+    compare: Callable[[str], None] | None
+    """Compares a tenant's record with what was signed, and stops its effects if the record lacks a part of that.
+
+    MUST be called, without any lock held, before the first write for each tenant through each new connection. Only a
+    stop may be written before that.
+    """
 
     def origin(self, tenant: str) -> str:
         """Names a tenant's journal: after this ledger, or, if the tenant was moved here, as it was called before."""

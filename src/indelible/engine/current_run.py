@@ -159,9 +159,11 @@ def _frame_of_block(frame: FrameType) -> FrameType:
 
 
 def _is_at_with(frame: FrameType) -> bool:
-    """Say whether this frame is entering a `with` block; False where that cannot be told."""
+    """Say whether this frame is entering a `with` block; True where the interpreter does not tell."""
+    if "BEFORE_WITH" not in opmap:
+        return True
     code, at = frame.f_code.co_code, frame.f_lasti
-    if code[at] == opmap.get("BEFORE_WITH"):
+    if code[at] == opmap["BEFORE_WITH"]:
         return True
     is_awaiting = code[at] == opmap.get("SEND") and at >= 4
     return is_awaiting and code[at - 4] == opmap["GET_AWAITABLE"] and code[at - 3] == 1  # 1: of an `async with`

@@ -18,7 +18,7 @@ from indelible.core.journal.notes import Note, parse_head, parse_note
 from indelible.core.ports import Store
 from indelible.engine.forks import after_fork
 from indelible.engine.mint import SystemMint
-from indelible.errors import IndelibleError, KeyUnusable, NotSealed, StoreError
+from indelible.errors import IndelibleError, KeyUnusable, NotSealed
 from indelible.journal.sealing import Sealer, is_elsewhere
 from indelible.journal.sealing_thread import SealingThread
 
@@ -71,7 +71,6 @@ class Notary:
         if self._cosigning is not None:
             self._cosigning.start_afresh()
         self._introduced: set[str] = set()
-        self._has_compared = False
         if self._sign_events:  # a key of this process alone, which dies with it; the journal names it
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -87,22 +86,8 @@ class Notary:
 
     def before_write(self, tenant: str) -> None:
         """Sees to what has to be before anything that this process writes."""
-        if not self._has_compared and self._thread is not None:
-            self._stop_if_set_back()
         if self._sign_events and tenant not in self._introduced:
             self._introduce_writer(tenant)
-
-    def _stop_if_set_back(self) -> None:
-        """Stops all effects, before the first one is claimed, where the database lacks what was signed here."""
-        prepare_to_sign()
-        try:
-            self.sealer().stop_if_set_back()
-        except StoreError:
-            return  # then nothing is claimed either, and the next write looks again
-        except IndelibleError as problem:
-            # The sealing thread says so, and compares before it signs, once there is somebody who signs.
-            log.debug("the database could not be compared with what was signed: %s", problem)
-        self._has_compared = True
 
     def _introduce_writer(self, tenant: str) -> None:
         """Names this process's own key in the journal."""

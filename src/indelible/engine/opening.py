@@ -12,6 +12,7 @@ from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, c
 from indelible.core.effects.effect import Actor
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Clock, Store
+from indelible.engine.comparing import compare_before_writing
 from indelible.engine.desk import Desk
 from indelible.engine.engine import Engine
 from indelible.engine.judging import Judging, policy_from
@@ -123,6 +124,8 @@ class OpenedDesk(Desk):
                 on_unsealed=on_unsealed,
             )
             undone.callback(notary.close)
+            if not is_remote(store.address):
+                compare_before_writing(store, keys, signer)
             folder = None if keys is None else Path(keys)
             redaction_key = RedactionKey(store, folder)
             view: EncryptingStore | None = None

@@ -141,6 +141,10 @@ class Upkeep:
         elif now - found.sealed_at >= BEAT_EVERY.total_seconds() and sealer.size():
             sealer.heartbeat()
         else:
+            # Agents without the keys cannot compare, so the stop after a restore must not wait for their first call.
+            compare = self._engine.recorded.compare
+            if compare is not None:
+                compare(tenant)
             # Whoever has had nothing new for a while is looked at less often: each look is a question to the store.
             found.pause = min(found.pause * 2 or 0.05, _LONGEST_IDLE)
             found.look_at = now + found.pause

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
@@ -35,7 +36,7 @@ from indelible.core.ports import Store
 from indelible.core.runs.commands import SealCheckpoint
 from indelible.core.steps import next_step
 from indelible.engine.forks import after_fork
-from indelible.errors import StateNotRead, StoreError, StoreUnavailable
+from indelible.errors import Overloaded, StateNotRead, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,13 +46,17 @@ log = logging.getLogger("indelible.engine")
 MOST_AT_ONCE = 256
 # What is fine alone must be fine together: one statement of very many bytes is refused, or not answered in time.
 MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
+MOST_WAITING = 4096
+"""Is how many commands may wait before new calls are refused. What is under way is always written."""
+LONGEST_WAIT = 10.0
+"""Is for how many seconds a new call waits for its turn."""
 _MOVING = (Moved, InDoubt, Decided, ApprovalEnded, AwaitingApproval)
 
 
 class Slot:
     """Holds one caller's command until it is answered."""
 
-    __slots__ = ("_done", "answer", "command", "error", "future", "if_unwanted", "known", "loop")
+    __slots__ = ("_done", "answer", "command", "error", "future", "if_unwanted", "known", "loop", "until")
 
     def __init__(self, command: Command, known: Effect | None) -> None:
         self.command = command
@@ -61,6 +66,8 @@ class Slot:
         self.answer: Answer | None = None
         self.if_unwanted: Callable[[Answer], None] | None = None
         self.error: BaseException | None = None
+        self.until: float | None = None
+        """Is when the command is given up, if its turn has not come by then."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Answer] | None = None
         self._done = threading.Lock()
@@ -210,7 +217,17 @@ class Writer:
     def _append(self, slot: Slot) -> None:
         if self._is_closed:
             raise StoreUnavailable(f"the ledger on {self._store.address} is closed; open it again")
+        if isinstance(slot.command, Open):  # everything else is about what is under way, and has to be written
+            if len(self._queue) >= MOST_WAITING:
+                raise self._overload(f"{MOST_WAITING} calls wait already")
+            slot.until = time.monotonic() + LONGEST_WAIT
         self._queue.append(slot)
+
+    def _overload(self, why: str) -> Overloaded:
+        return Overloaded(
+            f"{self._store.address}: {why}, so this one was not begun and nothing was written. Call again in a second; "
+            "if that goes on, make fewer calls at once, or look why the store is slow: indelible doctor"
+        )
 
     def _lead(self, own: Slot | None) -> None:
         """Writes until one's own command is answered; what has come in meanwhile goes to the thread, if we have one."""
@@ -229,6 +246,9 @@ class Writer:
                 return
 
     def _write_batch(self) -> None:
+        self._give_up_late()
+        if not self._queue:
+            return
         slots = self._take()
         try:
             self._answer(slots)
@@ -240,6 +260,15 @@ class Writer:
             if unanswered:
                 self._queue.extendleft(reversed(unanswered))
                 self._wake_thread()
+
+    def _give_up_late(self) -> None:
+        """Refuse the calls at the head of the queue whose turn did not come in time."""
+        late, now = [], time.monotonic()
+        while self._queue and (until := self._queue[0].until) is not None and until < now:
+            slot = self._queue.popleft()
+            slot.error = self._overload(f"the turn of this call did not come in {LONGEST_WAIT:g} s")
+            late.append(slot)
+        _tell(late)
 
     def _take(self) -> list[Slot]:
         """Takes the next commands of one tenant: no transaction crosses tenants."""

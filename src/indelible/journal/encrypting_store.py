@@ -222,6 +222,15 @@ class EncryptingStore:
         self._store.sign_event = sign
 
     @property
+    def compare(self) -> Callable[[str], None] | None:
+        """Compares a tenant's record with what was signed."""
+        return self._store.compare
+
+    @compare.setter
+    def compare(self, compare: Callable[[str], None] | None) -> None:
+        self._store.compare = compare
+
+    @property
     def writer_id(self) -> str:
         """Names this process in the events it writes."""
         return self._store.writer_id

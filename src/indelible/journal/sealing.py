@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from indelible.core.commands import Answer, Outrun, Record, Stamp
 from indelible.core.effects.stopping import telling
@@ -84,7 +84,7 @@ class Sealer:
             except SignerRefused:
                 # Another process may have taken in more and had that signed while we looked.
                 if self._journal.tree(self._tenant).size == tree.size:
-                    self.stop_if_set_back()
+                    stop_if_set_back(self._store, self._tenant, self._signer, self._stamp)
                     raise
 
     def has_news(self) -> bool:
@@ -140,12 +140,6 @@ class Sealer:
         self.record("journal_heartbeat", {})
         return self.seal()
 
-    def stop_if_set_back(self) -> None:
-        """Stops all effects where the database lacks what was signed: what was done since could be done again."""
-        lost = lost_head(self._store, self._tenant, self._signer)
-        if lost is not None:
-            self._change_stop(lambda last, at: stop_of_set_back(last, lost.size, at))
-
     def resume_after_loss(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, says so on the record, gives the lost head."""
         lost, here = self.lost()
@@ -154,7 +148,7 @@ class Sealer:
         tree = self._journal.tree(self._tenant)
         self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
         self._sign(tree)
-        self._change_stop(go_after_loss)
+        _change_stop(self._store, self._tenant, self._stamp, go_after_loss)
         return lost
 
     def lost(self) -> tuple[TreeHead, Tree]:
@@ -164,16 +158,6 @@ class Sealer:
         if lost is None:
             raise SignerRefused(f"{self.origin}: all that was signed is here, so nothing is lost; just seal it")
         return lost, self._journal.tree(self._tenant)
-
-    def _change_stop(self, after: Callable[[Stop | None, datetime], Stop | None]) -> None:
-        """Writes what comes after the stop that stands; nothing may have to be changed."""
-        answer: Answer | None = None
-        while answer is None or isinstance(answer, Outrun):  # by somebody whose word comes first
-            stamp = self._stamp()
-            changed = after(_stop_of(self._store, self._tenant), stamp.at)
-            if changed is None:
-                return
-            (answer,) = self._store.apply(self._tenant, [telling(changed, self._tenant, stamp)], [None])
 
     def _introduce_key(self) -> None:
         """Names the key in the journal's first event; refuses to sign with another key than the one before."""
@@ -243,16 +227,49 @@ def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
     return Receipt(index, tuple(proof), head, entry.body)
 
 
-def lost_head(store: Store, tenant: str, signer: Signer) -> TreeHead | None:
-    """Gives the head that was signed last, if the database does not begin with it: it was set back, or changed."""
+class Memory(Protocol):
+    """Remembers, outside the database, what was signed last. Every signer is one."""
+
+    def last(self, origin: str) -> TreeHead | None: ...
+
+
+def lost_head(store: Store, tenant: str, memory: Memory) -> TreeHead | None:
+    """Return the head that was signed last, if the database does not begin with it: it was set back, or changed."""
     origin = store.origin(tenant)
-    last = signer.last(origin)
+    last = memory.last(origin)
+    if last is None:
+        return None
     tree = store.journal.tree(tenant)  # after it, for what is signed is in the tree before
     try:
         check_growth(last, TreeHead(origin, tree.size, tree.root), _prover(store.journal, tenant, tree))
     except SignerRefused:
         return last
     return None
+
+
+def stop_if_set_back(store: Store, tenant: str, memory: Memory, stamp: Callable[[], Stamp]) -> bool:
+    """Stop all effects if the database lacks what was signed: what was done since could be done again.
+
+    Returns:
+        Whether the database lacks something.
+    """
+    lost = lost_head(store, tenant, memory)
+    if lost is not None:
+        _change_stop(store, tenant, stamp, lambda last, at: stop_of_set_back(last, lost.size, at))
+    return lost is not None
+
+
+def _change_stop(
+    store: Store, tenant: str, make_stamp: Callable[[], Stamp], after: Callable[[Stop | None, datetime], Stop | None]
+) -> None:
+    """Write what comes after the stop that stands; nothing may have to be changed."""
+    answer: Answer | None = None
+    while answer is None or isinstance(answer, Outrun):  # by somebody whose word comes first
+        stamp = make_stamp()
+        changed = after(stop_of(store, tenant), stamp.at)
+        if changed is None:
+            return
+        (answer,) = store.apply(tenant, [telling(changed, tenant, stamp)], [None])
 
 
 def _prover(journal: JournalStore, tenant: str, tree: Tree) -> Prove:
@@ -263,10 +280,11 @@ def _prover(journal: JournalStore, tenant: str, tree: Tree) -> Prove:
 
 def is_elsewhere(store: Store, tenant: str) -> bool:
     """Was a tenant moved to another database, so that nothing is to be added to what it left here?"""
-    return is_moved_away(_stop_of(store, tenant))
+    return is_moved_away(stop_of(store, tenant))
 
 
-def _stop_of(store: Store, tenant: str) -> Stop | None:
+def stop_of(store: Store, tenant: str) -> Stop | None:
+    """Return the newest word on whether a tenant's effects are stopped."""
     found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
     return read_stop(found[0]) if found else None
 

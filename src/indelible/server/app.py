@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,7 +20,7 @@ from indelible.core.ports import Store
 from indelible.core.remote.carried import CARRIED, carried_by
 from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS, type_of_status
 from indelible.core.remote.problems import problem_of
-from indelible.errors import IndelibleError, StoreError
+from indelible.errors import IndelibleError, Overloaded, StoreError
 from indelible.server.dashboard import dashboard
 from indelible.server.describing.description import describe, operation_id
 from indelible.server.describing.reference import add_reference
@@ -101,7 +102,9 @@ async def _told(request: Request, error: Exception) -> Response:
     problem["detail"] = problem["detail"].replace(store.address, "the store")
     if request.url.path.startswith("/v1/store/"):  # our own client raises it as what it is
         problem[CARRIED] = carried_by(error)
-    headers = {"WWW-Authenticate": "Bearer"} if problem["status"] == 401 else None
+    headers = {"WWW-Authenticate": "Bearer"} if problem["status"] == 401 else {}
+    if isinstance(error, Overloaded):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     return JSONResponse(problem, problem["status"], headers, media_type=PROBLEM_JSON)
 
 

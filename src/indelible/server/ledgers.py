@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
+from indelible.engine.comparing import Comparison
 from indelible.engine.running import in_own_thread
 from indelible.server.claims import RecentClaims
 from indelible.server.export_jobs import ExportJobs
@@ -51,6 +52,8 @@ class Ledgers:
             self.gateway.hand_probes_to,
         ]
         """Is called with each ledger when it is opened."""
+        self.finishing: list[Callable[[], Awaitable[None]]] = []
+        """Lets what is under way come to its end, before anything is closed."""
         self.worker: Worker | None = None
         """Goes the rounds in this server, if anybody does."""
         self._words = words
@@ -76,12 +79,30 @@ class Ledgers:
                     self._by_tenant[tenant] = ledger
         return ledger
 
+    def compare(self) -> None:
+        """Compare the record of every tenant with what was signed, and stop the effects of those that lack a part."""
+        compare = self.store.compare
+        if compare is not None:
+            for tenant in self.store.journal.tenants():
+                compare(tenant)
+
+    def is_whole(self) -> bool:
+        """Return whether no tenant's record is known to lack what was signed; those that lacked it are looked at."""
+        comparison = self.store.compare
+        if not isinstance(comparison, Comparison):
+            return True
+        for tenant in sorted(comparison.set_back):
+            comparison(tenant)
+        return not comparison.set_back
+
     def _end_waits(self) -> None:
         for ledger in tuple(self._by_tenant.values()):
             ledger._engine.end_waits()
 
     async def close(self) -> None:
         """Finishes what is under way in each of them, and closes the store."""
+        for finish in self.finishing:
+            await finish()
         await self.gateway.close()
         await in_own_thread(self.exports.close)
         await in_own_thread(self.replays.close)

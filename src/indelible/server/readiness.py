@@ -41,11 +41,18 @@ class SealingReady(BaseModel):
     lag_s: float | None = Field(None, description="For how long an event has been under no signed head.")
 
 
+class RecordReady(BaseModel):
+    """Says whether the database has all that was signed, as far as a process with the keys can tell."""
+
+    status: Literal["ok", "set back"] = Field(examples=["ok"])
+
+
 class Ready(BaseModel):
-    """Says whether requests should be sent here. Only the store and stopping decide that."""
+    """Says whether requests should be sent here. The store, its record and stopping decide that."""
 
     status: Literal["ready", "not ready", "stopping"]
     store: StoreReady
+    record: RecordReady
     worker: WorkReady
     sealing: SealingReady
     detail: str | None = None
@@ -55,22 +62,22 @@ async def readiness(ledgers: Ledgers) -> Ready:
     """Looks at everything; trouble of the worker is told and keeps no request away."""
     worker, sealing = _work(ledgers)
     version = newest_migration(ledgers.store.address)
+    status: Literal["ready", "not ready", "stopping"] = "ready"
+    store, record, detail = StoreReady(status="ok", schema_version=version), RecordReady(status="ok"), None
     try:
         await in_own_thread(ledgers.store.look, [])
+        is_whole = await in_own_thread(ledgers.is_whole)
     except StoreError as problem:
         _log.warning("not ready: %s", problem)
-        return Ready(
-            status="not ready",
-            store=StoreReady(status="no answer", schema_version=version),
-            worker=worker,
-            sealing=sealing,
-            detail="the store does not answer; the server's log says more",
-        )
-    store = StoreReady(status="ok", schema_version=version)
-    if ledgers.stopping.is_announced:
-        detail = "this server stops; ask another one"
-        return Ready(status="stopping", store=store, worker=worker, sealing=sealing, detail=detail)
-    return Ready(status="ready", store=store, worker=worker, sealing=sealing)
+        store = StoreReady(status="no answer", schema_version=version)
+        status, detail = "not ready", "the store does not answer; the server's log says more"
+    else:
+        if not is_whole:
+            record = RecordReady(status="set back")
+            status, detail = "not ready", "the database lacks what was signed; run on the server: indelible doctor"
+        elif ledgers.stopping.is_announced:
+            status, detail = "stopping", "this server stops; ask another one"
+    return Ready(status=status, store=store, record=record, worker=worker, sealing=sealing, detail=detail)
 
 
 def _work(ledgers: Ledgers) -> tuple[WorkReady, SealingReady]:

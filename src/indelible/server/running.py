@@ -10,6 +10,7 @@ from pathlib import Path
 import uvicorn
 from prometheus_client import disable_created_metrics
 
+from indelible.engine.comparing import compare_before_writing
 from indelible.errors import Misconfigured
 from indelible.journal.keys.places import expected_in
 from indelible.notify.channels import Channel
@@ -18,8 +19,9 @@ from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import load_tools
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.hardening import LOOPBACK, Hardened
+from indelible.server.requests.heads import StrictProtocol
 from indelible.server.requests.limits import Limits, counting
-from indelible.server.requests.lingering import MOST_CONNECTIONS, allow_connections
+from indelible.server.requests.lingering import allow_connections
 from indelible.server.requests.observing import Observed, noting
 from indelible.server.requests.stopping import StoppingServer
 from indelible.server.routes.operation import Demo
@@ -42,6 +44,7 @@ def serve(
     certificate: Path | None = None,
     certificate_key: Path | None = None,
     is_behind_tls: bool = False,
+    trusted_proxies: Sequence[str] = (),
     keys: Path | None = None,
     encrypt: bool = False,
     environment: str | None = None,
@@ -58,8 +61,9 @@ def serve(
     """Serves the ledger at an address until SIGTERM or Ctrl-C; what is under way is finished first.
 
     Without `rounds`, somebody else has to seal and to send. `drain` is for how many seconds it still answers after it
-    has said that it will stop.
+    has said that it will stop. `trusted_proxies` are addresses and networks whose `X-Forwarded-For` is believed.
     """
+    check_are_addresses(trusted_proxies)
     check_is_private(host, has_tls=certificate is not None or is_behind_tls)
     if is_metrics_open and (is_behind_tls or not is_loopback(host)):
         raise Misconfigured("--metrics-open is for a server that only this machine reaches; use an auditor's token")
@@ -69,6 +73,7 @@ def serve(
     # When a count began is in no plot, and takes a line for each.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     store = open_store(url, expect=expected_in(keys))
+    compare_before_writing(store, keys)
     ledgers = Ledgers(
         store,
         gateway=gateway,
@@ -80,6 +85,7 @@ def serve(
     )
     if rounds is not None:
         ledgers.worker = Worker(ledgers, rounds, channels=channels, keys=keys, encrypt=encrypt)
+    ledgers.compare()
     allow_connections()
     inner = create_app(ledgers, noting(counting(Identity(store))))
     inner.state.is_metrics_open = is_metrics_open
@@ -96,7 +102,10 @@ def serve(
         access_log=False,
         server_header=False,
         ws="none",
-        limit_concurrency=MOST_CONNECTIONS,
+        http=StrictProtocol,
+        # Whose requests count as whose is by the address of the connection, unless it is that of a known proxy.
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = StoppingServer(config, ledgers.stopping)
@@ -113,6 +122,17 @@ def check_is_private(host: str, *, has_tls: bool) -> None:
             f"--host {host}: others could read the tokens on their way here. Give --tls-cert and --tls-key, or say "
             "--behind-tls if a proxy in front of this server speaks TLS"
         )
+
+
+def check_are_addresses(proxies: Sequence[str]) -> None:
+    """Refuse what names no proxy: with `*`, every client could name the address that it is counted by."""
+    for proxy in proxies:
+        try:
+            ipaddress.ip_network(proxy, strict=False)
+        except ValueError:
+            raise Misconfigured(
+                f"--trusted-proxy {proxy}: give the proxy's own address or network, as 127.0.0.1 or 10.0.0.0/8"
+            ) from None
 
 
 def is_loopback(host: str) -> bool:

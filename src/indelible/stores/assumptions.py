@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from indelible.core.approvals.revoked import people_behind
 from indelible.core.batch import Batch
-from indelible.core.commands import Command
+from indelible.core.commands import Command, Record
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
+from indelible.core.effects.stops import STOPPED
 from indelible.core.sheets import NO_SHEETS, SheetFilter, SheetRef, Sheets
 from indelible.core.steps import needed_sheets
 
@@ -39,6 +40,11 @@ def is_guarded(batch: Batch, assumed: Effects) -> bool:
         ref in opened or ref in moved or (state is not None and state.status in FINAL) or not ref.key
         for ref, state in assumed.items()
     )
+
+
+def is_stop(commands: Sequence[Command]) -> bool:
+    """Do these commands only stop effects? That may be written before the record was compared with what was signed."""
+    return all(isinstance(command, Record) and command.event_type == STOPPED for command in commands)
 
 
 def way_to(selected: SheetFilter) -> str:

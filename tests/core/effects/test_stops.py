@@ -13,6 +13,7 @@ from indelible.core.commands import AllStopped, Claimed, Moved, OverBudget, Repl
 from indelible.core.effects import walk
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stops import STOP_REF, Stop, read_stop, stop_after, stop_in, stop_sheet, stop_version
+from indelible.core.moving import moved_to
 from indelible.core.policy.budgets import Exceeded
 from indelible.core.policy.policy import Asked, policy_of
 from indelible.core.policy.verdicts import Charge, capped
@@ -94,6 +95,13 @@ def test_whoever_is_stopped_is_told_by_whom_and_why() -> None:
     played = play(walk.begin(prepared(), CountingMint()), AllStopped(STOP, None))
     assert isinstance(played.error, Stopped)
     assert "stopped since 2030-01-02 12:00 UTC by ada: wrong accounts" in str(played.error)
+    assert str(played.error).endswith("indelible go")
+
+
+def test_whoever_is_stopped_for_good_is_sent_to_no_command() -> None:
+    moved = replace(STOP, reason=moved_to("postgresql://elsewhere/db"))
+    played = play(walk.begin(prepared(), CountingMint()), AllStopped(moved, None))
+    assert str(played.error).endswith(moved.reason)
 
 
 # How many questions may be open

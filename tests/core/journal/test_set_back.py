@@ -9,7 +9,14 @@ import pytest
 from indelible.core.effects.effect import SYSTEM, Actor
 from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOPS_RUN, Stop, read_stop, stop_after
-from indelible.core.journal.set_back import check_is_not_set_back, go_after_loss, is_set_back, stop_of_set_back
+from indelible.core.journal.set_back import (
+    check_is_not_set_back,
+    go_after_loss,
+    is_set_back,
+    stop_of_set_back,
+    way_out,
+)
+from indelible.core.moving import moved_to
 from indelible.errors import IllegalMove
 from tests.core.making import stamp
 
@@ -47,6 +54,14 @@ def test_nobody_lets_it_go_before_the_loss_is_declared() -> None:
     assert not gone_on.is_in_force
     check_is_not_set_back(gone_on)
     check_is_not_set_back(None)
+
+
+def test_each_stop_names_the_command_that_ends_it() -> None:
+    set_back = stop_of_set_back(None, 11, NOW)
+    assert set_back is not None
+    assert way_out(set_back) == "journal continue"
+    assert way_out(stopped()) == "go"
+    assert way_out(stopped(reason=moved_to("postgresql://elsewhere/db"))) is None
 
 
 def test_a_person_who_says_the_same_words_is_a_person() -> None:

@@ -55,7 +55,7 @@ def test_a_migration_that_fails_leaves_nothing(postgres_url: str) -> None:
 
 def test_no_message_shows_the_password(postgres_server: PostgresServer) -> None:
     wrong = postgres_server.url_of("no_such_database", tcp=True)
-    with pytest.raises(StoreUnavailable) as unreachable:
+    with pytest.raises(Misconfigured) as unreachable:
         PostgresStore(wrong)
     assert "no_such_database" in str(unreachable.value)
     shown = [str(unreachable.value)]

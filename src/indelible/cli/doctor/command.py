@@ -13,6 +13,7 @@ import click
 from indelible import Ledger
 from indelible.cli.opening import Where, about_ledger, where, without_password
 from indelible.cli.show import count, escape_unseen, may_colour, say_json
+from indelible.core.journal.set_back import way_out
 from indelible.integrations.instrument import Framework, installed, is_known_version
 from indelible.stores import is_postgres, is_remote
 
@@ -122,7 +123,10 @@ def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check
     stopped = ledger.stopped()
     if stopped is not None:
         said = f"all effects are stopped by {stopped.by} since {stopped.at:%Y-%m-%d %H:%M}Z: {stopped.reason}"
-        yield Check("stop", "warn", said, place.command("go"))
+        ends = way_out(stopped)
+        at_database = ends is not None and ends != "go" and is_remote(place.address)
+        fix = f"where the server's database and keys are: indelible {ends}" if at_database else None
+        yield Check("stop", "warn", said, fix if at_database or ends is None else place.command(ends))
     in_doubt = len(ledger.effects(status="in_doubt", limit=COUNT_TO))
     processing = ledger.effects(status="processing", limit=COUNT_TO)
     abandoned = [effect for effect in processing if effect.is_abandoned(now)]

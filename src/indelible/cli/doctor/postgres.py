@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from indelible import Ledger
 from indelible.cli.behind import store_behind
@@ -18,6 +19,7 @@ from indelible.stores import durability
 
 OLDEST_SERVER = 14  # the oldest that its makers still maintained when this was written
 PGBOUNCER_PORT = 6432
+_PORT = re.compile(r":(\d+)(?=[,/]|$)")
 VERDICTS: dict[str, Verdict] = {"quorum": "ok", "single": "ok", "async": "warn", "unsafe": "bad"}
 
 
@@ -54,11 +56,12 @@ def check_durability(report: dict[str, Any]) -> Check:
 
 def check_pooler(address: str) -> Iterator[Check]:
     """Is a pooler on the way, as far as the address tells?"""
-    parts = urlsplit(address)
-    told = dict(parse_qsl(parts.query)).get("pooler")
-    if told is not None:
-        yield Check("pooler", "ok", f"{told}, as the address says")
-    elif parts.port == PGBOUNCER_PORT:
+    place, _, query = address.partition("?")
+    options = dict(parse_qsl(query))
+    ports = {*_PORT.findall(place), *options.get("port", "").split(",")}
+    if "pooler" in options:
+        yield Check("pooler", "ok", f"{options['pooler']}, as the address says")
+    elif str(PGBOUNCER_PORT) in ports:
         said = f"port {PGBOUNCER_PORT} is usually PgBouncer's; in transaction mode, prepared statements get lost"
         yield Check("pooler", "warn", said, "add pooler=transaction (or pooler=none) to the address, after ? or &")
 

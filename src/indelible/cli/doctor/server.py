@@ -13,6 +13,7 @@ from indelible import Ledger
 from indelible.cli.doctor.command import Check, check_effects, check_skew, told
 from indelible.cli.opening import Where
 from indelible.errors import IndelibleError, Misconfigured, NotAuthenticated
+from indelible.stores import Reach
 
 PATIENCE = 5.0
 
@@ -25,7 +26,15 @@ def examine(place: Where) -> Iterator[Check]:
         yield Check("server", "bad", "the HTTP client is not installed", "pip install 'indelible[http]'")
         return
     trusted = os.environ.get("INDELIBLE_CA")
-    verify = True if not trusted else ssl.create_default_context(cafile=trusted)
+    try:
+        Reach(allow_http=True).servers(place.address)
+        verify = True if not trusted else ssl.create_default_context(cafile=trusted)
+    except Misconfigured as problem:
+        yield told("server", problem, "mend the address in --url or INDELIBLE_URL")
+        return
+    except OSError as problem:
+        yield Check("server", "bad", f"INDELIBLE_CA={trusted} cannot be used: {problem}", "name a file of certificates")
+        return
     with httpx2.Client(timeout=PATIENCE, verify=verify) as client:
         for server in place.address.split(","):
             address = server.strip().rstrip("/")

@@ -32,6 +32,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--tls-key", "certificate_key", type=_FILE, help="Its key.")
 @click.option("--behind-tls", "is_behind_tls", is_flag=True, help="A proxy in front of us speaks TLS.")
 @click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe X-Forwarded-For and X-Forwarded-Proto from this address or network. Repeatable.",
+)
+@click.option(
     "--keys", type=click.Path(file_okay=False, path_type=Path), help="Seal here, with the keys in this folder."
 )
 @click.option("--tools", type=_FILE, metavar="FILE", help="Run the tools in this TOML file here, for agents.")
@@ -65,6 +72,7 @@ def serve(
     certificate: Path | None,
     certificate_key: Path | None,
     is_behind_tls: bool,
+    trusted_proxies: tuple[str, ...],
     keys: Path | None,
     encrypt: bool,
     environment: str | None,
@@ -121,6 +129,7 @@ def serve(
             certificate=certificate,
             certificate_key=certificate_key,
             is_behind_tls=is_behind_tls,
+            trusted_proxies=trusted_proxies,
             keys=keys,
             encrypt=encrypt,
             environment=environment,

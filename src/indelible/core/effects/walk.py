@@ -76,6 +76,7 @@ from indelible.core.effects.requests import (
     Submit,
     Walk,
 )
+from indelible.core.journal.set_back import way_out
 from indelible.core.policy.verdicts import UNREAD_LIMITS, asked_as_repeat, capped
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
@@ -219,7 +220,7 @@ def begin(
         case AllStopped(stop, effect):
             raise Stopped(
                 f"{command.tool}: all effects are stopped since {stop.at:%Y-%m-%d %H:%M} UTC by {stop.by}: "
-                f"{stop.reason}. Nothing is entered until somebody lets them go: indelible go",
+                f"{stop.reason}{_next_step(way_out(stop))}",
                 effect=effect,
             )
         case ApprovalEnded(approval, effect):
@@ -550,3 +551,7 @@ def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effec
             raise UnknownEffect(f"no effect has the key {ref.key} in scope {ref.scope!r}")
         case _:
             raise AssertionError(f"{type(command).__name__} is never answered by {type(answer).__name__}")
+
+
+def _next_step(command: str | None) -> str:
+    return "" if command is None else f". Nothing runs until an administrator enters: indelible {command}"

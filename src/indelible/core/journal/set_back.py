@@ -10,6 +10,7 @@ from datetime import datetime
 
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stops import Stop, stop_after
+from indelible.core.moving import is_moved_away
 from indelible.errors import IllegalMove
 
 _SET_BACK = "set back: "
@@ -35,6 +36,13 @@ def check_is_not_set_back(stop: Stop | None) -> None:
     """Raises `IllegalMove` when somebody wants to let effects go before what is lost was declared lost."""
     if stop is not None and is_set_back(stop):
         raise IllegalMove(f"{stop.reason}. By force, without declaring it: indelible go --force")
+
+
+def way_out(stop: Stop) -> str | None:
+    """Return the command of `indelible` that ends a stop; None for a tenant that was moved, and goes on elsewhere."""
+    if is_moved_away(stop):
+        return None
+    return "journal continue" if is_set_back(stop) else "go"
 
 
 def go_after_loss(last: Stop | None, at: datetime) -> Stop | None:

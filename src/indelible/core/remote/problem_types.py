@@ -221,7 +221,8 @@ _REFUSED: Mapping[str, ProblemType] = {
         409,
         "All effects of the tenant are stopped",
         "Somebody pulled the brake: no tool is entered, whoever asks. What was under way may finish.",
-        "Wait. An administrator lets them go with `POST /v1/stop/end`, or `indelible go`.",
+        "Wait. An administrator ends the stop with `POST /v1/stop/end` or `indelible go`. After a set-back, both are "
+        "refused: restore a newer backup, or run `indelible journal continue`.",
     ),
     "tool-unavailable": ProblemType(
         503,
@@ -368,6 +369,12 @@ _OURS: Mapping[str, ProblemType] = {
         429,
         "The server is asked more than this caller may",
         "Too many requests came in a second, or are under way at once. Nothing was done.",
+        "Ask again after `Retry-After` seconds: the same request, with the same keys and tokens.",
+    ),
+    "overloaded": ProblemType(
+        503,
+        "Too many calls wait already",
+        "The server, or the queue of its store, has as much to do as it takes. Nothing was done.",
         "Ask again after `Retry-After` seconds: the same request, with the same keys and tokens.",
     ),
     "outcome-unknown": ProblemType(

@@ -45,10 +45,15 @@ def _escaped(letter: str) -> str:
     return "".join(f"%{byte:02x}" for byte in letter.encode())
 
 
+def ring_folder(ledger_name: str, folder: Path | None) -> Path:
+    """Return the folder of a ledger's keys; `folder` is where the keys of all ledgers are."""
+    place = keys_folder() if folder is None else folder.absolute()
+    return place / file_name(ledger_name)
+
+
 def data_keys_folder(ledger_name: str, folder: Path | None) -> Path:
     """Is where the keys are kept that a ledger's values are encrypted with, beside those that sign."""
-    place = keys_folder() if folder is None else folder.absolute()
-    return place / file_name(ledger_name) / "data"
+    return ring_folder(ledger_name, folder) / "data"
 
 
 def has_data_keys(ledger_name: str, folder: Path | None) -> bool:

@@ -25,12 +25,11 @@ from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.core.journal.notes import PublicKey, log_name, parse_vkey
 from indelible.errors import BadCall, KeyUnusable
 from indelible.journal.keys.files import (
-    file_name,
     is_private_folder,
-    keys_folder,
     locked,
     move_durably,
     read_private,
+    ring_folder,
     write_private,
 )
 from indelible.journal.keys.holders import KeyHolder
@@ -83,8 +82,7 @@ class KeyRing:
     @classmethod
     def open(cls, ledger_name: str, folder: Path | None = None, passphrase: str | bytes | None = None) -> KeyRing:
         """Opens the ring of a ledger, which may be empty; writes nothing. `folder` is where all ledgers' rings are."""
-        place = (keys_folder() if folder is None else folder.absolute()) / file_name(ledger_name)
-        return cls(ledger_name, place, given_passphrase(passphrase))
+        return cls(ledger_name, ring_folder(ledger_name, folder), given_passphrase(passphrase))
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -126,6 +126,11 @@ class FileHeadState:
             raise _cannot_tell(path, f"it is about {remembered.head.origin}")
         return remembered
 
+    def last(self, origin: str) -> TreeHead | None:
+        """Return the head that was signed last for this journal."""
+        remembered = self.load(origin)
+        return None if remembered is None else remembered.head
+
     def save(self, remembered: Remembered) -> None:
         """Replaces what was saved for this journal, durably, in one step."""
         path = self._path(remembered.head.origin)

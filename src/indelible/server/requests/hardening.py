@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Collection, MutableMapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indelible.core.remote.problems import problem_of
-from indelible.errors import AskedTooOften
+from indelible.errors import AskedTooOften, OutcomeUnknown
 from indelible.server.requests.bodies import MOST_BYTES, limited
 from indelible.server.requests.limits import Gate, Limits, shown_by
 
@@ -25,6 +26,10 @@ _HEADERS = {
 }
 _SAID_ONCE = (b"authorization", b"content-type", b"host", b"idempotency-key", b"origin", b"x-csrf-token")
 _ALWAYS_ANSWERED = "/livez"
+_CUT_OFF = (
+    "this server stops, and could not wait for the answer. What was begun goes on the record: ask again with the same "
+    "key, token or Idempotency-Key, at another server or at this one after its restart"
+)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -58,8 +63,12 @@ class Hardened:
             return
         ticket = None if self._gate is None else self._gate.ticket(scope)
 
+        is_begun = False
+
         async def adding(message: Message) -> None:
+            nonlocal is_begun
             if message["type"] == "http.response.start":
+                is_begun = True
                 _add_headers(message, () if ticket is None else ticket.headers)
             await send(message)
 
@@ -68,7 +77,12 @@ class Hardened:
                 ticket.count_as_stranger()
             await self._app(scope, limited(receive, self._most_bytes), adding)
         except AskedTooOften as refused:
-            await _send_problem(adding, problem_of(refused))
+            await send_problem(adding, problem_of(refused))
+        except asyncio.CancelledError:
+            # The server stops, and this took longer than it waits. Tools that run go on to their end after this.
+            if is_begun:
+                raise
+            await send_problem(adding, problem_of(OutcomeUnknown(_CUT_OFF)), (b"retry-after", b"1"))
         finally:
             if ticket is not None:
                 ticket.give_back()
@@ -104,10 +118,11 @@ def _add_headers(message: MutableMapping[str, Any], more: Sequence[tuple[bytes, 
 async def _refuse(send: Send, status: int, title: str, detail: str) -> None:
     """Refuses what is not looked at, and hangs up: what comes behind it may be a part of it."""
     problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    await _send_problem(send, problem, (b"connection", b"close"))
+    await send_problem(send, problem, (b"connection", b"close"))
 
 
-async def _send_problem(send: Send, problem: dict[str, Any], *more: tuple[bytes, bytes]) -> None:
+async def send_problem(send: Send, problem: dict[str, Any], *more: tuple[bytes, bytes]) -> None:
+    """Answer with a problem, and with all that every answer carries."""
     body = json.dumps(problem).encode()
     headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode()), *more]
     start = {"type": "http.response.start", "status": problem["status"], "headers": headers}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import os
@@ -48,6 +49,8 @@ class Repeating:
         self._app = app
         self._ledgers = ledgers
         self._authenticate = authenticate
+        self._under_way: set[asyncio.Task[dict[str, Any]]] = set()
+        ledgers.finishing.append(self.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on; one that was answered before gets that answer."""
@@ -76,10 +79,22 @@ class Repeating:
         if there is not None:
             await _send(send, _answer_again(there, fresh, seal))
             return
+        work = asyncio.create_task(self._carry_out(scope, body, caller.tenant, fresh, seal))
+        self._under_way.add(work)
+        work.add_done_callback(self._under_way.discard)
+        await _send(send, await asyncio.shield(work))
+
+    async def _carry_out(self, scope: Scope, body: bytes, tenant: str, fresh: Reply, seal: _Seal) -> dict[str, Any]:
+        """Have a request carried out and keep its answer, also when the server stops before it can be sent."""
         answer = await _carried_out(self._app, scope, body)
         if answer["status"] < 500:  # what failed here may be tried again
-            await self._keep(caller.tenant, fresh.answered(seal.close(answer)))
-        await _send(send, answer)
+            await self._keep(tenant, fresh.answered(seal.close(answer)))
+        return answer
+
+    async def close(self) -> None:
+        """Let what is under way come to its end."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
     async def _keep(self, tenant: str, reply: Reply) -> Reply | None:
         """Keeps a reply, unless there is another one at its place: then gives that one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 from indelible.errors import Misconfigured
 from indelible.stores.postgres.driver import conninfo, psycopg
@@ -41,15 +41,15 @@ class Target:
 
 def _without_pooler(url: str) -> tuple[str, str | None]:
     """Takes `pooler=…`, which libpq does not know, out of a URL."""
-    parts = urlsplit(url)
-    options = parse_qsl(parts.query, keep_blank_values=True)
+    place, _, query = url.partition("?")  # several hosts make no URL that Python would take apart
+    options = parse_qsl(query, keep_blank_values=True)
     found = [value for name, value in options if name == "pooler"]
     if not found:
         return url, None
     if found[-1] not in _POOLERS:
         raise Misconfigured(f"pooler={found[-1]}: choose one of {', '.join(_POOLERS)}")
     query = urlencode([option for option in options if option[0] != "pooler"], quote_via=quote)
-    return urlunsplit(parts._replace(query=query)), found[-1]
+    return f"{place}?{query}" if query else place, found[-1]
 
 
 def _read(url: str) -> tuple[str, str, str]:

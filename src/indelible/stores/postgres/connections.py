@@ -7,6 +7,7 @@ would wait for ever; here each wait has an end, and Ctrl-C ends it too.
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import threading
@@ -26,15 +27,27 @@ _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 # "canceling wait for synchronous replication": committed here, perhaps nowhere else. The text is translated, the codes
 # are not; a warning that means something else costs no more than a second look.
 _UNSAFE_WARNINGS = ("01000", "57P01")
+# The classes 28 and 3D. The driver does not tell the code of a connection that was refused, only the words; a server
+# that speaks another language is asked again until the time is up.
+_NOT_LET_IN = re.compile(
+    r"FATAL:\s+(?:\S+ authentication failed|no pg_hba\.conf entry|pg_hba\.conf rejects|role \".*\" |"
+    r"database \".*\" does not exist|permission denied for database)"
+)
 _MISSING_OR_TAKEN = ("26000", "42P05")
 
 
 class Lost(Exception):
-    """The connection is gone; `may_have_run` says whether the last statement may have been carried out."""
+    """The connection is gone, or was never had.
 
-    def __init__(self, why: str, *, may_have_run: bool) -> None:
+    Attributes:
+        may_have_run: Whether the last statement may have been carried out.
+        is_final: Whether the server said that it will not let us in: the next try would be answered the same.
+    """
+
+    def __init__(self, why: str, *, may_have_run: bool, is_final: bool = False) -> None:
         super().__init__(why)
         self.may_have_run = may_have_run
+        self.is_final = is_final
 
 
 class Rejected(Exception):
@@ -46,6 +59,7 @@ class Rejected(Exception):
 
         self.sqlstate = said(pq.DiagnosticField.SQLSTATE)
         self.severity = said(pq.DiagnosticField.SEVERITY_NONLOCALIZED)
+        self.raised_in = said(pq.DiagnosticField.SOURCE_FUNCTION)
         column = f"{said(pq.DiagnosticField.TABLE_NAME)}.{said(pq.DiagnosticField.COLUMN_NAME)}"
         self.violated = said(pq.DiagnosticField.CONSTRAINT_NAME) or column
         super().__init__(f"{said(pq.DiagnosticField.MESSAGE_PRIMARY)} (SQLSTATE {self.sqlstate})")
@@ -58,7 +72,8 @@ class Session:
         try:
             self.connection = psycopg.connect(target.conninfo, autocommit=True, prepare_threshold=None)
         except psycopg.OperationalError as error:
-            raise Lost(target.without_password(str(error)).strip(), may_have_run=False) from None
+            said = target.without_password(str(error)).strip()
+            raise Lost(said, may_have_run=False, is_final=_NOT_LET_IN.search(said) is not None) from None
         self._target = target
         self._pg = self.connection.pgconn
         self._poll = select.poll()
@@ -270,6 +285,8 @@ class Line:
         self.lock = threading.Lock()
         self._session: Session | None = None
         self._is_closed = False
+        self.generation = 0
+        """Counts the sessions: behind each one there may be another server, or a database that was restored."""
         _LINES.add(self)
 
     def session(self, until: float) -> Session:
@@ -282,6 +299,7 @@ class Line:
         if self._session is None or not self._session.is_idle:
             self.drop()
             self._session = open_session(self.target, until)
+            self.generation += 1
         return self._session
 
     def roll_back(self, until: float) -> None:
@@ -294,6 +312,11 @@ class Line:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+    def renew(self) -> None:
+        """Closes the session; the next statement goes to whichever server answers then."""
+        with self.lock:
+            self.drop()
 
     def close(self) -> None:
         """Closes the session for good."""

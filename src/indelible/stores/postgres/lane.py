@@ -21,7 +21,7 @@ from indelible.core.events import Provenance
 from indelible.core.ports import Clock
 from indelible.core.sheets import PERSON, Sheet, SheetRef, Sheets
 from indelible.errors import StoreUnavailable
-from indelible.stores.assumptions import is_guarded, sheets_for
+from indelible.stores.assumptions import is_guarded, is_stop, sheets_for
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
 from indelible.stores.postgres.transitions import (
     Locked,
@@ -61,6 +61,10 @@ class _Unsure(Exception):
     """A commit came back with a warning: the standbys may not have it."""
 
 
+class _NotCompared(Exception):
+    """The connection is new, so the tenant's record has to be compared with what was signed before it writes."""
+
+
 class Lane:
     """Writes through one connection, one batch at a time."""
 
@@ -71,14 +75,21 @@ class Lane:
         ring: Callable[[Sequence[str]], None],
         clock: Clock | None,
         seconds: float,
+        others: Sequence[Line] = (),
     ) -> None:
+        """Writes through `line`; `others` read from the same database."""
         self._line = line
+        self._others = others
         self._ring = ring
         self.provenance = provenance
         self._clock = clock
         self._seconds = seconds
         self._wary = 0
         self._heads = Heads()
+        self.compare: Callable[[str], None] | None = None
+        self._compared: dict[str, int] = {}
+        """Says on which session the record of each tenant was compared with what was signed."""
+        self._renewed = 1
         self._stops: dict[str, Sheet] = {}
         """Are the stops of tenants as they were seen last; being wrong is only slow, for every claim is guarded."""
         self._people: dict[str, list[SheetRef]] = {}
@@ -88,16 +99,43 @@ class Lane:
         """Decides and writes commands as one durable transaction, and answers each."""
         if not commands:
             return []
-        with self._line.lock:
-            work = self._work(tenant, commands)
-            work.assume(known, self._heads)
-            ways = [self._on_what_is_known, self._on_a_look, self._under_lock]
-            return self._persist(work, ways[self._first_way(work) :])
+        ways = [self._on_what_is_known, self._on_a_look, self._under_lock]
+        work: Work | None = None
+        while True:
+            with self._line.lock:
+                if work is None:
+                    work = self._work(tenant, commands)
+                    work.needs_comparing = not is_stop(commands)
+                    work.assume(known, self._heads)
+                    ways = ways[self._first_way(work) :]
+                try:
+                    return self._persist(work, ways)
+                except _NotCompared:
+                    session = self._line.generation
+            self._compare_on(session, work)
+            if work.sent:
+                ways = ways[-1:]
+
+    def _compare_on(self, session: int, work: Work) -> None:
+        """Compares the tenant's record with what was signed. Hold no lock: a stop may have to be written."""
+        if session > self._renewed:
+            self._renewed = session
+            # The other connections may still lead to the server that was left, or be told late that it is gone.
+            for line in self._others:
+                line.renew()
+        if self.compare is not None:
+            self.compare(work.tenant)
+        work.compared = session
+        if not self._line.target.is_pooled:
+            if len(self._compared) >= _MOST_TENANTS:
+                self._compared.clear()
+            self._compared[work.tenant] = session
 
     def find_out(self, tenant: str, command: Command, batch: Batch) -> bool:
         """Says whether a batch whose commit was sent through another connection took place."""
         with self._line.lock:
             work = self._work(tenant, [command])
+            work.needs_comparing = False  # it writes nothing
             work.sent.append(batch)
             work.runs.update(batch.heads)
             return self._persist(work, [self._was_committed])
@@ -155,6 +193,8 @@ class Lane:
                     self._give_up(work, trouble)
                 if work.sent or isinstance(trouble, Rejected):
                     way = last
+            except _NotCompared:
+                raise
             except BaseException:
                 self._line.drop()
                 self._heads.correct(work.tenant, work.runs, {})
@@ -184,7 +224,14 @@ class Lane:
         raise explained(target, problem, is_outcome_unknown=bool(work.sent)) from problem
 
     def _session(self, work: Work) -> Session:
-        return self._line.session(work.patience.until)
+        """Return the session; raise `_NotCompared` if nothing may be written through it yet."""
+        session = self._line.session(work.patience.until)
+        if self.compare is not None and work.needs_comparing:
+            # Behind a pooler the server can change without a new session of ours, so each call compares there.
+            current = self._line.generation
+            if work.compared != current and self._compared.get(work.tenant) != current:
+                raise _NotCompared
+        return session
 
     def _now(self) -> datetime:
         return datetime.now(UTC) if self._clock is None else self._clock.now()
@@ -344,7 +391,7 @@ class Lane:
         if batch.is_empty:
             return batch.answers
         until = work.patience.until
-        session = self._line.session(until)
+        session = self._session(work)
         refusal = self._send(work, batch, lambda: write(session, work.tenant, batch, now, self.test_time(), until))
         if refusal is not None:
             work.sent.pop()

@@ -57,8 +57,10 @@ class PostgresStore:
         self._is_closed = False
         self._writing, self._reading = Line(self._target), Line(self._target)
         self._ringer = Ringer(self._target)
-        self._lane = Lane(self._writing, self._provenance, self._ring, clock, self._seconds)
-        self.journal = PostgresJournal(Line(self._target), self._check_open, self._seconds)
+        journal = Line(self._target)
+        others = (self._reading, journal)
+        self._lane = Lane(self._writing, self._provenance, self._ring, clock, self._seconds, others)
+        self.journal = PostgresJournal(journal, self._check_open, self._seconds)
         self.forgetting = PostgresForgetting(self._reading, self._check_open, self._seconds)
         self._sign: tuple[int, Callable[[bytes], bytes] | None] = (os.getpid(), None)
         self._become_a_writer()
@@ -96,6 +98,15 @@ class PostgresStore:
     @sign_event.setter
     def sign_event(self, sign: Callable[[bytes], bytes] | None) -> None:
         self._sign = (os.getpid(), sign)
+
+    @property
+    def compare(self) -> Callable[[str], None] | None:
+        """Compares a tenant's record with what was signed, before the first write of each new connection."""
+        return self._lane.compare
+
+    @compare.setter
+    def compare(self, compare: Callable[[str], None] | None) -> None:
+        self._lane.compare = compare
 
     def _provenance(self, tenant: str) -> Provenance:
         """Says whose events these are. Call it with the lock of the line that writes, which is asked once a tenant."""

@@ -17,13 +17,17 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
 # Whoever comes while the server is known to be away gets this much instead of the full time.
 _SECONDS_WHILE_AWAY = 0.5
 
-# Serialisation failure, deadlock; a lock or a resource that may be free again soon; a server that starts or stops; a
-# statement that was cancelled; a prepared statement that a pooler sent elsewhere, or whose plan is out of date.
-_WORTH_ANOTHER_TRY = ("40001", "40P01", "55P03", "57", "53", "25006", "26000", "42P05", "0A000")
+# Serialisation failure, deadlock; a lock, memory or a connection that may be free again soon; a server that starts or
+# stops; a statement that was cancelled; a prepared statement that a pooler sent elsewhere.
+_WORTH_ANOTHER_TRY = ("40001", "40P01", "55P03", "57", "53000", "53200", "53300", "25006", "26000", "42P05")
 # A value that its column cannot hold, or names that are too long for an index.
 _ABOUT_THE_VALUE = ("22", "54000")
-# A server that became a standby, and plans that belong to an older schema: both need a new connection.
-_NEEDS_NEW_CONNECTION = ("25006", "0A000")
+# What the server will not do, however often it is asked: not supported, not authorised, no such database or table, a
+# limit in its configuration, a program limit.
+_FOR_GOOD = ("0A", "0L", "0P", "28", "3D", "3F", "42", "53400", "54")
+_DISK_FULL = "53100"
+_NOT_SUPPORTED = "0A000"
+_CHECKS_PLANS = "RevalidateCachedQuery"
 
 
 class Patience:
@@ -54,17 +58,24 @@ class Patience:
 
 def is_worth_another_try(problem: Lost | Rejected) -> bool:
     """May the same succeed in a moment?"""
-    return isinstance(problem, Lost) or problem.sqlstate.startswith(_WORTH_ANOTHER_TRY)
+    if isinstance(problem, Lost):
+        return not problem.is_final
+    return problem.sqlstate.startswith(_WORTH_ANOTHER_TRY) or _is_old_plan(problem)
+
+
+def _is_old_plan(problem: Rejected) -> bool:
+    """Is a prepared statement older than the schema? That has the same code as what the server cannot do at all."""
+    return problem.sqlstate == _NOT_SUPPORTED and problem.raised_in == _CHECKS_PLANS
 
 
 def is_away(problem: Lost | Rejected) -> bool:
     """Is nobody there? Who took the question and answers late is there, and needs more time and not less."""
-    return isinstance(problem, Lost) and not problem.may_have_run
+    return isinstance(problem, Lost) and not problem.may_have_run and not problem.is_final
 
 
 def needs_new_connection(problem: Lost | Rejected) -> bool:
     """Is this connection of no more use?"""
-    return isinstance(problem, Lost) or problem.sqlstate in _NEEDS_NEW_CONNECTION
+    return isinstance(problem, Lost) or problem.sqlstate == "25006" or _is_old_plan(problem)  # now a standby
 
 
 def patiently(line: Line, seconds: float, work: Callable[[Session, float], Result]) -> Result:
@@ -100,6 +111,11 @@ def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: b
             f"{target.address}: a commit was sent, and whether it took place could not be learnt ({problem}); look at "
             "the effect when the server answers again, or make the same call again, which is safe"
         )
+    if isinstance(problem, Lost) and problem.is_final:
+        return Misconfigured(
+            f"{target.address} does not let us in ({problem}); nothing was written. Mend the address, the password or "
+            "the server, then call again"
+        )
     if isinstance(problem, Lost):
         return StoreUnavailable(
             f"{target.address} cannot be reached ({problem}); nothing was written. See to the server, then call again"
@@ -113,4 +129,14 @@ def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: b
         return Misconfigured(f"{target.address}: the user lacks a right ({problem}); GRANT it, then call again")
     if problem.sqlstate.startswith(_ABOUT_THE_VALUE):
         return BadCall(f"{target.address} cannot keep this value ({problem}); nothing was written")
+    if problem.sqlstate.startswith(_FOR_GOOD) and not is_worth_another_try(problem):
+        return Misconfigured(
+            f"{target.address} refuses this, now and later ({problem}); nothing was written. Change on the server what "
+            "it names, then call again"
+        )
+    if problem.sqlstate == _DISK_FULL:
+        return StoreUnavailable(
+            f"{target.address}: the server's disk is full ({problem}); nothing was written. Free some room, then call "
+            "again"
+        )
     return StoreUnavailable(f"{target.address}: {problem}; nothing was written. See to it, then call again")

@@ -107,6 +107,9 @@ class Work:
     """Are those that the last decision was made on."""
     sent: list[Batch] = field(default_factory=list)
     is_guessable: bool = True
+    compared: int | None = None
+    """Is the session that the tenant's record was compared on for this call."""
+    needs_comparing: bool = True
 
     def assume(self, known: Sequence[Effect | None], heads: Heads) -> None:
         """Notes what may be decided on unseen: an unknown key is free, and a claim's holder knows its effect."""

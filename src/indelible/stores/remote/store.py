@@ -57,6 +57,7 @@ class RemoteStore:
     """Is a ledger's store on the other side of HTTP, as the credential's tenant and scopes let it be seen."""
 
     is_cheap_to_read = False
+    compare: Callable[[str], None] | None = None  # the server compares
 
     def __init__(self, url: str, *, token: str | None, wakeups: bool = True, reach: Reach | None = None) -> None:
         self._line = Line(url, token, reach or Reach())

@@ -23,6 +23,7 @@ from indelible.core.moving import origin_of
 from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, Misconfigured, StoreUnavailable
+from indelible.stores.assumptions import is_stop
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
 from indelible.stores.sqlite.connections import Explained, check_alone, connect, folder_of, make_file
@@ -56,6 +57,7 @@ class SqliteStore:
     is_cheap_to_read = True
     unseen_kinds: frozenset[str] = frozenset()
     sign_event: Callable[[bytes], bytes] | None = None
+    compare: Callable[[str], None] | None = None
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class SqliteStore:
             self._place = self._hold_place()
             undone.pop_all()
         self._provenances: dict[str, Provenance] = {}
+        self._compared: set[str] = set()
         self._writer_id = uuid.uuid4().hex
         self._pid = os.getpid()  # only now: until then every thread of a forked child waits for the first one
         _STORES.add(self)
@@ -205,6 +208,9 @@ class SqliteStore:
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides and writes under the write lock: first on what is likely, and if that was wrong, on what is."""
         self._check_process()
+        if self.compare is not None and tenant not in self._compared and not is_stop(commands):
+            self.compare(tenant)
+            self._compared.add(tenant)
         with self._explained, self._writing:
             try:
                 batch = self._transact(tenant, commands, guessed(commands, known))
