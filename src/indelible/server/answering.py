@@ -47,7 +47,7 @@ from indelible.core.remote.wire import from_wire
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
 from indelible.core.runs.run import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.engine.mint import MOST_VALUES
+from indelible.engine.mint import EDIT_VALUES, MOST_VALUES
 from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from indelible.journal.erasures.erasable import Erasable
@@ -268,7 +268,8 @@ class Answering:
             raise BadCall(f"no approval of this tenant has the id {command.approval_id}")
         self._gateway.check_edit(effect.tool, plain(command.args_json))
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
-        return replace(command, verdict=strictest([own, command.verdict]))
+        takes = self._ledger._approving.taken(approval, effect, command.args_json)
+        return replace(command, verdict=strictest([own, command.verdict]), takes=takes)
 
     def _pinned(self, command: CastVote) -> CastVote:
         effect = self._engine.store.look([command.ref]).effects[0]
@@ -321,6 +322,8 @@ def _without_tokens(answer: Answer) -> Answer:
 
 def _salts_for(command: Command) -> int:
     """Gives how many values a command may have to hide, by what it tells; two of each happening."""
+    if isinstance(command, Amend):
+        return EDIT_VALUES
     told = len(command.happenings) if isinstance(command, Tell) else 0
     committed = len(command.committed) if isinstance(command, Record) else 0
     return MOST_VALUES + min(2 * told + committed, 2 * MOST_TOLD)

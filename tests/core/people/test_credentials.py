@@ -14,7 +14,6 @@ from indelible.core.effects.effect import Actor
 from indelible.core.people.credentials import (
     Credential,
     Token,
-    credential_ref,
     credential_sheet,
     kind_for,
     read_credential,
@@ -23,6 +22,7 @@ from indelible.core.people.credentials import (
 )
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.sheet_bodies import credential_in
+from indelible.core.people.standing import credential_ref
 from indelible.errors import BadCall, NotAuthenticated
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -24,6 +24,7 @@ def approval_shown(approval: Approval) -> dict[str, Any]:
         "digest": approval.digest,
         "effect_id": approval.effect_id,
         "run_id": approval.run_id,
+        "for_run": approval.for_run,
         "tool": approval.tool,
         "side_effect": approval.side_effect,
         "schema": approval.schema,
@@ -38,10 +39,12 @@ def approval_shown(approval: Approval) -> dict[str, Any]:
         "people": None if approval.people is None else {name: list(one.roles) for name, one in approval.people.items()},
         "needs_signature": question.needs_signature,
         "may_edit": question.may_edit,
+        "is_sole_approver": question.is_sole_approver,
         "votes": [_vote(vote) for vote in approval.votes],
         "escalated": approval.escalated,
         "replaces": approval.replaces,
         "edited_by": approval.edited_by,
+        "editors": list(approval.editors),
         "grant": approval.grant,
         "attempt": approval.attempt,
     }
@@ -60,6 +63,8 @@ def _vote(vote: Vote) -> dict[str, Any]:
         "is_approval": vote.is_approval,
         "on_behalf_of": vote.on_behalf_of,
         "signature": None if vote.signature is None else b64encode(vote.signature).decode(),
+        "credential": vote.credential,
+        "is_by_editor": vote.is_by_editor,
     }
 
 

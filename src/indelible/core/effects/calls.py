@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from indelible.core.privacy.redaction import Rule, Subject, check_rules
 from indelible.core.values.canonical import encode
+from indelible.core.values.visible import is_unseen
 from indelible.errors import BadCall
 
 if TYPE_CHECKING:
@@ -127,9 +128,11 @@ def check_run_id(run_id: object) -> None:
 
 
 def check_name(what: str, name: object) -> None:
-    """Raises `BadCall` unless `name` can stand in an event: text, not empty, not too long, no lone surrogates."""
+    """Raise `BadCall` unless `name` can stand in an event: text with a visible character, not too long, valid UTF-8."""
     if not isinstance(name, str) or not name:
         raise BadCall(f"{what}: must be a text that is not empty, got {name!r}")
+    if not "!" <= name[0] <= "~" and all(map(is_unseen, name)):  # most names begin with what everybody sees
+        raise BadCall(f"{what}: {name!r} has no visible character; use a name that people can read")
     if len(name) > _LONGEST_NAME:
         raise BadCall(f"{what}: has {len(name)} characters, at most {_LONGEST_NAME} are allowed")
     if not name.isascii():

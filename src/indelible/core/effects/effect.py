@@ -51,11 +51,15 @@ _VIAS = ("process", "api_key", "passkey", "signature", "link", "oidc")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Says who did something and how we know: `via` is process, api_key, passkey, signature, link or oidc."""
+    """Says who did something and how we know: `via` is process, api_key, passkey, signature, link or oidc.
+
+    `credential` is the id of the API key, where one was used: a vote rests on it. It makes nobody another actor.
+    """
 
     id: str
     kind: Literal["agent", "person", "system"] = "person"
     via: Literal["process", "api_key", "passkey", "signature", "link", "oidc"] = "process"
+    credential: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_name("actor", self.id)
