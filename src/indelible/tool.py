@@ -12,6 +12,7 @@ from indelible.core.effects.binding import Parameters as Parameters
 from indelible.core.effects.binding import bound as bound
 from indelible.core.effects.calls import IdentityWords, Options, ToolCall
 from indelible.core.effects.identity import schema_hash
+from indelible.core.effects.tightening import identified_by
 from indelible.core.values.revive import revive
 from indelible.engine.running import RunningEffect, current_run
 from indelible.errors import BadCall, NothingHappened
@@ -89,16 +90,16 @@ class Tool(Generic[P, R]):
         )
 
     def completed(self, call: ToolCall) -> ToolCall:
-        """Return a call of this tool with every default applied, and identified as the tool says where it does not.
+        """Return a call of this tool with every default applied, identified as the tool says.
 
-        A call that this tool made itself is complete: it carries the tool's schema.
+        A call that carries a schema is bound already: this tool or an adapter made it.
+
+        Raises:
+            BadCall: The call names another identity than the tool does.
         """
+        gaps = identified_by(call, self._identity, _UNSAID)
         if call.schema:
-            return call
-        said: dict[str, Any] = dict(self._identity)
-        if call.resource is not None:
-            said.pop("key", None)
-        gaps = {word: value for word, value in said.items() if getattr(call, word) == _UNSAID[word]}
+            return replace(call, **gaps) if gaps else call
         return replace(call, args=bound(self._signature, call.args, self.name), schema=self.schema, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:

@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.approvals.approval import Approval
-from indelible.core.effects.calls import DEFAULT_TENANT, Handling, Options, OptionWords, ToolCall, handling_of
+from indelible.core.effects.calls import DEFAULT_TENANT, Handling, Options, OptionWords, ToolCall
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
 from indelible.core.effects.requests import Prepared
+from indelible.core.effects.tightening import handling_for
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.privacy.redaction import Redactor, Screen, subject_of
@@ -76,20 +77,21 @@ class Preparing:
         self._usual_handling.pop(tool.name, None)
 
     def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
-        """Gives how a call is treated: as it says itself, else as its tool says, else as the ledger says."""
+        """Return how a call is treated: what it, its tool and the ledger demand, each of them."""
         usual = self._usual_handling.get(tool_name)
         if usual is not None and not words:
             return usual
         tool = self._tools.get(tool_name)
-        options = self._options if tool is None else tool.options.over(self._options)
+        options = None if tool is None else tool.options
         if words:
-            return handling_of(Options(**words).over(options))
+            return handling_for(self._options, options, Options(**words), tool_name)
+        usual = handling_for(self._options, options, None, tool_name)
         if len(self._usual_handling) < _MOST_REMEMBERED:
-            self._usual_handling[tool_name] = handling_of(options)
-        return handling_of(options)
+            self._usual_handling[tool_name] = usual
+        return usual
 
     def _lease(self, words: OptionWords) -> timedelta:
-        return handling_of(Options(**words).over(self._options)).lease
+        return handling_for(self._options, None, Options(**words), "heartbeat").lease
 
     def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
         """Bind a call and decide how it is treated. Every door comes through here, so no call is bound twice."""

@@ -26,10 +26,11 @@ from indelible.core.commands import (
     Reopen,
     Settle,
 )
-from indelible.core.effects.calls import Options, ToolCall, handling_of
+from indelible.core.effects.calls import Handling, ToolCall
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
+from indelible.core.effects.tightening import strictest_word
 from indelible.core.policy.policy import strictest
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.remote.admissible import (
@@ -234,10 +235,11 @@ class Answering:
     async def _judged(self, command: Open) -> Open:
         self._gateway.check_not_ours(command.tool)
         check_arguments(command.args_json, self._ledger._max_args_bytes)
+        command, handling = self._tightened(command)
         prepared = Prepared(
             call=ToolCall(tool=command.tool, run_id=command.run_id, call_id=command.call_id, schema=command.schema),
             identity=Identity(ref=command.ref, digest=command.digest, args_json=command.args_json),
-            handling=handling_of(Options(side_effect=command.side_effect)),
+            handling=handling,
             actor=command.stamp.actor,
             max_result_bytes=None,
             principal=command.principal,
@@ -249,6 +251,12 @@ class Answering:
         # Both have to know: who asks replays from the record of the run that this one was forked from.
         knows = command.knows_limits and judged.knows_limits
         return replace(command, verdict=judged.verdict, grants=judged.grants, knows_limits=knows)
+
+    def _tightened(self, command: Open) -> tuple[Open, Handling]:
+        """Return a command that demands no less than this ledger does, and how its call is treated."""
+        handling = self._ledger._handling(command.tool, {"side_effect": command.side_effect})
+        on_crash = strictest_word("on_crash", command.on_crash, self._ledger._options.on_crash)
+        return replace(command, side_effect=handling.side_effect, on_crash=on_crash), handling
 
     def _judgement(self, prepared: Prepared, said: Verdict) -> Judged:
         """Gives the verdict on a call; whom it says that it is for, no credential attests, so that allows nothing."""

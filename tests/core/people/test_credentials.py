@@ -20,9 +20,9 @@ from indelible.core.people.credentials import (
     read_token,
     unknown_token,
 )
+from indelible.core.people.standing import credential_ref
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.sheet_bodies import credential_in
-from indelible.core.people.standing import credential_ref
 from indelible.errors import BadCall, NotAuthenticated
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

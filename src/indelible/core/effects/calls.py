@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
@@ -224,7 +224,7 @@ class OptionWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Says how an effect is treated; what a call leaves open its tool decides, then the ledger, then the default.
+    """Says how an effect is treated. Ledger, tool and call each may say it; see `tightening` for what holds then.
 
     Args:
         failed_on: Exception types that mean: the provider refused, nothing was done. The effect becomes `failed`.
@@ -234,6 +234,7 @@ class Options:
             exception before that means that nothing happened. Default: False.
         downstream: The provider honours our idempotency key; see `Idempotent`.
         exclusive: Only one call on this resource may be open at a time. A resource, or a function of the arguments.
+            Ledger, tool and call may each name one; then all of them are kept.
         on_repeat: What happens to a call with dedupe="turn" that succeeded in an earlier turn: "ask" a person,
             "refuse" it, or "run" it. Default: "ask" for payment, external_mutation and delegation, else "run".
         volatile: Fields of a JSON request body that change from one sending to the next, such as a time stamp.
@@ -256,7 +257,7 @@ class Options:
     refused: Callable[[Exception], bool] | None = None
     marks_sending: bool | None = None
     downstream: Idempotent | None = None
-    exclusive: Exclusive | None = None
+    exclusive: Exclusive | tuple[Exclusive, ...] | None = None
     on_repeat: OnRepeat | None = None
     volatile: Sequence[str] | None = None
 
@@ -279,13 +280,6 @@ class Options:
         for name, duration in (("lease", self.lease), ("timeout", self.timeout)):
             if duration is not None and duration <= timedelta(0):
                 raise BadCall(f"{name}={duration}: must be longer than nothing")
-
-    def over(self, lower: Options) -> Options:
-        """Gives these options, with the gaps filled from `lower`; what either of them redacts is redacted."""
-        gaps = {f.name: getattr(lower, f.name) for f in fields(self) if getattr(self, f.name) is None}
-        if self.redact is not None and lower.redact is not None:
-            gaps["redact"] = (*lower.redact, *self.redact)
-        return replace(self, **gaps) if gaps else self
 
 
 def _check_subject(path: object) -> None:
@@ -318,9 +312,11 @@ class Handling:
     refused: Callable[[Exception], bool] | None = None
     marks_sending: bool = False
     downstream: Idempotent | None = None
-    exclusive: Exclusive | None = None
+    exclusive: tuple[Exclusive, ...] = ()
     on_repeat: OnRepeat = "ask"
     volatile: tuple[str, ...] = ()
+    judged_as: tuple[SideEffect, ...] = ()
+    """The classes that ledger, tool and call name, if they name several: the policy judges each of them."""
 
 
 # Who repeats these in a later turn, after they succeeded, is asked.
@@ -347,10 +343,16 @@ def handling_of(options: Options) -> Handling:
         refused=options.refused,
         marks_sending=bool(options.marks_sending),
         downstream=options.downstream,
-        exclusive=options.exclusive,
+        exclusive=_as_tuple(options.exclusive),
         on_repeat=options.on_repeat or ("ask" if side_effect in _ASKED_ABOUT_REPEATS else "run"),
         volatile=tuple(options.volatile or ()),
     )
+
+
+def _as_tuple(exclusive: Exclusive | tuple[Exclusive, ...] | None) -> tuple[Exclusive, ...]:
+    if exclusive is None:
+        return ()
+    return exclusive if isinstance(exclusive, tuple) else (exclusive,)
 
 
 def _on_crash(options: Options, side_effect: SideEffect) -> OnCrash:
