@@ -23,11 +23,11 @@ from indelible.core.events import Event
 from indelible.core.runs.run import CheckpointRule, Run
 from indelible.core.values.tags import Redacted
 from indelible.engine.approving import ApprovalView
+from indelible.engine.opening import migrate
 from indelible.engine.running import RunningEffect, current_effect, current_run
 from indelible.errors import IndelibleError, MayHaveHappened, NothingHappened, Refused
 from indelible.ledger import Ledger
 from indelible.offline import verify
-from indelible.stores import migrate
 
 if TYPE_CHECKING:
     from indelible.aio import AsyncLedger

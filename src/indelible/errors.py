@@ -56,6 +56,7 @@
         │   └── AskedTooOften    the server is asked too much: call again after .retry_after seconds
         ├── OutcomeUnknown       a commit was sent and its fate cannot be learnt now
         ├── SchemaOutdated       run `indelible migrate`
+        ├── StateNotRead         the store did not read what decides a call: nothing was run; a fault of the store
         └── Misconfigured        the address or a setting of the store cannot be used
 
 Four more are raised in handlers, never by the ledger: `NothingHappened`, `MayHaveHappened`, `Refused`, and
@@ -387,6 +388,10 @@ class OutcomeUnknown(StoreError):
 
 class SchemaOutdated(StoreError):
     """The store's schema is older or newer than this version of Indelible."""
+
+
+class StateNotRead(StoreError):
+    """The store did not read what decides a call, so nothing was run. It is a fault of the store."""
 
 
 class Misconfigured(StoreError):

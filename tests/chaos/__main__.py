@@ -56,7 +56,9 @@ def _show(report: Report) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Breaks things and asks the oracle.")
     parser.add_argument("jobs", nargs="*", metavar="job", help=f"some of: {', '.join(JOBS)}; all without")
-    parser.add_argument("--points", type=int, help="how many points, images, faults, rounds or keys")
+    parser.add_argument(
+        "--points", "--seconds", type=int, help="how many points, images, faults, rounds, keys or seconds"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", choices=STORES)
     parser.add_argument("--mutant", choices=list(MUTANTS), help="run with this planted bug, which should then be found")

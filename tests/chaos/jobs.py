@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.chaos import (
     approval_kills,
     approval_races,
+    beside,
     budget_races,
     disk_faults,
     http_faults,
@@ -46,6 +47,7 @@ JOBS: dict[str, Job] = {
         run_kills.JOB,
         resumer_races.JOB,
         run_writers.JOB,
+        beside.JOB,
     )
 }
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -256,7 +257,21 @@ def forgetful_signer() -> None:
     put(Sealer, "_sign", broken)
 
 
+def locks_dropped() -> None:
+    """Each connection opens and closes the database beside SQLite, and nothing else holds the shared lock."""
+    connect = connections.connect
+
+    def broken(path: str, *, is_memory: bool) -> Any:
+        Path(path).open("rb").close()
+        return connect(path, is_memory=is_memory)
+
+    put(sqlite_store, "connect", broken)
+    put(sqlite_store.Guard, "lock", lambda self: None)
+    put(sqlite_store.SqliteStore, "_check_place", lambda self: None)
+
+
 MUTANTS: dict[str, Mutant] = {
+    "locks-dropped": Mutant(locks_dropped, frozenset({"lost ack", "duplicate effect", "store corrupt"})),
     "effect-before-claim": Mutant(effect_before_claim, frozenset({"duplicate effect", "effect without claim"})),
     "ack-before-settle": Mutant(ack_before_settle, frozenset({"lost ack"})),
     "retry-in-doubt": Mutant(retry_in_doubt, frozenset({"duplicate effect"})),

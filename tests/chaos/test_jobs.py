@@ -29,6 +29,7 @@ POINTS = {
     "run-kills": 20,
     "resumer-races": 60,
     "run-writers": 960,
+    "sqlite-beside": 5,
 }
 NEED_STRACE = {"kill-syscalls", "power-loss"}
 SEED = int(os.environ.get("CHAOS_SEED", "1"))

@@ -19,7 +19,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import Event
 from indelible.core.journal.notes import TreeHead
 from indelible.core.policy.verdicts import ALLOWED, Verdict
-from indelible.core.steps import needed_sheets, next_step
+from indelible.core.steps import needed_sheets
 from indelible.core.verifying.examination import Examination, Scope
 from indelible.core.verifying.payloads import Disclosed, PayloadTally
 from tests.core.making import (
@@ -45,6 +45,7 @@ from tests.core.making import (
     charge,
     charging,
     finish,
+    next_step,
     open_command,
     refuses,
     relinquish,

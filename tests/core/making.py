@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from indelible.core import batch as batches
+from indelible.core import steps
 from indelible.core.approvals.approval import Approval, Need, Question, Vote, ask
-from indelible.core.approvals.revoked import people_behind
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
-from indelible.core.batch import Batch, decide
+from indelible.core.batch import Batch
+from indelible.core.changes import Step
 from indelible.core.commands import (
     Amend,
     Attend,
@@ -34,8 +37,8 @@ from indelible.core.effects.requests import Prepared
 from indelible.core.events import Head, Payload, Provenance
 from indelible.core.policy.budgets import Budget, budget_ref, charges_json, read_budget
 from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
-from indelible.core.sheets import Sheet, SheetRef
-from indelible.core.steps import needed_sheets
+from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
+from indelible.testing.comparing import read_for
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
@@ -289,6 +292,25 @@ def prepared(call: ToolCall | None = None, *, max_result_bytes: int | None = Non
     )
 
 
+def next_step(command: Command, effect: Effect | None, now: datetime, seq: int, sheets: Sheets = NO_SHEETS) -> Step:
+    """Decide a command on an effect and sheets that are all there is."""
+    _, read = read_for([command], {command.ref: effect}, sheets)
+    return steps.next_step(command, effect, now, seq, {**read, **sheets})
+
+
+def decide(
+    commands: Sequence[Command],
+    effects: Mapping[Ref, Effect | None],
+    heads: Mapping[str, Head],
+    now: datetime,
+    by: Provenance,
+    sheets: Sheets = NO_SHEETS,
+) -> Batch:
+    """Decide commands on effects and sheets that are all there is."""
+    found, read = read_for(commands, effects, sheets)
+    return batches.decide(commands, found, heads, now, by, {**read, **sheets})
+
+
 class Shelf:
     """Keeps what `decide` gives, as a store would, and nothing else: no rules live here.
 
@@ -306,10 +328,8 @@ class Shelf:
 
     def apply(self, *commands: Command) -> Batch:
         """Decides a batch on what is kept, checks that it fits, and keeps what came of it."""
-        needed = {ref for command in commands for ref in needed_sheets(command, self.effects.get(command.ref))}
-        sheets = {ref: self.sheets.get(ref) for ref in needed}
-        sheets |= {ref: self.sheets.get(ref) for ref in people_behind(sheets)}
-        batch = decide(commands, self.effects, self.heads, self.now, BY, sheets)
+        effects, sheets = read_for(commands, self.effects, self.sheets)
+        batch = batches.decide(commands, effects, self.heads, self.now, BY, sheets)
         for ref, made in batch.opened.items():
             assert ref not in self.effects
             self.effects[ref] = made

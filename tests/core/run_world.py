@@ -16,7 +16,7 @@ from indelible.core.runs.following import RunEvent, RunStory, by_event
 from indelible.core.runs.run import Happening, Run
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.stamps import Stamp
-from indelible.core.steps import needed_sheets
+from indelible.testing.comparing import read_for
 from tests.core.making import BY, LEASE, NOON
 
 TENANT = "default"
@@ -45,9 +45,7 @@ class World:
 
     def do(self, *commands: Command) -> list[Answer]:
         """Decides commands in one batch and keeps what follows."""
-        effects: dict[Ref, Effect | None] = {command.ref: self.effects.get(command.ref) for command in commands}
-        refs = {ref for command in commands for ref in needed_sheets(command, effects[command.ref])}
-        sheets = {ref: self.sheets.get(ref) for ref in refs}
+        effects, sheets = read_for(commands, self.effects, self.sheets)
         batch = decide(commands, effects, self.heads, self.now, BY, sheets)
         for ref, (before, after) in batch.sheets.items():
             known = self.sheets.get(ref)

@@ -9,7 +9,7 @@ import pytest
 
 from indelible.core.approvals.approval import Need
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
-from indelible.core.batch import Batch, decide
+from indelible.core.batch import Batch
 from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
@@ -46,6 +46,7 @@ from tests.core.making import (
     charge,
     charging,
     claim_of,
+    decide,
     effect,
     finish,
     on_shelf,

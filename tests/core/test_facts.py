@@ -18,7 +18,6 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.batch import decide
 from indelible.core.changes import Fact, Step
 from indelible.core.commands import Record, Recorded
 from indelible.core.effects.effect import SYSTEM, Actor
@@ -37,11 +36,10 @@ from indelible.core.events import (
 )
 from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.journal.notes import PublicKey, parse_vkey
-from indelible.core.steps import next_step
 from indelible.core.values.tags import SAFE_INTEGER
 from indelible.errors import BadCall, NotRecordable, TooLarge
 from tests.core.journals import Holder
-from tests.core.making import ADA, BY, NOON, Shelf, effect, open_command, stamp
+from tests.core.making import ADA, BY, NOON, Shelf, decide, effect, next_step, open_command, stamp
 
 HERE = Path(__file__).parent
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads((HERE / "vectors" / "events.json").read_text(encoding="utf-8"))

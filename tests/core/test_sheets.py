@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indelible.core.sheets import KEPT_ASIDE, NO_SHEETS, Sheet, SheetFilter, SheetRef, attested_body, body_of
-from indelible.errors import NotRecordable
-from tests.core.making import HOUR, NOON
+from indelible import core
+from indelible.core import sheets
+from indelible.core.batch import decide
+from indelible.core.commands import Claimed, Open
+from indelible.core.sheets import KEPT_ASIDE, NO_SHEETS, Sheet, SheetFilter, SheetRef, attested_body, body_of, sheet_at
+from indelible.core.steps import brakes_of
+from indelible.errors import NotRecordable, StateNotRead
+from tests.core.making import BY, HOUR, NOON, open_command
 
 SHEET = Sheet(
     kind="approval",
@@ -84,3 +91,28 @@ def test_a_filter_selects_everything_of_a_kind_unless_told_otherwise() -> None:
 )
 def test_an_event_that_was_altered_attests_nothing(body: bytes) -> None:
     assert attested_body("approval", b"{}", b"\0" * 32, body) is None
+
+
+def test_what_was_not_read_is_not_known_to_be_absent() -> None:
+    ref = SheetRef("stop", "effects")
+    assert sheet_at({ref: None}, ref) is None
+    with pytest.raises(StateNotRead):
+        sheet_at(NO_SHEETS, ref)
+
+
+@pytest.mark.parametrize("command", [open_command(), open_command(knows_limits=False)], ids=["stop", "limit"])
+def test_a_claim_is_decided_on_nothing_that_was_not_read(command: Open) -> None:
+    read = dict.fromkeys(brakes_of(command))
+    assert isinstance(decide([command], {command.ref: None}, {}, NOON, BY, read).answers[0], Claimed)
+    for ref in read:
+        with pytest.raises(StateNotRead):
+            decide([command], {command.ref: None}, {}, NOON, BY, {other: None for other in read if other != ref})
+    with pytest.raises(StateNotRead):
+        decide([command], {}, {}, NOON, BY, read)
+
+
+def test_rules_look_at_sheets_in_one_way_alone() -> None:
+    """`get` would take what was not read for what is not there."""
+    rules = [path for path in Path(core.__path__[0]).rglob("*.py") if path != Path(sheets.__file__)]
+    assert len(rules) > 50
+    assert not [path for path in rules if re.search(r"(?<!\.)\bsheets(\.get\(|\[)", path.read_text())]

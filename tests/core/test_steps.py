@@ -38,7 +38,7 @@ from indelible.core.policy.budgets import budget_ref, charges_json
 from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.runs.commands import RunCommand
 from indelible.core.sheets import NO_SHEETS, Sheet, Sheets
-from indelible.core.steps import needed_sheets, next_step
+from indelible.core.steps import needed_sheets
 from indelible.core.values.canonical import decode
 from tests.core.making import (
     ADA,
@@ -64,6 +64,7 @@ from tests.core.making import (
     claim_of,
     effect,
     finish,
+    next_step,
     on_shelf,
     open_command,
     refuses,

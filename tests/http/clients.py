@@ -29,8 +29,15 @@ Post = Callable[[str, Any], Any]
 
 patience: ContextVar[float] = ContextVar("patience", default=PATIENCE)
 """How many seconds clients wait for an answer; set it low where none will come."""
+own_key: ContextVar[str | None] = ContextVar("own_key", default=None)
+"""The key that a handler hands to its client itself, where no transport of ours does it."""
 _TLS = ssl.create_default_context()  # made once: it takes longer than a request
 _RETRY = urllib3.Retry(total=2, backoff_factor=0, allowed_methods=None, status_forcelist=[500, 503])
+
+
+def _keyed() -> dict[str, str]:
+    key = own_key.get()
+    return {} if key is None else {"Idempotency-Key": key}
 
 
 def _read(response: Any) -> Any:
@@ -64,7 +71,7 @@ def _requests(adapter: Callable[[], Any] = requests.adapters.HTTPAdapter) -> Pos
     def post(url: str, body: Any) -> Any:
         with requests.Session() as session:
             session.mount("http://", adapter())
-            return _read(session.post(url, json=body, timeout=patience.get()))
+            return _read(session.post(url, json=body, headers=_keyed(), timeout=patience.get()))
 
     return post
 
@@ -81,7 +88,7 @@ def _urllib(url: str, body: Any) -> Any:
 
 def _urllib3(url: str, body: Any) -> Any:
     with urllib3.PoolManager(retries=_RETRY, timeout=patience.get()) as pool:
-        response = pool.request("POST", url, json=body)
+        response = pool.request("POST", url, json=body, headers=_keyed())
         if response.status >= 400:
             raise RuntimeError(f"answered {response.status}")
         return response.json()
@@ -104,7 +111,8 @@ def _openai(around: Callable[[Any], Any] = _plain) -> Post:
             api_key="k", base_url=url, max_retries=2, http_client=http_client, timeout=patience.get()
         ) as client:
             message: Any = {"role": "user", "content": json.dumps(body)}
-            return {"id": client.chat.completions.create(model="m", messages=[message]).id}
+            answer = client.chat.completions.create(model="m", messages=[message], extra_headers=_keyed())
+            return {"id": answer.id}
 
     return post
 

@@ -11,7 +11,7 @@ import pytest
 
 from indelible import Ledger, ToolCall
 from indelible.errors import BudgetExceeded, EffectInDoubt
-from tests.http.clients import OURS, PLAIN, RETRYING, Post, patience
+from tests.http.clients import OURS, PLAIN, RETRYING, Post, own_key, patience
 from tests.http.provider import AFTER_THE_DEED, Provider
 from tests.waiting import PATIENCE, eventually, refusing
 
@@ -99,6 +99,27 @@ def test_an_answer_that_is_lost_or_strange_leaves_doubt_and_nothing_is_sent_agai
             with pytest.raises(EffectInDoubt):
                 call(case, 5)
             assert (len(entered), len(provider.requests)) == (1, sent), (case, "nothing more was sent")
+
+
+@pytest.mark.parametrize("name", sorted(RETRYING))
+def test_a_client_that_sends_again_by_itself_charges_once_if_it_is_given_the_effects_key(
+    name: str, ledger: Ledger, provider: Provider
+) -> None:
+    provider.always = "error"
+
+    def handler(effect: Any) -> Any:
+        token = own_key.set(effect.key)
+        try:
+            return PLAIN[name](f"{provider.url}/v1/charges", {"amount": 5})
+        finally:
+            own_key.reset(token)
+
+    call = ToolCall(run_id="order-1", tool="pay", args={"amount": 5})
+    with pytest.raises(Exception) as caught:
+        ledger.run(call, handler, side_effect="payment")
+    assert caught.type.__module__.partition(".")[0] != "indelible", caught.value
+    assert (len(provider.requests), len(provider.charges), len(set(provider.keys))) == (3, 1, 1)
+    assert ledger.effects()[0].status == "in_doubt"
 
 
 @pytest.mark.parametrize("door", DOORS)

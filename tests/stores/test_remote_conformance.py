@@ -22,7 +22,7 @@ from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall
 from indelible.testing import FakeClock, StoreConformance
 from indelible.testing.commands import Commands, asking, charged, message
-from indelible.testing.comparing import KINDS, Comparison
+from indelible.testing.comparing import KINDS, Comparison, read_for
 from indelible.testing.sheets_conformance import twice
 from indelible.testing.suite import apply_one, check_chain, take_claim
 from tests.scenarios.fixtures import _scenario_database
@@ -224,7 +224,8 @@ class FromAfar(Comparison):
     """Compares everything but the server's own time and randomness, and what follows from them."""
 
     def _send(self, commands: list[Command]) -> None:
-        batch = decide(commands, self._effects, self._heads, self._clock.now(), self._provenance(), self._sheets)
+        effects, sheets = read_for(commands, self._effects, self._sheets)
+        batch = decide(commands, effects, self._heads, self._clock.now(), self._provenance(), sheets)
         answers = self._store.apply(self._make.tenant, commands, [None] * len(commands))
         assert [timeless(answer) for answer in answers] == [timeless(answer) for answer in batch.answers]
         self._claims += [answer.claim for answer in answers if isinstance(answer, Claimed)]

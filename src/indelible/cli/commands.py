@@ -44,8 +44,11 @@ def version() -> int:
 @click.option(
     "--row-security", "is_secured", is_flag=True, help="PostgreSQL: each connection sees the rows of one tenant only."
 )
+@click.option(
+    "--new-ledger", "is_new_ledger", is_flag=True, help="SQLite: begin a ledger though another one belongs there."
+)
 @about_ledger
-def migrate(is_secured: bool) -> int:
+def migrate(is_secured: bool, is_new_ledger: bool) -> int:
     """Bring the ledger's schema up to date.
 
     A ledger that is not there yet is made. `migrate from` takes over what another ledger recorded, `migrate to` moves
@@ -54,7 +57,7 @@ def migrate(is_secured: bool) -> int:
     if click.get_current_context().invoked_subcommand is not None:
         return 0
     from indelible import migrate as apply
-    from indelible.cli.opening import check_is_here, holds_ledger, without_password
+    from indelible.cli.opening import check_is_here, forget_expected, holds_ledger, without_password
     from indelible.cli.show import say_json
     from indelible.errors import Misconfigured
     from indelible.stores import is_postgres, secure_rows, sqlite_path
@@ -64,11 +67,13 @@ def migrate(is_secured: bool) -> int:
     is_new = False
     if not is_postgres(place.address):
         path = sqlite_path(place.address)
-        is_new = path != ":memory:" and not Path(path).exists()
+        is_new = path != ":memory:" and (not Path(path).exists() or Path(path).stat().st_size == 0)
         if not is_new and path != ":memory:" and holds_ledger(path) is False:
             raise Misconfigured(f"{path} is a database, but no Indelible ledger; name another with --url")
     if is_secured and not is_postgres(place.address):
         raise click.UsageError("--row-security is for PostgreSQL; a SQLite file has one reader, who sees all of it")
+    if is_new_ledger:
+        forget_expected(place)
     applied = apply(place.address)
     if is_secured:
         secure_rows(place.address)

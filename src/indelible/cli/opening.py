@@ -153,6 +153,16 @@ def check_is_ledger(address: str) -> None:
         raise Misconfigured(f"{path} is a database, but no Indelible ledger; name another with --url")
 
 
+def forget_expected(place: Where) -> None:
+    """Let another ledger be begun or used in a SQLite file than the one that the folder of keys knows there."""
+    from indelible.journal.keys.places import forget_place
+
+    if is_postgres(place.address) or sqlite_path(place.address) == ":memory:":
+        raise click.UsageError("--new-ledger is for a SQLite file")
+    path = Path(sqlite_path(place.address))
+    forget_place(str(path.parent.resolve() / path.name))
+
+
 def ledgers_in_folder() -> list[str]:
     """Names up to three ledgers that lie in the current folder under any usual name of a database."""
     files = (path.name for path in sorted(Path().glob("*.db"))[:_MOST_LOOKED_AT] if path.is_file())

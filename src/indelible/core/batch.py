@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from indelible.core.changes import Aside, Change, Fact
-from indelible.core.commands import Answer, Command, Open, Stamp, refs_of, run_named_by
+from indelible.core.commands import Answer, Command, Open, Stamp, is_about_effect, refs_of, run_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import stop_version
@@ -26,6 +26,7 @@ from indelible.core.events import (
 )
 from indelible.core.sheets import NO_SHEETS, STANDING, Sheet, SheetRef, Sheets
 from indelible.core.steps import next_step
+from indelible.errors import StateNotRead
 
 
 @dataclass(slots=True)
@@ -73,16 +74,17 @@ def decide(
 ) -> Batch:
     """Decides commands in their order, each on the state its predecessors leave; an unknown run has no events.
 
-    `sheets` holds those that `needed_sheets` names for the commands and their effects.
+    `effects` holds those of all commands, and `sheets` those that `needed_sheets` and `brakes_of` name for them; None
+    where there is none. What is not in them was not read, and a command that rests on it raises `StateNotRead`.
     """
     standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind in STANDING}
     batch = Batch(standing=standing)
     latest = dict(sheets)
     for command in commands:
-        state = _latest(batch, effects, command.ref)
+        state = _latest(batch, effects, command, command.ref) if is_about_effect(command) else None
         run_id = _run_of(command, state)
         head = batch.heads[run_id][1] if run_id in batch.heads else heads.get(run_id, NO_EVENTS)
-        beside = [_latest(batch, effects, ref) for ref in refs_of(command)[1:]]
+        beside = [_latest(batch, effects, command, ref) for ref in refs_of(command)[1:]]
         step = next_step(command, state, now, head.length, latest, *beside)
         salts = command.stamp.salts
         for change in step.changes:
@@ -149,10 +151,18 @@ def _run_of(command: Command, effect: Effect | None) -> str:
     return run_named_by(command) or ""
 
 
-def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], ref: Ref) -> Effect | None:
+def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], command: Command, ref: Ref) -> Effect | None:
     if ref in batch.moved:
         return batch.moved[ref][1]
-    return batch.opened.get(ref) or effects.get(ref)
+    if ref in batch.opened:
+        return batch.opened[ref]
+    try:
+        return effects[ref]
+    except KeyError:
+        raise StateNotRead(
+            f"the store did not read the effect of this {type(command).__name__}; nothing was run. This is a fault of "
+            "the store: please report it"
+        ) from None
 
 
 def _record(

@@ -81,6 +81,9 @@ class Transaction(Protocol):
         for any other answer or error.
         """
 
+    def is_committed(self) -> bool:
+        """Say whether the handler may have committed what it wrote by itself; True where that cannot be told."""
+
 
 class Store(Protocol):
     """Keeps effects, runs' heads, events and payloads. It holds no rules: `core.batch.decide` decides.
@@ -90,6 +93,8 @@ class Store(Protocol):
 
     address: str
     """Names the store in error messages, without any password."""
+    file: str | None
+    """Is the whole path of the file that holds it; None in memory and behind a server."""
     ledger_name: str
     """Is the name under which this ledger's journals are known; made once, kept in the store."""
     is_cheap_to_read: bool

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from indelible.core.events import commitment
 from indelible.core.values.canonical import decode, encode
+from indelible.errors import StateNotRead
 
 KEPT_ASIDE = frozenset(
     {"answered", "budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "origin", "replays", "reply"}
@@ -78,9 +79,24 @@ class Sheet:
 
 
 Sheets = Mapping[SheetRef, Sheet | None]
-"""Holds the sheets that a command is decided on; None where there is none."""
+"""Holds the sheets that a store has read; None where there is none. Rules look at them by `sheet_at` alone."""
 
 NO_SHEETS: Sheets = {}
+
+
+def sheet_at(sheets: Sheets, ref: SheetRef) -> Sheet | None:
+    """Return the sheet at a place, or None if there is none.
+
+    Raises:
+        StateNotRead: The store did not look there. What was not read is not known to be absent.
+    """
+    try:
+        return sheets[ref]
+    except KeyError:
+        raise StateNotRead(
+            f"the store did not read {ref.kind} {ref.id!r}, which decides this command; nothing was run. This is a "
+            "fault of the store: please report it"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

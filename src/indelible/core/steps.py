@@ -56,14 +56,14 @@ from indelible.core.commands import (
 from indelible.core.effects.claiming import approval_of, claim, is_other_content, is_reworded, opened
 from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
 from indelible.core.effects.meaning import DOUBTFUL
-from indelible.core.effects.stops import stop_in
+from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.people.standing import credential_ref, is_revoked, place_of, places_of
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.runs.driving import about_run, sheets_of_run, why_no_call
 from indelible.core.runs.run import driver_ref, limit_ref
-from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
+from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.values.canonical import encode
 
 _LEASE_RAN_OUT = b'"the lease ran out"'
@@ -82,8 +82,9 @@ def next_step(
 ) -> Step:
     """Decides a command on the state of its effect; the only place that knows which moves are legal.
 
-    `seq` is the number that an event of this run would get now. `sheets` holds at least those of `needed_sheets`, and
-    `beside` is the effect at the second place of `refs_of`, if there is one.
+    `seq` is the number that an event of this run would get now. `sheets` holds at least those that
+    `needed_sheets` and `brakes_of` name; for one that is not in it, `StateNotRead` is raised. `beside` is the effect at
+    the second place of `refs_of`, if there is one.
     """
     match command:
         case Open():
@@ -160,6 +161,17 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
     return tuple(dict.fromkeys(needed))
 
 
+def brakes_of(command: Command) -> tuple[SheetRef, ...]:
+    """Name what keeps a call from being entered, if it is there: the stop, and limits that its judge did not know.
+
+    Every claim is decided on them, and hardly ever is one there. So a store may assume what it saw last, and have the
+    write see that it is so: `Batch.stop_version` and `Batch.unlimited`.
+    """
+    if not isinstance(command, Open):
+        return ()
+    return (STOP_REF,) if command.knows_limits else (STOP_REF, limit_ref(command.run_id))
+
+
 def sheets_led_by_run(command: Command) -> tuple[SheetRef, ...]:
     """Names those sheets of a command that nobody else changes without an event in the run that the command names.
 
@@ -175,7 +187,7 @@ def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
     """Records a fact, or changes a sheet, that is about no effect."""
     sheet = command.sheet
     if sheet is not None:
-        found = sheets.get(sheet.ref)
+        found = sheet_at(sheets, sheet.ref)
         if (
             isinstance(command, Keep)
             and found is not None
@@ -299,7 +311,7 @@ def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets
         return Step(AllStopped(stop, effect))
     if effect is not None and is_reworded(command, effect, sheets):
         return Step(Reworded(effect))
-    if not command.knows_limits and sheets.get(limit_ref(command.run_id)) is not None:
+    if not command.knows_limits and sheet_at(sheets, limit_ref(command.run_id)) is not None:
         return Step(LimitsUnseen(effect))
     if command.driver_token is not None:
         lost = why_no_call(command.run_id, command.driver_token, sheets)

@@ -241,6 +241,7 @@ def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Sig
         if signer is not None:
             return signer
         # Only whoever signs loads a library of ciphers.
+        from indelible.journal.keys.places import remember_place
         from indelible.journal.keys.ring import KeyRing
         from indelible.journal.keys.signer import MemorySigner, file_signer
 
@@ -254,6 +255,8 @@ def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Sig
                     "machine that signs, name another with INDELIBLE_KEYS, or let that machine seal"
                 )
             ring.create(tenant)
+        if store.file is not None:
+            remember_place(store.file, store.ledger_name, keys)
         return file_signer(ring)
 
     return make

@@ -19,8 +19,10 @@ from indelible.engine.notary import Notary, OnUnsealed, signer_maker
 from indelible.engine.preparing import AGENT, MEBIBYTE
 from indelible.errors import BadCall
 from indelible.journal.keys.files import has_data_keys
+from indelible.journal.keys.places import expected_in
 from indelible.journal.keys.redaction_key import RedactionKey
 from indelible.stores import Reach, is_postgres, is_remote, open_store
+from indelible.stores import migrate as migrate_store
 
 if TYPE_CHECKING:
     from indelible.core.policy.policy import Policy
@@ -96,7 +98,9 @@ class OpenedDesk(Desk):
         with ExitStack() as undone:  # what is open when a later step fails is closed again
             is_own = store is None
             if store is None:
-                store = open_store(url, clock=clock, wakeups=wakeups, token=token, reach=reach)
+                store = open_store(
+                    url, clock=clock, wakeups=wakeups, token=token, reach=reach, expect=expected_in(keys)
+                )
                 undone.callback(store.close)
             tenant = _tenant_of(store, tenant)
             is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
@@ -143,6 +147,21 @@ class OpenedDesk(Desk):
             )
             undone.pop_all()
             return desk
+
+
+def migrate(url: str | None = None) -> list[str]:
+    """Bring the schema at an address up to date; a SQLite ledger that is not there yet is begun.
+
+    Args:
+        url: The address. Default: $INDELIBLE_URL, else `.indelible/ledger.db` in the current folder.
+
+    Returns:
+        The names of the migrations that were applied.
+
+    Raises:
+        Misconfigured: Another ledger belongs into the file; the folder of keys knows it.
+    """
+    return migrate_store(url, expected_in(None))
 
 
 def _channels(channels: Sequence[Channel], hook: Hook | None) -> Sequence[Channel]:

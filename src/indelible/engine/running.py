@@ -21,7 +21,7 @@ from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store, Transaction
 from indelible.core.privacy.redaction import Screen
 from indelible.core.values.canonical import decode
-from indelible.errors import AmbiguousRequest, BadCall, LeaseLost
+from indelible.errors import AmbiguousRequest, BadCall, LeaseLost, MayHaveHappened
 
 if TYPE_CHECKING:
     import asyncio
@@ -253,6 +253,8 @@ class RunningEffect:
             )
         if isinstance(report, Raised):
             self.give_up()
+            if not report.is_interruption and self._transaction is not None and self._transaction.was_committed:
+                return replace(report, error=_committed_by_handler(self, report.error))
             return replace(report, has_sent=self._has_sent)
         return report
 
@@ -337,6 +339,15 @@ class RunningEffect:
         return found[1] if found is not None and found[0] is self else None
 
 
+def _committed_by_handler(running: RunningEffect, error: BaseException) -> MayHaveHappened:
+    doubt = MayHaveHappened(
+        f"{running.tool} raised {type(error).__qualname__}, and may have ended the transaction of "
+        "effect.transaction() before, so what it wrote may be there; leave commit and rollback to the ledger"
+    )
+    doubt.__cause__ = error
+    return doubt
+
+
 def _own_arguments(claim: Claim, screen: Screen | None) -> dict[str, Any] | None:
     """Gives the arguments that this caller passed, where what is recorded was made of them; None when nothing was.
 
@@ -379,6 +390,8 @@ class HandlersTransaction:
         self._is_async = is_async
         self._is_given_up = False
         self._lock = threading.Lock()
+        self.was_committed = False
+        """Did the handler commit by itself, as far as that could be told when the transaction was given up?"""
 
     @property
     def is_open(self) -> bool:
@@ -430,7 +443,9 @@ class HandlersTransaction:
 
     def give_up(self) -> None:
         """Undoes everything, now or as soon as it has begun."""
-        if self._taken() is not None:
+        inner = self._taken()
+        if inner is not None:
+            self.was_committed = inner.is_committed()
             self._scope.__exit__(None, None, None)
 
     def _taken(self) -> Transaction | None:

@@ -33,9 +33,9 @@ from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.ports import Store
 from indelible.core.runs.commands import SealCheckpoint
-from indelible.core.steps import needed_sheets, next_step
+from indelible.core.steps import next_step
 from indelible.engine.forks import after_fork
-from indelible.errors import StoreError, StoreUnavailable
+from indelible.errors import StateNotRead, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     import asyncio
@@ -193,9 +193,12 @@ class Writer:
                 return None
             seen = self._store.look([command.ref])
             effect, now = seen.effects[0], seen.now
-        if effect is None or needed_sheets(command, effect):
+        if effect is None:
             return None
-        step = next_step(command, effect, now, 0)
+        try:
+            step = next_step(command, effect, now, 0)
+        except StateNotRead:  # it rests on more than the effect, which only a write reads
+            return None
         if step.changes:
             return None
         for hear in self.unwritten:
@@ -256,11 +259,11 @@ class Writer:
         try:
             self._before(tenant)
             answers = self._store.apply(tenant, commands, [slot.known for slot in slots])
-        except StoreError as error:
-            for slot in slots:
-                slot.error = error if len(slots) == 1 else _copy_of(error)
-            return
         except Exception as error:
+            if isinstance(error, StoreError) and not isinstance(error, StateNotRead):
+                for slot in slots:
+                    slot.error = error if len(slots) == 1 else _copy_of(error)
+                return
             if len(slots) == 1 or is_one:
                 for slot in slots:
                     slot.error = error

@@ -71,6 +71,7 @@ class EncryptingStore:
         self._is_encrypting = is_encrypting
         self._holders: dict[Ref, bytes] = {}
         self.address = store.address
+        self.file = store.file
         self.ledger_name = store.ledger_name
         self.is_cheap_to_read = store.is_cheap_to_read
         self.unseen_kinds = store.unseen_kinds
@@ -267,3 +268,7 @@ class _EncryptingTransaction:
     def settle(self, command: Command) -> Answer:
         """Settles in the transaction."""
         return self._store.opened(self._inner.settle(self._store.encrypted(command)))
+
+    def is_committed(self) -> bool:
+        """Say whether the handler may have committed by itself."""
+        return self._inner.is_committed()

@@ -57,6 +57,7 @@ class SealingThread:
         self._turn = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_dirty = False
+        self._dirty_since = 0.0
         self._is_closed = False
         self._waiting: list[Told] = []
         self.problem: IndelibleError | None = None
@@ -67,6 +68,7 @@ class SealingThread:
         if self._is_dirty:
             return
         with self._turn:
+            self._dirty_since = time.monotonic()
             self._wake()
             self._is_dirty = True
 
@@ -133,9 +135,13 @@ class SealingThread:
                 return
 
     def _wait_for_turn(self, sealed_at: float, pause: float) -> bool:
-        """Waits until there is something to do; says whether a heartbeat is due."""
+        """Wait until there is something to do; say whether a heartbeat is due.
+
+        A first write after a pause is not sealed at once: at that moment a handler is entered, and a process that is
+        stopped there (SIGSTOP) must not hold the store's lock because of us.
+        """
         while not self._is_closed and not self._waiting:
-            since = time.monotonic() - sealed_at
+            since = time.monotonic() - max(sealed_at, self._dirty_since if self._is_dirty else 0.0)
             left = (pause if self._is_dirty else self._beat_every) - since
             if left <= 0:
                 return not self._is_dirty

@@ -33,6 +33,7 @@ from indelible.core.sheets import SheetFilter
 from indelible.engine.desk import _person
 from indelible.engine.stops import Stops
 from indelible.errors import BadCall, Misconfigured
+from indelible.journal.keys.places import expected_in
 from indelible.ledger import Ledger
 from indelible.migrating.handing_over import Handover
 from indelible.migrating.taking import Progress, untold
@@ -283,7 +284,7 @@ def _stop_of(store: Store, tenant: str) -> Stop | None:
 
 
 def _opened(address: str) -> AbstractContextManager[Store]:
-    return closing(open_store(address, wakeups=False))
+    return closing(open_store(address, wakeups=False, expect=expected_in(None)))
 
 
 def _ledger(address: str, tenant: str) -> Ledger:

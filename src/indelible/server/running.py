@@ -11,6 +11,7 @@ import uvicorn
 from prometheus_client import disable_created_metrics
 
 from indelible.errors import Misconfigured
+from indelible.journal.keys.places import expected_in
 from indelible.notify.channels import Channel
 from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
@@ -67,7 +68,7 @@ def serve(
     listening = listening or bound(host, port)
     # When a count began is in no plot, and takes a line for each.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    store = open_store(url)
+    store = open_store(url, expect=expected_in(keys))
     ledgers = Ledgers(
         store,
         gateway=gateway,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    Expect = Callable[[str, str | None], None]
+
 DEFAULT_PATH = ".indelible/ledger.db"
 
 
@@ -34,8 +36,13 @@ def open_store(
     wakeups: bool = True,
     token: str | None = None,
     reach: Reach | None = None,
+    expect: Expect | None = None,
 ) -> Store:
-    """Opens the store at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`."""
+    """Open the store at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`.
+
+    `expect` is asked with the path of a SQLite file and the name of the ledger in it, None if there is none yet, before
+    that ledger is begun or used; it raises to refuse it.
+    """
     address = address_of(url)
     if is_remote(address):
         from indelible.stores.remote import RemoteStore
@@ -47,11 +54,11 @@ def open_store(
         return PostgresStore(address, clock=clock, wakeups=wakeups)
     from indelible.stores.sqlite import SqliteStore
 
-    return SqliteStore(sqlite_path(address), clock=clock, wakeups=wakeups)
+    return SqliteStore(sqlite_path(address), clock=clock, wakeups=wakeups, expect=expect)
 
 
-def migrate(url: str | None = None) -> list[str]:
-    """Brings the schema at an address up to date and gives the names of the migrations it applied."""
+def migrate(url: str | None = None, expect: Expect | None = None) -> list[str]:
+    """Bring the schema at an address up to date and return the names of the migrations it applied."""
     address = address_of(url)
     if is_postgres(address):
         from indelible.stores import postgres
@@ -60,7 +67,7 @@ def migrate(url: str | None = None) -> list[str]:
         return apply(address)
     from indelible.stores.sqlite import SqliteStore
 
-    store = SqliteStore(sqlite_path(address))  # it migrates itself when it is opened
+    store = SqliteStore(sqlite_path(address), expect=expect)  # it migrates itself when it is opened
     store.close()
     return store.applied_migrations
 

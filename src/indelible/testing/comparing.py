@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -12,15 +12,17 @@ from typing import Any
 from indelible.core.approvals.approval import Approval, Escalation, Need
 from indelible.core.approvals.deliveries import Delivery, delivery_sheet
 from indelible.core.approvals.grants import Delegation, GrantTerms, delegation_sheet, pinned_digest
+from indelible.core.approvals.revoked import people_behind
 from indelible.core.approvals.sheets import read_approval
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Claimed, Command, Finish, Keep, Open, Record, Recorded, Relinquish
+from indelible.core.commands import Claimed, Command, Finish, Keep, Open, Record, Recorded, Relinquish, refs_of
 from indelible.core.effects.effect import Actor, Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Provenance
 from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
 from indelible.core.ports import Store
-from indelible.core.sheets import Sheet, SheetFilter, SheetRef
+from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets
+from indelible.core.steps import brakes_of, needed_sheets
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import DIGEST, LEASE, Commands, asking
 from indelible.testing.journal_conformance import recording
@@ -29,6 +31,17 @@ from indelible.testing.suite import check_chain
 PEOPLE = (Actor("bob"), Actor("eve"), Actor("ida"))
 KINDS = ("approval", "budget", "delegation", "delivery", "grant")
 ARGS = b'{"n":1}'
+
+
+def read_for(
+    commands: Sequence[Command], effects: Mapping[Ref, Effect | None], sheets: Sheets
+) -> tuple[dict[Ref, Effect | None], dict[SheetRef, Sheet | None]]:
+    """Return what a store reads for commands, where these effects and sheets are all that there is."""
+    found = {ref: effects.get(ref) for command in commands for ref in refs_of(command)}
+    needed = {ref for command in commands for ref in needed_sheets(command, found[command.ref])}
+    needed.update(ref for command in commands for ref in brakes_of(command))
+    read = {ref: sheets.get(ref) for ref in needed}
+    return found, read | {ref: sheets.get(ref) for ref in people_behind(read)}
 
 
 class Comparison:
@@ -61,7 +74,8 @@ class Comparison:
             if isinstance(command, Finish | Relinquish):
                 known[number] = command.claim.effect
         now, by = self._clock.now(), self._provenance()
-        batch = decide(commands, self._effects, self._heads, now, by, self._sheets)
+        effects, sheets = read_for(commands, self._effects, self._sheets)
+        batch = decide(commands, effects, self._heads, now, by, sheets)
         answers = self._store.apply(self._make.tenant, commands, known)
         assert answers == batch.answers
         self._claims += [answer.claim for answer in answers if isinstance(answer, Claimed)]

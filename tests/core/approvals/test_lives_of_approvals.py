@@ -28,7 +28,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import NO_EVENTS
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.sheets import Sheet
-from indelible.core.steps import needed_sheets, next_step
+from indelible.core.steps import needed_sheets
 from tests.core.making import (
     ADA,
     AGENT,
@@ -50,6 +50,7 @@ from tests.core.making import (
     cast,
     charge,
     finish,
+    next_step,
     open_command,
     refuses,
     relinquish,

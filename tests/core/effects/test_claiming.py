@@ -24,7 +24,6 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.effect import STATUSES
 from indelible.core.policy.verdicts import ALLOWED, TOOL_RULE, Verdict, asked_by_tool
-from indelible.core.steps import next_step
 from indelible.core.values.canonical import decode
 from tests.core.effects.claiming import ELSEWHERE, OTHER, approved, claim_on, edited, opening
 from tests.core.making import (
@@ -46,6 +45,7 @@ from tests.core.making import (
     charging,
     effect,
     finish,
+    next_step,
     open_command,
     refuses,
     relinquish,

@@ -10,9 +10,22 @@ import pytest
 
 from indelible.core.commands import Claimed, InDoubt
 from indelible.core.effects.request_keys import request_key_of
-from indelible.core.steps import next_step
 from tests.core.effects.claiming import approved, claim_on, opening
-from tests.core.making import HOUR, LEASE, NOON, REF, Shelf, allows, asks, claim_of, effect, finish, relinquish, stamp
+from tests.core.making import (
+    HOUR,
+    LEASE,
+    NOON,
+    REF,
+    Shelf,
+    allows,
+    asks,
+    claim_of,
+    effect,
+    finish,
+    next_step,
+    relinquish,
+    stamp,
+)
 
 RESENT: Any = {"on_crash": "resend", "resend_within": HOUR, "verdict": allows()}
 

@@ -25,7 +25,6 @@ from indelible.core.policy.verdicts import ALLOWED, keeping
 from indelible.core.privacy.encryption import DataKey
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.remote.admissible import check_digest
-from indelible.core.steps import next_step
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, KeyReused, RepeatRefused, ResourceBusy
 from tests.core.effects.playing import CLAIMED, play, run
@@ -40,6 +39,7 @@ from tests.core.making import (
     cast,
     effect,
     finish,
+    next_step,
     on_shelf,
     open_command,
     prepared,

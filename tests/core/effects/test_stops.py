@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from indelible.core.batch import decide
 from indelible.core.commands import AllStopped, Claimed, Moved, OverBudget, Replayed
 from indelible.core.effects import walk
 from indelible.core.effects.effect import Actor
@@ -17,7 +16,6 @@ from indelible.core.effects.stops import STOP_REF, Stop, read_stop, stop_after, 
 from indelible.core.policy.budgets import Exceeded
 from indelible.core.policy.policy import Asked, policy_of
 from indelible.core.policy.verdicts import Charge, capped
-from indelible.core.steps import next_step
 from indelible.errors import Stopped, TooManyPending
 from tests.core.effects.playing import play
 from tests.core.making import (
@@ -30,8 +28,10 @@ from tests.core.making import (
     asks,
     charge,
     claim_of,
+    decide,
     effect,
     finish,
+    next_step,
     open_command,
     prepared,
 )

@@ -58,6 +58,8 @@ from tests.core.making import (
     stamp,
 )
 
+NONE: Sheets = {budget_ref(name): None for name in ("spend", "calls", "money", "other")}
+"""No budget was touched yet."""
 TICK = timedelta(microseconds=1)
 SLICE = HOUR / SLICES
 
@@ -65,7 +67,7 @@ SLICE = HOUR / SLICES
 def kept(changed: list[Sheet] | Exceeded, sheets: Sheets | None = None) -> dict[Any, Any]:
     """Gives the sheets after a change."""
     assert not isinstance(changed, Exceeded)
-    return {**(sheets or {}), **{sheet.ref: sheet for sheet in changed}}
+    return {**NONE, **(sheets or {}), **{sheet.ref: sheet for sheet in changed}}
 
 
 def budget(sheets: Sheets, name: str = "spend") -> Budget:
@@ -76,7 +78,7 @@ def budget(sheets: Sheets, name: str = "spend") -> Budget:
 
 
 def test_what_is_reserved_is_taken_until_it_is_spent_or_given_back() -> None:
-    taken = kept(reserve([charge(2)], {}, NOON))
+    taken = kept(reserve([charge(2)], NONE, NOON))
     assert budget(taken) == Budget(Decimal(2), {})
     assert budget(taken).used(charge(), NOON) == 2
     given_back = kept(release([charge(2)], taken))
@@ -87,34 +89,34 @@ def test_what_is_reserved_is_taken_until_it_is_spent_or_given_back() -> None:
 
 
 def test_a_budget_has_what_its_limit_says_and_not_a_penny_more() -> None:
-    taken = kept(reserve([charge("4.99")], {}, NOON))
+    taken = kept(reserve([charge("4.99")], NONE, NOON))
     assert not isinstance(reserve([charge("0.01")], taken, NOON), Exceeded)
     over = reserve([charge("0.011")], taken, NOON)
     assert over == Exceeded(charge("0.011"), Decimal("4.99"))
-    assert isinstance(reserve([charge(6)], {}, NOON), Exceeded)
-    assert not isinstance(reserve([charge(0)], kept(reserve([charge(5)], {}, NOON)), NOON), Exceeded)
+    assert isinstance(reserve([charge(6)], NONE, NOON), Exceeded)
+    assert not isinstance(reserve([charge(0)], kept(reserve([charge(5)], NONE, NOON)), NOON), Exceeded)
 
 
 def test_a_call_takes_from_all_its_budgets_or_from_none() -> None:
     calls, money = charge(1, 1, "calls"), charge(3, 5, "money")
-    taken = kept(reserve([calls, money], {}, NOON))
-    assert {ref.id: budget(taken, ref.id).reserved for ref in taken} == {"calls": 1, "money": 3}
+    taken = kept(reserve([calls, money], NONE, NOON))
+    assert {ref.id: budget(taken, ref.id).reserved for ref, sheet in taken.items() if sheet} == {"calls": 1, "money": 3}
     assert reserve([money, calls], taken, NOON) == Exceeded(money, Decimal(3))
     assert reserve([calls, money], taken, NOON) == Exceeded(calls, Decimal(1))
 
 
 def test_two_charges_of_one_budget_add_up() -> None:
-    taken = kept(reserve([charge(2), charge(3)], {}, NOON))
+    taken = kept(reserve([charge(2), charge(3)], NONE, NOON))
     assert budget(taken).reserved == 5
     assert taken[budget_ref("spend")].version == 1, "in one change"
-    assert isinstance(reserve([charge(2), charge(2), charge(2)], {}, NOON), Exceeded)
+    assert isinstance(reserve([charge(2), charge(2), charge(2)], NONE, NOON), Exceeded)
     spent = kept(spend([charge(2), charge(3)], taken, NOON), taken)
     assert (budget(spent).reserved, budget(spent).used(charge(), NOON)) == (0, 5)
     assert budget(kept(release([charge(2), charge(3)], taken))).reserved == 0
 
 
 def test_what_was_reserved_before_makes_room_for_what_is_reserved_instead() -> None:
-    taken = kept(reserve([charge(4)], {}, NOON))
+    taken = kept(reserve([charge(4)], NONE, NOON))
     swapped = kept(reserve([charge(5)], taken, NOON, instead_of=[charge(4)]), taken)
     assert budget(swapped).reserved == 5
     assert swapped[budget_ref("spend")].version == 2, "in one change"
@@ -125,12 +127,12 @@ def test_what_was_reserved_before_makes_room_for_what_is_reserved_instead() -> N
 
 def test_a_budget_is_never_in_debt_to_anybody() -> None:
     """Should something be given back twice, that must not make room beyond the limit."""
-    assert budget(kept(release([charge(2)], {}))).reserved == 0
-    assert budget(kept(spend([charge(2)], {}, NOON))).reserved == 0
+    assert budget(kept(release([charge(2)], NONE))).reserved == 0
+    assert budget(kept(spend([charge(2)], NONE, NOON))).reserved == 0
 
 
 def test_the_next_state_of_a_budget_is_one_version_later() -> None:
-    sheets: dict[Any, Any] = {}
+    sheets: dict[Any, Any] = {**NONE}
     for version in (1, 2, 3):
         sheets = kept(reserve([charge(1)], sheets, NOON))
         sheet = sheets[budget_ref("spend")]
@@ -166,19 +168,19 @@ def test_a_slice_ends_after_the_moment_and_no_later_than_a_sixtieth_of_the_windo
 
 @pytest.mark.parametrize("moment", [NOON, NOON + TICK, NOON + SLICE - TICK, NOON + SLICE / 2])
 def test_what_was_spent_counts_for_the_whole_window_and_little_longer(moment: datetime) -> None:
-    spent = kept(spend([charge(5)], kept(reserve([charge(5)], {}, moment)), moment))
+    spent = kept(spend([charge(5)], kept(reserve([charge(5)], NONE, moment)), moment))
     assert isinstance(reserve([charge(1)], spent, moment + HOUR), Exceeded), "a stretch includes both its ends"
     assert isinstance(reserve([charge(1)], spent, moment + HOUR - TICK), Exceeded)
     assert not isinstance(reserve([charge(1)], spent, moment + HOUR + SLICE), Exceeded)
 
 
 def test_what_is_reserved_counts_however_long_it_takes() -> None:
-    taken = kept(reserve([charge(5)], {}, NOON))
+    taken = kept(reserve([charge(5)], NONE, NOON))
     assert isinstance(reserve([charge(1)], taken, NOON + timedelta(days=999)), Exceeded)
 
 
 def test_what_has_left_the_window_is_forgotten() -> None:
-    sheets: dict[Any, Any] = {}
+    sheets: dict[Any, Any] = {**NONE}
     for number in range(300):
         now = NOON + number * SLICE
         sheets = kept(spend([charge("0.01")], kept(reserve([charge("0.01")], sheets, now)), now))
@@ -186,7 +188,7 @@ def test_what_has_left_the_window_is_forgotten() -> None:
 
 
 def test_a_clock_that_is_set_back_gives_nobody_more() -> None:
-    spent = kept(spend([charge(5)], kept(reserve([charge(5)], {}, NOON)), NOON))
+    spent = kept(spend([charge(5)], kept(reserve([charge(5)], NONE, NOON)), NOON))
     for hours in (1, 24, 9999):
         assert isinstance(reserve([charge(1)], spent, NOON - hours * HOUR), Exceeded)
 
@@ -194,7 +196,7 @@ def test_a_clock_that_is_set_back_gives_nobody_more() -> None:
 @pytest.mark.parametrize("window", [HOUR / 60, HOUR * 24])
 def test_another_window_for_the_same_budget_counts_what_was_spent_before(window: timedelta) -> None:
     """A policy may change: what was spent in the last minutes is neither forgotten nor held against it for ever."""
-    spent = kept(spend([charge(5)], kept(reserve([charge(5)], {}, NOON)), NOON))
+    spent = kept(spend([charge(5)], kept(reserve([charge(5)], NONE, NOON)), NOON))
     other = charge(1, window=window)
     assert isinstance(reserve([other], spent, NOON), Exceeded)
     assert isinstance(reserve([other], spent, NOON + window), Exceeded)
@@ -454,7 +456,7 @@ def test_amounts_are_added_exactly_whatever_the_thread_rounds_to() -> None:
     taken = charge(amount=1040, limit=1040)
     with localcontext() as rounded:
         rounded.prec = 3
-        held = reserve([taken], {}, NOON)
+        held = reserve([taken], NONE, NOON)
         assert isinstance(held, list)
         assert isinstance(reserve([charge(amount=4, limit=1040)], {held[0].ref: held[0]}, NOON), Exceeded)
 

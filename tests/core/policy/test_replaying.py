@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from indelible.core.batch import Batch, decide
+from indelible.core.batch import Batch
 from indelible.core.commands import Open
 from indelible.core.events import Event
 from indelible.core.policy.policy import policy_of
 from indelible.core.policy.replaying import RecordedCall, changed, recorded_call
 from indelible.core.policy.verdicts import TOOL_RULE, Verdict, asked_by_tool
 from indelible.core.values.canonical import encode
-from tests.core.making import BY, NOON, open_command
+from tests.core.making import BY, NOON, decide, open_command
 from tests.core.policies import SCHEMA, judged
 
 ALLOW: dict[str, Any] = {"defaults": "allow"}

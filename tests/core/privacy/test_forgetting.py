@@ -51,7 +51,6 @@ from indelible.core.privacy.forgetting import (
     why_resumable,
 )
 from indelible.core.runs.run import OVER, RUN_STATUSES
-from indelible.core.steps import next_step
 from indelible.errors import EffectErased
 from tests.core.making import (
     ADA,
@@ -69,6 +68,7 @@ from tests.core.making import (
     claim_of,
     effect,
     finish,
+    next_step,
     open_command,
     prepared,
     refuses,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.commands import Adopt, AwaitingApproval, Claimed, Finish, Illegal, Moved, Replayed
+from indelible.core.commands import Adopt, AwaitingApproval, Claimed, Finish, Illegal, Moved, Open, Replayed
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.runs.resuming import (
@@ -30,20 +30,22 @@ from tests.core.making import DIGEST, KEY, NOON, asks, effect, open_command
 from tests.core.run_world import World
 
 
+def opens(key: str, world: World, **words: Any) -> Open:
+    """A call in the run by a caller that knows the run's limits."""
+    ref = Ref("default", "r", key)
+    return open_command(ref=ref, run_id="r", stamp=world.stamp(), knows_limits=True, **words)
+
+
 def worked() -> tuple[World, Any]:
     """A run that planned, paid, made a file, asked for something and delegated."""
     world = World()
     world.start(intent="pay", allowed_tools=("pay",), permissions={"spend": 5})
     world.tell(Happening(type="plan_locked", step="plan"))
-    paid = world.one(open_command(ref=Ref("default", "r", KEY), run_id="r", stamp=world.stamp(), effect_id="eff_1"))
+    paid = world.one(opens(KEY, world, effect_id="eff_1"))
     assert isinstance(paid, Claimed)
     world.one(Finish(claim=paid.claim, stamp=world.stamp(), status="succeeded", detail_json=b'{"id":"ch_1"}'))
     world.tell(Happening(type="artifact_created", payload_json=b'{"uri":"x.pdf"}', step="review"))
-    asked = world.one(
-        open_command(
-            ref=Ref("default", "r", "12" * 32), run_id="r", stamp=world.stamp(), effect_id="eff_2", verdict=asks()
-        )
-    )
+    asked = world.one(opens("12" * 32, world, effect_id="eff_2", verdict=asks()))
     assert isinstance(asked, AwaitingApproval)
     return world, asked
 
@@ -112,7 +114,7 @@ def test_what_is_open_is_suggested_first() -> None:
     assert context(world, checkpoint=replace(checkpoint, suggested=None)).suggested_next_action == "continue"
     world.tell(Happening(type="delegation_started", payload_json=b'{"run":"child"}'))
     assert context(world, checkpoint=checkpoint).suggested_next_action == "await_delegation"
-    world.one(open_command(ref=Ref("default", "r", "34" * 32), run_id="r", stamp=world.stamp(), effect_id="eff_3"))
+    world.one(opens("34" * 32, world, effect_id="eff_3"))
     found = context(world, approvals=[asked.approval])
     assert found.suggested_next_action == "settle_effects_in_doubt"
     assert context_content(found)["effectsInDoubt"][0]["status"] == "processing"

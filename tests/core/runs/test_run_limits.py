@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from indelible.core.batch import decide
 from indelible.core.commands import LimitsUnseen, Replayed
 from indelible.core.effects import requests, walk
 from indelible.core.effects.calls import ToolCall
@@ -16,9 +15,8 @@ from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE
 from indelible.core.runs.limits import DRY_RUN_RULE, limit_on, origin_of
 from indelible.core.runs.run import Fork, Run, limit_ref
 from indelible.core.sheets import Sheet
-from indelible.core.steps import next_step
 from indelible.errors import PolicyRefused
-from tests.core.making import BY, NOON, REF, CountingMint, allows, effect, open_command, prepared
+from tests.core.making import BY, NOON, REF, CountingMint, allows, decide, effect, next_step, open_command, prepared
 
 
 def run(**words: Any) -> Run:

@@ -12,12 +12,12 @@ from indelible.core.commands import Adopt, Record
 from indelible.core.effects.effect import Status
 from indelible.core.events import event_hash
 from indelible.core.runs.run import EVENT_TYPES as TOLD_BY_HAND
-from indelible.core.steps import Change, next_step
+from indelible.core.steps import Change
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import Lives, commitments
 from indelible.core.verifying.moves import ADOPTED, EFFECT_TYPES, LATE, LATE_NAMES, MOVES, QUESTIONS, STATUSES, STILL
 from tests.core.explored import examine, explore
-from tests.core.making import EVENT_TYPES, NOON, effect, stamp
+from tests.core.making import EVENT_TYPES, NOON, effect, next_step, stamp
 from tests.core.told import LOG, Teller
 
 

@@ -20,6 +20,7 @@ from indelible.cli.doctor import approvals, journal
 from indelible.cli.doctor.command import Check, Verdict, check_effects, check_newest, told
 from indelible.cli.opening import MAKE_ONE, Where, holds_ledger
 from indelible.errors import IndelibleError
+from indelible.journal.keys.places import expected_in
 from indelible.stores import sqlite_path
 
 # From this one on, SQLite does not lose acknowledged commits in WAL mode when two connections checkpoint.
@@ -45,6 +46,12 @@ def examine(place: Where) -> Iterator[Check]:
 def examine_file(path: Path, place: Where) -> Iterator[Check]:
     """Looks at the file, from the outside to the inside; stops where looking further makes no sense."""
     yield from check_disk(path)
+    if not path.exists() or path.stat().st_size == 0:
+        try:
+            expected_in(None)(str(path.parent.resolve() / path.name), None)
+        except IndelibleError as error:
+            yield told("ledger", error)
+            return
     if not path.exists():
         yield check_absent(path)
         return
@@ -57,7 +64,8 @@ def examine_file(path: Path, place: Where) -> Iterator[Check]:
         return
     if is_locked(path):
         said = f"another process has held the write lock for {LOCK_PATIENCE:.0f} s: writers wait for it"
-        yield Check("write lock", "bad", said, f"find it: fuser -v {quoted(path)}-lock")
+        fix = f"find it: fuser -v {quoted(path)}-lock; if it was stopped, let it go on: kill -CONT …"
+        yield Check("write lock", "bad", said, fix)
         return
     yield from check_ledger(place)
 

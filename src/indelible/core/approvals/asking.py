@@ -39,7 +39,7 @@ from indelible.core.effects.effect import Actor, Effect, Status
 from indelible.core.people.standing import is_revoked, is_token_revoked
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
-from indelible.core.sheets import Sheet, Sheets
+from indelible.core.sheets import Sheet, Sheets, sheet_at
 from indelible.core.values.canonical import encode
 
 
@@ -151,7 +151,7 @@ def _giver(command: CastVote, now: datetime, sheets: Sheets) -> str | Refusal | 
     """Gives whose vote it is, when it was delegated."""
     if command.delegation_id is None:
         return None
-    sheet = sheets.get(delegation_ref(command.delegation_id))
+    sheet = sheet_at(sheets, delegation_ref(command.delegation_id))
     found = None if sheet is None or sheet.body is None else read_delegation(sheet)
     if found is None or not found.covers(command.stamp.actor.id, now) or is_revoked(found.giver, sheets):
         return Refusal("delegation", f"{command.delegation_id} does not let {command.stamp.actor.id} decide this now")

@@ -34,7 +34,7 @@ from indelible.core.people.standing import is_revoked, is_token_revoked
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.policy.verdicts import Verdict, verdict_json
-from indelible.core.sheets import Sheet, Sheets
+from indelible.core.sheets import Sheet, Sheets, sheet_at
 from indelible.core.values.canonical import encode
 
 _FASTEST_CLOCK = timedelta(minutes=1)
@@ -364,7 +364,7 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
     if question is None:
         return ()
     for grant_id, pinned in command.grants.items():
-        sheet = sheets.get(grant_ref(grant_id))
+        sheet = sheet_at(sheets, grant_ref(grant_id))
         if sheet is None or sheet.body is None:
             continue
         grant = read_grant(sheet)
@@ -388,7 +388,7 @@ def approval_of(effect: Effect, sheets: Sheets) -> Approval | None:
     """Gives the newest approval of an effect; None when nobody was asked, or when what was asked is erased."""
     if effect.approval_id is None:
         return None
-    sheet = sheets.get(approval_ref(effect.approval_id))
+    sheet = sheet_at(sheets, approval_ref(effect.approval_id))
     return None if sheet is None or sheet.body is None else read_approval(sheet)
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
-from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of
+from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of, sheet_at
 
 STOPS_RUN = "indelible:stops"
 """Is the run in which a tenant's effects are stopped and let go."""
@@ -73,14 +73,14 @@ def read_stop(sheet: Sheet) -> Stop:
 
 def stop_in(sheets: Sheets) -> Stop | None:
     """Gives the stop that is in force, if there is one."""
-    sheet = sheets.get(STOP_REF)
+    sheet = sheet_at(sheets, STOP_REF)
     stop = None if sheet is None else read_stop(sheet)
     return stop if stop is not None and stop.is_in_force else None
 
 
 def stop_version(sheets: Sheets) -> int:
     """Gives the version that a claim is decided on; where nobody ever stopped anything, that is 0."""
-    sheet = sheets.get(STOP_REF)
+    sheet = sheet_at(sheets, STOP_REF)
     return 0 if sheet is None else sheet.version
 
 

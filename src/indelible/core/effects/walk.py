@@ -450,14 +450,15 @@ def _finish(
     `known` is how the effect was seen last, where that is not as the claim has it.
     """
     status: Literal["succeeded", "failed"] = "succeeded" if isinstance(outcome, Succeeded) else "failed"
+    ended = "returned" if isinstance(outcome, Succeeded) else "raised"
     effect = claim.effect
     command = Finish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=detail_json)
     try:
         answer: Answer = yield Submit(command, known or effect)
     except (StoreError, KeyUnusable) as problem:
         raise ResultNotRecorded(
-            f"{effect.tool} ran and {status}, but that could not be recorded: {problem}. The effect {effect.id} will "
-            f"be in doubt when its lease ends; settle it with what you know",
+            f"the handler of {effect.tool} {ended}, but that could not be recorded: {problem}. The effect {effect.id} "
+            "will be in doubt when its lease ends; settle it with what you know",
             value=outcome.value if isinstance(outcome, Succeeded) else outcome.error,
         ) from (cause or problem)
     except BadCall as problem:  # the handler's own transaction cannot take it, and may hold what the handler wrote

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from indelible.core.approvals.approval import folded
 from indelible.core.effects.effect import Actor
-from indelible.core.sheets import CREDENTIAL, PERSON, SheetRef, Sheets
+from indelible.core.sheets import CREDENTIAL, PERSON, SheetRef, Sheets, sheet_at
 
 _PERSON_TAG = b"indelible/person/v1\0"
 
@@ -43,7 +43,7 @@ def is_token_revoked(credential_id: str | None, sheets: Sheets) -> bool:
     """
     if credential_id is None:
         return False
-    sheet = sheets.get(credential_ref(credential_id))
+    sheet = sheet_at(sheets, credential_ref(credential_id))
     return sheet is None or sheet.body is None or sheet.read()["is_revoked"] is True
 
 
@@ -52,5 +52,5 @@ def is_revoked(name: str, sheets: Sheets) -> bool:
 
     Whom no server knows was never let in by one, and cannot be revoked.
     """
-    sheet = sheets.get(place_of(name))
+    sheet = sheet_at(sheets, place_of(name))
     return sheet is not None and (sheet.body is None or sheet.read()["is_revoked"] is True)

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any
 
 from indelible.core.policy.verdicts import Charge
-from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of
+from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of, sheet_at
 from indelible.core.values.canonical import decode, encode
 
 SLICES = 60
@@ -128,12 +128,12 @@ def read_budget(sheet: Sheet | None) -> Budget:
 
 
 def _read(charges: Iterable[Charge], sheets: Sheets) -> dict[str, Budget]:
-    return {charge.budget: read_budget(sheets.get(budget_ref(charge.budget))) for charge in charges}
+    return {charge.budget: read_budget(sheet_at(sheets, budget_ref(charge.budget))) for charge in charges}
 
 
 def _written(standing: Mapping[str, Budget], sheets: Sheets) -> list[Sheet]:
     """Writes each budget on its sheet, one change later."""
-    return [_sheet_after(sheets.get(budget_ref(name)), name, budget) for name, budget in standing.items()]
+    return [_sheet_after(sheet_at(sheets, budget_ref(name)), name, budget) for name, budget in standing.items()]
 
 
 def _sheet_after(before: Sheet | None, name: str, budget: Budget) -> Sheet:

@@ -39,7 +39,7 @@ from indelible.core.runs.run import (
     run_ref,
     run_sheet,
 )
-from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of
+from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of, sheet_at
 
 _ENDINGS: dict[RunStatus, str] = {
     "completed": "run_completed",
@@ -68,7 +68,7 @@ def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
 
 def why_no_call(run_id: str, token: str, sheets: Sheets) -> RunNotMoved | None:
     """Says why whoever drove a run with this token may start no call in it any more; None when they still drive it."""
-    driver = _driver(sheets.get(driver_ref(run_id)))
+    driver = _driver(sheet_at(sheets, driver_ref(run_id)))
     if driver is not None and driver.token_hash == hash_of(token):
         return RunNotMoved("over", "has ended, or was let go of; resume it to go on") if driver.is_released else None
     return RunNotMoved("lost", "is driven by somebody else now; stop working on it")
@@ -76,11 +76,11 @@ def why_no_call(run_id: str, token: str, sheets: Sheets) -> RunNotMoved | None:
 
 def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Decides a command about a run."""
-    sheet = sheets.get(run_ref(command.run_id))
+    sheet = sheet_at(sheets, run_ref(command.run_id))
     if sheet is not None and sheet.body is None:
         return Step(why_unread(sheet.status))
     run = None if sheet is None else read_run(sheet)
-    driver = _driver(sheets.get(driver_ref(command.run_id)))
+    driver = _driver(sheet_at(sheets, driver_ref(command.run_id)))
     if isinstance(command, StartRun):
         return _start(command, run, driver, now, seq)
     if isinstance(command, TakeRun):
@@ -176,7 +176,7 @@ def _why_not_take(
             "driven", f"is driven by {driver.holder} until {driver.until:%H:%M:%S} UTC; wait for it", run
         )
     if command.checkpoint_id is not None:
-        sheet = sheets.get(checkpoint_ref(command.checkpoint_id))
+        sheet = sheet_at(sheets, checkpoint_ref(command.checkpoint_id))
         if sheet is None or sheet.body is None or read_checkpoint(sheet).run_id != run.id:
             return RunNotMoved("checkpoint", f"has no checkpoint {command.checkpoint_id}; see its own", run)
     return None
@@ -208,7 +208,7 @@ def _tell(command: Tell, run: Run | None, driver: Driver | None, seq: int, sheet
         status = "recorded"
         if happening.side_effect_key is not None:
             ref = mark_ref(command.run_id, happening.side_effect_key)
-            if sheets.get(ref) is not None or ref in seen:
+            if sheet_at(sheets, ref) is not None or ref in seen:
                 status = "skipped"
             else:
                 seen.add(ref)
@@ -232,7 +232,7 @@ def _fact(run_id: str, happening: Happening, status: str, marks: tuple[Sheet, ..
 
 
 def _seal(command: SealCheckpoint, run: Run | None, driver: Driver | None, seq: int, sheets: Sheets) -> Step:
-    taken = sheets.get(checkpoint_ref(command.checkpoint.id))
+    taken = sheet_at(sheets, checkpoint_ref(command.checkpoint.id))
     if taken is not None:
         return _named_before(command.run_id, taken, run, may_be_ours=True)
     if command.checkpoint.at is not None and not 0 <= command.checkpoint.at < seq:
@@ -275,7 +275,7 @@ def _end(command: EndRun, run: Run | None, driver: Driver | None, seq: int, shee
     told: list[Told] = []
     checkpoint = None
     if command.checkpoint is not None:
-        taken = sheets.get(checkpoint_ref(command.checkpoint.id))
+        taken = sheet_at(sheets, checkpoint_ref(command.checkpoint.id))
         if taken is not None:
             return _named_before(run.id, taken, run, may_be_ours=run.status == command.status)
         checkpoint, fact = _sealed(run.id, command.checkpoint, command.stamp.at, seq)

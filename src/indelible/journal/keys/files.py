@@ -70,7 +70,18 @@ def is_private_folder(folder: Path) -> bool:
     if not stat.S_ISDIR(found.st_mode):
         raise KeyUnusable(f"{folder} is no folder; move it away, or name another folder with INDELIBLE_KEYS")
     _check_private(folder, found, "700")
+    _check_above(folder.parent)
     return True
+
+
+def _check_above(folder: Path) -> None:
+    """Raise if every user can put another folder in the place of one that is in this folder."""
+    mode = folder.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise KeyUnusable(
+            f"every user can write to {folder} (mode {stat.S_IMODE(mode):04o}) and replace the keys in it; run: "
+            f"chmod o-w {shlex.quote(str(folder))}"
+        )
 
 
 def make_private_folder(folder: Path) -> None:

@@ -200,7 +200,7 @@ class Lane:
         for _ in range(_GUESSES):
             now = self._now()
             heads = self._heads.of(work.tenant, work.runs)
-            batch = decide(work.commands, work.assumed, heads, now, work.by, self._with_stop(work, work.seen))
+            batch = decide(work.commands, work.assumed, heads, now, work.by, self._with_brakes(work, work.seen))
             # What a sheet says of time has to be by the database's clock, and here it is by ours.
             if batch.sheets or _is_stopped(batch) or not is_guarded(batch, work.assumed) or work.is_denied(batch):
                 return None
@@ -216,9 +216,13 @@ class Lane:
             # Only the run's head was not what we took it for, and now it is known: decide again.
         return None
 
-    def _with_stop(self, work: Work, sheets: Sheets) -> Sheets:
-        stop = self._stops.get(work.tenant)
-        return sheets if stop is None else {**sheets, STOP_REF: stop}
+    def _with_brakes(self, work: Work, sheets: Sheets) -> Sheets:
+        """Assume the stop as it was seen last, and no limits: the write sees that it is so."""
+        brakes = work.brakes
+        if not brakes:
+            return sheets
+        assumed: Sheets = {**dict.fromkeys(brakes), STOP_REF: self._stops.get(work.tenant)}
+        return {**assumed, **sheets}
 
     def _note_stop(self, tenant: str, sheets: Sheets) -> None:
         stop = sheets.get(STOP_REF)
@@ -228,7 +232,8 @@ class Lane:
     def _answer_from(self, work: Work, seen: View) -> list[Answer] | None:
         if sheets_for(work.commands, seen.effects):
             return None
-        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by)
+        assumed = self._with_brakes(work, seen.sheets)
+        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, assumed)
         return batch.answers if batch.is_empty else None
 
     def _on_a_look(self, work: Work) -> list[Answer] | None:
@@ -238,7 +243,7 @@ class Lane:
             return None
         self._note(work, seen.effects)
         work.seen = seen.sheets
-        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, self._with_stop(work, seen.sheets))
+        batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, self._with_brakes(work, seen.sheets))
         if _is_stopped(batch):
             return None  # whoever refuses has looked
         if not batch.is_empty and work.needs_lock(batch, seen.sheets):

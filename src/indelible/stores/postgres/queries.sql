@@ -276,17 +276,20 @@ FROM guard WHERE holds
 
 -- name: look
 -- For each place: the effect, or nulls where none is, the head of its run or else of the run given, and the time.
--- With sheets: in the first row also the sheets that are there; all of it is of one moment.
+-- With sheets: in the first row also an item for each sheet that is asked for, so that what was not read is not taken
+-- for what is not there. All of it is of one moment.
 SELECT {effect},
     (SELECT ROW(count, head) FROM indelible_runs
         WHERE tenant = place.tenant AND run_id = coalesce(e.run_id, place.run_id)),
     coalesce(%(now)s::timestamptz, clock_timestamp())
     --+ , CASE place.number WHEN 1 THEN ARRAY(
-    --+     SELECT {sheet} FROM unnest(%(sheet_kinds)s::text[], %(sheet_ids)s::text[]) AS wanted (kind, id)
-    --+     CROSS JOIN LATERAL (
+    --+     SELECT {sheet} FROM unnest(%(sheet_kinds)s::text[], %(sheet_ids)s::text[])
+    --+         WITH ORDINALITY AS wanted (kind, id, number)
+    --+     LEFT JOIN LATERAL (
     --+         SELECT * FROM indelible_sheets
     --+         WHERE tenant = place.tenant AND kind = wanted.kind AND id = wanted.id LIMIT 1
-    --+     ) AS s) END
+    --+     ) AS s ON true
+    --+     ORDER BY wanted.number) END
 FROM unnest(%(tenants)s::text[], %(scopes)s::text[], %(keys)s::bytea[], %(run_ids)s::text[])
     WITH ORDINALITY AS place (tenant, scope, key, run_id, number)
 LEFT JOIN LATERAL (

@@ -34,10 +34,13 @@ _WAYS = {
 }
 
 
-def sheet_from(raw: bytes) -> Sheet:
-    """Reads the fragment `sheet`."""
+def _sheet_in(raw: bytes) -> Sheet | None:
+    """Read the fragment `sheet`; None if there is no sheet at its place."""
     columns, told = wire.read_record(raw)
-    assert columns is not None
+    return None if columns is None else _sheet_from(columns, told)
+
+
+def _sheet_from(columns: bytes, told: bytes | None) -> Sheet:
     at: list[Any] = wire.read_record(columns)
     kind = at[1].decode()
     return Sheet(
@@ -59,12 +62,11 @@ def _attested(kind: str, told: bytes | None) -> bytes | None:
 
 
 def sheets_in(result: pq.abc.PGresult, refs: Sequence[SheetRef]) -> dict[SheetRef, Sheet | None]:
-    """Reads the sheets that `look_with_sheets` found, None where there is none or only a place that is held."""
-    sheets: dict[SheetRef, Sheet | None] = dict.fromkeys(refs)
-    for raw in wire.read_array(result.get_value(0, 3) or b""):
-        sheet = sheet_from(raw)
-        sheets[sheet.ref] = sheet if sheet.version else None
-    return sheets
+    """Return the sheets that `look_with_sheets` looked for; None where there is none or only a place that is held."""
+    found = map(_sheet_in, wire.read_array(result.get_value(0, 3) or b""))
+    return {
+        ref: sheet if sheet is not None and sheet.version else None for ref, sheet in zip(refs, found, strict=False)
+    }
 
 
 def ref_values(refs: Sequence[SheetRef]) -> Named:
@@ -150,4 +152,5 @@ def listing(tenant: str, selected: SheetFilter) -> tuple[Statement, Named]:
 
 def sheets_from(result: pq.abc.PGresult) -> list[Sheet]:
     """Reads rows of `list_sheets`."""
-    return [sheet_from(result.get_value(row, 0) or b"") for row in range(result.ntuples)]
+    found = (_sheet_in(result.get_value(row, 0) or b"") for row in range(result.ntuples))
+    return [sheet for sheet in found if sheet is not None]

@@ -50,6 +50,7 @@ class PostgresStore:
     ) -> None:
         self._target = Target(url)
         self.address = self._target.address
+        self.file: str | None = None
         self._clock = clock
         self._seconds = patience.total_seconds()
         self._wakeups = wakeups

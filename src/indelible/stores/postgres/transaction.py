@@ -23,6 +23,8 @@ from indelible.stores.postgres.trouble import explained
 _BEGIN = (
     b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL indelible.mark = 'open'; SET LOCAL client_min_messages = warning"
 )
+_SAVEPOINT = b"; SAVEPOINT indelible"
+_UNDO = b"ROLLBACK TO SAVEPOINT indelible"
 _SAFE_COMMIT = b"; SET LOCAL synchronous_commit = on"
 _PREPARE_AFTER = 5  # the driver's own default
 
@@ -47,7 +49,7 @@ class PostgresTransaction:
     def _begin(self) -> socket.socket:
         if not self._target.is_pooled:
             self._session.connection.prepare_threshold = _PREPARE_AFTER
-        begin = _BEGIN + (_SAFE_COMMIT if self._target.synchronous_commit == "off" else b"")
+        begin = _BEGIN + (_SAFE_COMMIT if self._target.synchronous_commit == "off" else b"") + _SAVEPOINT
         try:
             self._session.command(begin, self._until())
             return self._session.second_handle()
@@ -87,6 +89,25 @@ class PostgresTransaction:
                 "the handler ended the transaction that effect.transaction() gave it, so the effect could not be "
                 "settled in it; leave commit, rollback and close to the ledger"
             )
+
+    def is_committed(self) -> bool:
+        """Say whether the handler may have committed by itself: PostgreSQL lets it.
+
+        It has not if the savepoint is still there. A lost connection cannot tell.
+        """
+        lock = self._session.connection.lock
+        if not lock.acquire(blocking=False):  # an abandoned handler is in a statement; its effect is in doubt anyway
+            return False
+        try:
+            status = self._session.connection.pgconn.transaction_status
+            if status not in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
+                return True
+            self._session.command(_UNDO, self._until())
+        except (Lost, Rejected):
+            return True
+        finally:
+            lock.release()
+        return False
 
     def _decide_and_write(self, command: Command) -> Batch:
         session, until, commands = self._session, self._until(), [command]

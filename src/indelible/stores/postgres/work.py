@@ -19,12 +19,11 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
-from indelible.core.effects.stops import STOP_REF
 from indelible.core.events import Head, Provenance
 from indelible.core.runs.commands import RunNotMoved, Tell
-from indelible.core.runs.run import driver_ref, limit_ref, run_ref
+from indelible.core.runs.run import driver_ref, run_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
-from indelible.core.steps import needed_sheets, sheets_led_by_run
+from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
 from indelible.stores.assumptions import sheets_for
 from indelible.stores.postgres.trouble import Patience
 
@@ -161,10 +160,8 @@ class Work:
 
     @property
     def brakes(self) -> list[SheetRef]:
-        """Names what keeps claims from entering a handler, if it is there: the stop, and limits that nobody knew of."""
-        claims = [command for command in self.commands if isinstance(command, Open)]
-        limits = sorted({limit_ref(command.run_id) for command in claims if not command.knows_limits})
-        return [STOP_REF, *limits] if claims else []
+        """Name what every claim among the commands is decided on."""
+        return sorted({ref for command in self.commands for ref in brakes_of(command)})
 
     def needs_lock(self, batch: Batch, sheets: Sheets) -> bool:
         """Does a batch rest on what its guards do not cover?

@@ -61,6 +61,7 @@ class RemoteStore:
     def __init__(self, url: str, *, token: str | None, wakeups: bool = True, reach: Reach | None = None) -> None:
         self._line = Line(url, token, reach or Reach())
         self.address = self._line.address
+        self.file: str | None = None
         self.writer_id = uuid.uuid4().hex
         self._wakeups = wakeups
         self._is_closed = False

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -28,10 +30,9 @@ def is_safe_for_wal(version: str = "") -> bool:
 
 
 def connect(path: str, *, is_memory: bool) -> apsw.Connection:
-    """Opens a connection on which a commit is on the disk before it returns."""
+    """Open a connection on which a commit is on the disk before it returns."""
     if not is_memory:
-        # The ledger holds arguments and results: made for its owner alone. SQLite gives its other files the same mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        make_file(path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | (apsw.SQLITE_OPEN_URI if is_memory else 0)
     connection = apsw.Connection(path, flags=flags)
     connection.set_busy_timeout(BUSY_MS)
@@ -45,6 +46,18 @@ def connect(path: str, *, is_memory: bool) -> apsw.Connection:
     connection.execute("PRAGMA trusted_schema=OFF").fetchall()
     connection.execute("PRAGMA secure_delete=ON").fetchall()  # what is erased is overwritten
     return connection
+
+
+def make_file(path: str) -> None:
+    """Make an empty database for its owner alone, if there is none; SQLite gives its other files the same mode.
+
+    The file is not opened: closing it again would drop the locks of every connection that this process has to it.
+    """
+    with suppress(FileExistsError):
+        try:
+            os.mknod(path, stat.S_IFREG | 0o600)
+        except PermissionError:  # macOS lets only root do that
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def check_alone(path: str) -> None:
@@ -129,10 +142,12 @@ def _in_our_words(address: str, error: apsw.Error) -> StoreError:
 
 
 def folder_of(path: str) -> Path:
-    """Gives the database's folder, made if it is missing, or says why it cannot be."""
+    """Return the database's folder; make it, and those above it that are missing, for their owner alone."""
     folder = Path(path).parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        # Path.mkdir(parents=True) gives the folders above the last one the mode that the umask leaves.
+        for missing in [*reversed([place for place in folder.parents if not place.exists()]), folder]:
+            missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise Misconfigured(f"{folder}: cannot be made ({error}); choose another address") from error
     return folder

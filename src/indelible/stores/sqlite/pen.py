@@ -13,8 +13,7 @@ from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Head, Provenance
 from indelible.core.ports import Clock
-from indelible.core.sheets import SheetRef
-from indelible.core.steps import needed_sheets, sheets_led_by_run
+from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import execute_rows, select_rows
@@ -49,8 +48,8 @@ class Pen:
         """Decides commands on these states and writes what follows; raises `Refused` when a state was another."""
         runs = {effect.run_id for effect in effects.values() if effect is not None}
         runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
-        needed = [*sheets_for(commands, effects), *self._brakes(tenant, commands)]
-        sheets = read_sheets(self._connection, tenant, needed)
+        brakes = {ref for command in commands for ref in brakes_of(command)}
+        sheets = read_sheets(self._connection, tenant, [*sheets_for(commands, effects), *brakes])
         if people := people_behind(sheets) - sheets.keys():
             sheets = {**sheets, **read_sheets(self._connection, tenant, sorted(people))}
         batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
@@ -59,12 +58,6 @@ class Pen:
         if not batch.is_empty:
             self._write(tenant, batch)
         return batch
-
-    def _brakes(self, tenant: str, commands: Sequence[Command]) -> set[SheetRef]:
-        """Names the stop and the limits of runs, which every claim is decided on, if there are any."""
-        asked = {"" if command.knows_limits else command.run_id for command in commands if isinstance(command, Open)}
-        found = (self._connection.execute(SQL["brakes"], (tenant, run_id)) for run_id in asked)
-        return {SheetRef(kind, id_) for each in found for kind, id_ in each}
 
     def remember(self, tenant: str, batch: Batch) -> None:
         """Notes the heads that a committed batch left."""

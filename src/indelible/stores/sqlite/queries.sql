@@ -69,18 +69,13 @@ INSERT OR ROLLBACK INTO indelible_payloads (tenant, run_id, seq, field, salt, va
 INSERT OR ROLLBACK INTO indelible_pending (tenant, run_id, seq, hash) VALUES /* rows */ (?, ?, ?, ?)
 
 -- name: sheets_at
--- Sheets at some places, each followed by what its event commits to under the name of its kind, and how.
-SELECT s.*, p.value, p.salt, e.body
-FROM indelible_sheets s
+-- A row for each place that is asked for, so that what was not read is not taken for what is not there: the place, the
+-- sheet if there is one, and what its event commits to under the name of its kind, and how.
+SELECT v.column2, v.column3, s.*, p.value, p.salt, e.body
+FROM (VALUES /* rows */ (?, ?, ?)) v
+LEFT JOIN indelible_sheets s ON s.tenant = v.column1 AND s.kind = v.column2 AND s.id = v.column3
 LEFT JOIN indelible_payloads p ON p.tenant = s.tenant AND p.run_id = s.run_id AND p.seq = s.seq AND p.field = s.kind
 LEFT JOIN indelible_events e ON e.tenant = s.tenant AND e.run_id = s.run_id AND e.seq = s.seq
-WHERE (s.tenant, s.kind, s.id) IN (VALUES /* rows */ (?, ?, ?))
-
--- name: brakes
--- Was anything of the tenant ever stopped, and does the run limit its calls? Asked before every claim, so it asks no more.
-SELECT kind, id FROM indelible_sheets WHERE tenant = ?1 AND kind = 'stop' AND id = 'effects'
-UNION ALL
-SELECT kind, id FROM indelible_sheets WHERE tenant = ?1 AND kind = 'limit' AND id = ?2
 
 -- name: insert_sheets
 -- New sheets; their places must be free.

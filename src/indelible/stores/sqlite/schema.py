@@ -25,6 +25,11 @@ def is_current(connection: apsw.Connection) -> bool:
     return _applied(connection) == len(MIGRATIONS)
 
 
+def is_new(connection: apsw.Connection) -> bool:
+    """Say whether the file has no ledger yet."""
+    return _applied(connection) == 0
+
+
 def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> list[str]:
     """Applies what is missing, in one transaction, and gives its names; a file from a newer version is left alone."""
     try:

@@ -38,11 +38,8 @@ def read_sheets(connection: apsw.Connection, tenant: str, refs: Sequence[SheetRe
     """Gives the sheets at these places, None where there is none."""
     if not refs:
         return NO_SHEETS
-    sheets: dict[SheetRef, Sheet | None] = dict.fromkeys(refs)
-    for row in select_rows(connection, SQL["sheets_at"], [(tenant, *ref) for ref in refs]):
-        sheet = sheet_from(row)
-        sheets[sheet.ref] = sheet
-    return sheets
+    found = select_rows(connection, SQL["sheets_at"], [(tenant, *ref) for ref in refs])
+    return {SheetRef(kind, id_): None if row[0] is None else sheet_from(row) for kind, id_, *row in found}
 
 
 def write_sheets(connection: apsw.Connection, tenant: str, batch: Batch) -> bool:

@@ -7,7 +7,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,24 @@ from indelible.core.events import Event, Payload, Provenance
 from indelible.core.moving import origin_of
 from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.errors import BadCall, StoreUnavailable
+from indelible.errors import BadCall, Misconfigured, StoreUnavailable
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
-from indelible.stores.sqlite.connections import Explained, check_alone, connect, folder_of
+from indelible.stores.sqlite.connections import Explained, check_alone, connect, folder_of, make_file
 from indelible.stores.sqlite.forgetting import SqliteForgetting
+from indelible.stores.sqlite.guard import Guard, Place, open_beside, place_of
 from indelible.stores.sqlite.journal import SqliteJournal
 from indelible.stores.sqlite.pen import Pen, Refused, guessed, read_effect, read_effects
-from indelible.stores.sqlite.schema import is_current, migrate
+from indelible.stores.sqlite.schema import is_current, is_new, migrate
 from indelible.stores.sqlite.sheets import list_sheets
 from indelible.stores.sqlite.statements import SQL
 from indelible.stores.sqlite.transaction import SqliteTransaction
 from indelible.stores.sqlite.watching import Watched
 from indelible.stores.sqlite.write_lock import WriteLock
+
+Expect = Callable[[str, str | None], None]
+"""Is asked with a file's whole path and the name of the ledger in it, None if it has none yet; raises to refuse it."""
+_Where = tuple[Place | None, Place | None]
 
 
 class SystemClock:
@@ -52,7 +57,22 @@ class SqliteStore:
     unseen_kinds: frozenset[str] = frozenset()
     sign_event: Callable[[bytes], bytes] | None = None
 
-    def __init__(self, path: str, *, clock: Clock | None = None, wakeups: bool = True) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock | None = None,
+        wakeups: bool = True,
+        expect: Expect | None = None,
+    ) -> None:
+        """Open the ledger in a file, or begin one there.
+
+        Args:
+            path: The file, or `:memory:`.
+            clock: Tells the time. Default: the machine's.
+            wakeups: Whether writes wake other processes. Default: True.
+            expect: Is asked before a ledger is begun or used, and raises if another one belongs into the file.
+        """
         self._is_memory = path == ":memory:"
         if self._is_memory:
             # A named memory database can have the two connections that a file has, so that both behave alike.
@@ -61,9 +81,11 @@ class SqliteStore:
         else:
             self._path = str(folder_of(path).resolve() / Path(path).name)
             self.address = f"sqlite:///{path}"
+        self.file = None if self._is_memory else self._path
         self._clock = clock or SystemClock()
         self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
+        self._expect = None if self._is_memory else expect
         self._held: list[threading.Lock] = []
         self._connecting = threading.Lock()
         self.journal = SqliteJournal(self._write_connection, self._read_connection)
@@ -73,25 +95,66 @@ class SqliteStore:
     def _connect(self) -> None:
         """Opens everything that belongs to this process."""
         self._reading = threading.Lock()
-        with self._explained:
-            if not self._is_memory:
-                check_alone(self._path)
+        with self._explained, ExitStack() as undone:
+            self._guard = None if self._is_memory else self._open_guard()
+            if self._guard is not None:
+                undone.callback(self._guard.release, lambda: None)
             self._writing = WriteLock(None if self._is_memory else f"{self._path}-lock", self.address)
+            undone.callback(self._writing.close)
             self._writer = self._connection()
+            undone.callback(self._writer.close)
             self.applied_migrations: list[str] = []
             if not is_current(self._writer):
-                with self._writing:
-                    self.applied_migrations = migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
+                self._bring_up_to_date()
             self._pen = Pen(self._writer, self._clock)
             self._reader = self._connection()
+            undone.callback(self._reader.close)
             self._watched = Watched()
             self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
-            self._wake_file = self._open_wake_file() if self._wakeups else None
-            self._place = None if self._is_memory else _place_of(self._path)
+            self._check_expected(self.ledger_name)
+            self._wake_file = open_beside(f"{self._path}-wake") if self._wakeups else None
+            self._place = self._hold_place()
+            undone.pop_all()
         self._provenances: dict[str, Provenance] = {}
         self._writer_id = uuid.uuid4().hex
         self._pid = os.getpid()  # only now: until then every thread of a forked child waits for the first one
         _STORES.add(self)
+
+    def _open_guard(self) -> Guard:
+        """Open nothing but the guard: a file that should not be begun, or not be used, is left as it is."""
+        check_alone(self._path)
+        if _is_empty(self._path):
+            try:
+                self._check_expected(None)
+            except Misconfigured:
+                if _is_empty(self._path):  # else another process has begun it since we looked
+                    raise
+        make_file(self._path)
+        real = os.path.realpath(self._path)  # beside this one SQLite puts its files
+        self._log = f"{real}-wal"
+        return Guard.of(real)
+
+    def _bring_up_to_date(self) -> None:
+        with self._writing:
+            if is_new(self._writer):
+                self._check_expected(None)
+            self.applied_migrations = migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
+
+    def _check_expected(self, ledger_name: str | None) -> None:
+        if self._expect is not None:
+            self._expect(self._path, ledger_name)
+
+    def _hold_place(self) -> _Where | None:
+        """Hold the database's locks, and return where it and its log are."""
+        if self._guard is None:
+            return None
+        self._has_log = self._writer.pragma("journal_mode") == "wal"
+        if self._has_log:
+            self._guard.lock()
+        return self._where()
+
+    def _where(self) -> _Where:
+        return _whole_place_of(self._path), place_of(self._log) if self._has_log else None
 
     def stand_still(self) -> None:
         """Keeps the threads of this process out of SQLite, until `go_on`."""
@@ -113,9 +176,6 @@ class SqliteStore:
     def _connection(self) -> apsw.Connection:
         return connect(self._path, is_memory=self._is_memory)
 
-    def _open_wake_file(self) -> int:
-        return os.open(f"{self._path}-wake", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
     def _check_process(self) -> None:
         """Starts afresh in a forked child: SQLite's connections must not cross a fork."""
         if os.getpid() == self._pid:
@@ -129,11 +189,15 @@ class SqliteStore:
                 self._connect()
 
     def _check_place(self) -> None:
-        """Raises when the file is no longer where it was: what is written to it now, nobody else would ever see."""
-        if self._place is not None and _place_of(self._path) != self._place:
+        """Raise if the file or its log is no longer where it was: no other process would ever see what is written.
+
+        Called after each write, before it is answered: what was written to a file that is gone starts nothing.
+        """
+        if self._place is not None and self._where() != self._place:
             raise StoreUnavailable(
-                f"{self.address} was moved, deleted or replaced while this process had it open; nothing was written. "
-                "Put it back, or open the ledger again"
+                f"{self.address} or its log, {Path(self._log).name}, was moved, deleted, emptied or replaced while "
+                "this process had it open; nothing was written that another process can see. Stop all programs that "
+                "use it, put the files back or restore a backup, and start again: docs/how-to/backup.md"
             )
 
     # Writing
@@ -142,11 +206,11 @@ class SqliteStore:
         """Decides and writes under the write lock: first on what is likely, and if that was wrong, on what is."""
         self._check_process()
         with self._explained, self._writing:
-            self._check_place()
             try:
                 batch = self._transact(tenant, commands, guessed(commands, known))
             except (Refused, apsw.ConstraintError):
                 batch = self._transact(tenant, commands, None)
+            self._check_place()
         self._ring(batch)
         return batch.answers
 
@@ -201,6 +265,7 @@ class SqliteStore:
     def _write_connection(self) -> Iterator[apsw.Connection]:
         self._check_process()
         with self._explained, self._writing:
+            self._check_place()
             yield self._writer
 
     @contextmanager
@@ -231,6 +296,7 @@ class SqliteStore:
             self._connection,
             lambda connection: Pen(connection, self._clock),
             self._explained,
+            self._check_place,
             self._ring,
             self._provenance(tenant),
             tenant,
@@ -339,7 +405,7 @@ class SqliteStore:
         """Touches the wake file, if anybody can have waited for what was written."""
         if self._wake_file is not None and batch.moved:
             try:
-                os.pwrite(self._wake_file, b"!", 0)
+                os.pwrite(self._wake_file.fileno(), b"!", 0)
             except OSError:  # the commit stands; those who wait find it when they look by themselves
                 return
 
@@ -348,21 +414,32 @@ class SqliteStore:
         if os.getpid() != self._pid:
             return
         with self._writing.threads, self._reading:
-            self._reader.close()
-            self._writer.close()
+            guard, self._guard = self._guard, None
+            if guard is None:
+                self._close_connections()
+            else:
+                guard.release(self._close_connections)
         self._writing.close()
         if self._wake_file is not None:
-            os.close(self._wake_file)
+            self._wake_file.close()
             self._wake_file = None
 
+    def _close_connections(self) -> None:
+        self._reader.close()
+        self._writer.close()
 
-def _place_of(path: str) -> tuple[int, int] | None:
-    """Tells one file from another that has its name; None when there is none."""
+
+def _whole_place_of(path: str) -> Place | None:
+    """Return the place of a file that is not empty; None if there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116  before every write, so it is the quick one
+        found = os.stat(path)  # noqa: PTH116  around every write, so it is the quick one
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return (found.st_dev, found.st_ino) if found.st_size else None
+
+
+def _is_empty(path: str) -> bool:
+    return _whole_place_of(path) is None
 
 
 _INHERITED: list[object] = []

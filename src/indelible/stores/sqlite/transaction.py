@@ -31,6 +31,7 @@ class SqliteTransaction:
         connect: Callable[[], apsw.Connection],
         make_pen: Callable[[apsw.Connection], Pen],
         explained: Explained,
+        check_place: Callable[[], None],
         ring: Callable[[Batch], None],
         by: Provenance,
         tenant: str,
@@ -39,13 +40,16 @@ class SqliteTransaction:
         self._ring = ring
         self._tenant = tenant
         self._explained = explained
+        self._check_place = check_place
         with ExitStack() as stack:
             stack.enter_context(explained)
             stack.enter_context(lock)
             self.connection = connect()
             stack.callback(self.connection.close, True)
+            check_place()
             self.connection.execute("BEGIN IMMEDIATE")
             self.connection.execute(f"SAVEPOINT {_MARK}")
+            self.connection.set_commit_hook(_refuse_commit, id=_refuse_commit)
             self._pen = make_pen(self.connection)
             self._undo = stack.pop_all()
 
@@ -55,19 +59,23 @@ class SqliteTransaction:
             self._check_same_transaction()
             batch = self._pen.write(self._tenant, [command], read_effects(self.connection, [command]), self._by)
             answer = batch.answers[0]
+            self._check_place()
+            self.connection.set_commit_hook(None, id=_refuse_commit)
             self.connection.execute("COMMIT" if isinstance(answer, Moved) else "ROLLBACK")
+            self._check_place()
         if isinstance(answer, Moved):
             self._ring(batch)
         return answer
+
+    def is_committed(self) -> bool:
+        """Say whether the handler committed by itself, which SQLite refuses here."""
+        return False
 
     def _check_same_transaction(self) -> None:
         try:
             self.connection.execute(f"RELEASE {_MARK}")
         except apsw.SQLError:
-            raise BadCall(
-                "the handler ended the transaction that effect.transaction() gave it, so the effect could not be "
-                "settled in it; leave COMMIT and ROLLBACK to the ledger"
-            ) from None
+            raise _ended_by_handler() from None
 
     def close(self) -> None:
         """Undoes what is not committed and closes the connection, also while the handler still uses it."""
@@ -78,3 +86,15 @@ class SqliteTransaction:
             except apsw.ThreadingViolationError:  # an abandoned handler is inside a statement: end that first
                 self.connection.interrupt()
         self._undo.close()
+
+
+def _ended_by_handler() -> BadCall:
+    return BadCall(
+        "the handler ended the transaction that effect.transaction() gave it, so nothing of it was committed and the "
+        "effect could not be settled in it; leave COMMIT and ROLLBACK to the ledger"
+    )
+
+
+def _refuse_commit() -> bool:
+    """Refuse a COMMIT of the handler, also that of a single statement after its ROLLBACK: SQLite rolls back instead."""
+    raise _ended_by_handler()

@@ -12,10 +12,12 @@ import os
 import threading
 import time
 import weakref
+from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 
 from indelible.errors import StoreUnavailable
+from indelible.stores.sqlite.guard import OwnedFile, open_beside
 
 try:
     import fcntl
@@ -31,12 +33,13 @@ class WriteLock:
     def __init__(self, path: str | None, address: str) -> None:
         self._threads = threading.Lock()
         self._address = address
-        self._file: int | None = None
+        self._path = path
+        self._file: OwnedFile | None = None
         self._queue: _Queue | None = None
         self._is_queued = False
         _LOCKS.add(self)
         if path is not None and fcntl is not None:
-            self._file = _open(path)
+            self._file = open_beside(path)
             self._queue = _Queue(path)
 
     def __enter__(self) -> None:
@@ -74,14 +77,24 @@ class WriteLock:
 
     def _too_long(self) -> StoreUnavailable:
         return StoreUnavailable(
-            f"{self._address} has been locked for {PATIENCE:g} s, perhaps by a handler inside effect.transaction() or "
-            "by a process that was stopped; let it end, then call again"
+            f"{self._address} has been locked for {PATIENCE:g} s by {self._holder()}; let it end, then call again"
         )
+
+    def _holder(self) -> str:
+        """Name the process that has the lock, where the system tells; and what to do if it was stopped."""
+        pid = None if self._path is None else holder_of(self._path)
+        if pid is None:
+            return "a handler inside effect.transaction(), or by a process that was stopped"
+        if pid == os.getpid():
+            return f"this process ({pid}), perhaps by a handler inside effect.transaction()"
+        if is_stopped(pid):
+            return f"process {pid}, which was stopped (SIGSTOP) and goes on with: kill -CONT {pid}"
+        return f"process {pid}, perhaps by a handler inside effect.transaction()"
 
     def close(self) -> None:
         """Gives the lock's files back."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
         if self._queue is not None:
             self._queue.close()
@@ -89,7 +102,7 @@ class WriteLock:
     def forget(self) -> None:
         """Closes what a forked child inherited: open there, a lock of its parent's could outlive the parent."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
         if self._queue is not None:
             self._queue.forget()
@@ -111,7 +124,7 @@ class _Queue:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file: int | None = None
+        self._file: OwnedFile | None = None
         self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -119,7 +132,7 @@ class _Queue:
         """Waits until the lock is ours, as long as that; says whether it is."""
         if self._thread is None:
             if self._file is None:
-                self._file = _open(self._path)
+                self._file = open_beside(self._path)
             thread = threading.Thread(target=self._stand, name="indelible-write-lock", daemon=True)
             thread.start()  # which the system may refuse; then the next one who waits tries again
             self._thread = thread
@@ -148,7 +161,7 @@ class _Queue:
             # A caller that gives up says so before it gives the lock back, so one of us two does it in any case.
             if not turn.is_wanted:
                 fcntl.flock(file, fcntl.LOCK_UN)
-        os.close(file)
+        file.close()
 
     def close(self) -> None:
         """Lets the thread go, when it has stopped waiting."""
@@ -160,20 +173,37 @@ class _Queue:
     def forget(self) -> None:
         """Closes the handle in a forked child, which has no thread."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
 
 
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _is_taken_at_once(file: int) -> bool:
+def _is_taken_at_once(file: OwnedFile) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def holder_of(path: str) -> int | None:
+    """Return the process that has a file locked; None if there is none, or if the system does not tell (not Linux)."""
+    try:
+        inode = os.stat(path).st_ino  # noqa: PTH116
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, kind, _, _, pid, place, *_ = line.split()  # of a process that waits, the kind is "->"
+            if kind == "FLOCK" and int(place.rpartition(":")[2]) == inode and int(pid) > 0:
+                return int(pid)
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a process was stopped by a signal."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    except OSError:
+        return False
 
 
 _LOCKS: weakref.WeakSet[WriteLock] = weakref.WeakSet()
