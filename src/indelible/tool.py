@@ -19,6 +19,7 @@ from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
+from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.revive import revive
 from indelible.engine.running import RunningEffect
@@ -90,17 +91,18 @@ class Tool(Generic[P, R]):
         return identity_of(self._identity, args, self.name) if self._fixed is None else self._fixed
 
     def completed(self, call: ToolCall) -> ToolCall:
-        """Return a call of this tool with every default applied, and identified as the tool says where it does not.
+        """Return a call of this tool with every default applied, identified as the tool says.
 
-        A call that this tool made itself is complete: it carries the tool's schema.
+        A call that carries a schema is bound already: this tool or an adapter made it.
+
+        Raises:
+            BadCall: The call names another identity than the tool does.
         """
         if call.schema:
-            return call
+            gaps = identified_by(call, self._identity_of(call.args), _UNSAID)
+            return replace(call, **gaps) if gaps else call
         args = {name: self._filled(name, value) for name, value in bound(self._signature, call.args, self.name).items()}
-        said = self._identity_of(args)
-        if call.resource is not None or call.key is not None:  # either alone is the identity
-            said = {word: value for word, value in said.items() if word not in ("key", "resource")}
-        gaps = {word: value for word, value in said.items() if getattr(call, word) == _UNSAID[word]}
+        gaps = identified_by(call, self._identity_of(args), _UNSAID)
         return replace(call, args=args, schema=self.schema, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:

@@ -204,7 +204,9 @@ def test_facts_are_given_as_a_plain_object() -> None:
 
 # ── the form of a body ───────────────────────────────────────────────────────────────────────────────────────────────
 
-names = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=200)
+names = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200).map(
+    "n{}".format
+)
 hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
 
 

@@ -197,18 +197,18 @@ attend:              none    no      no      no      no      no      no      no 
 vote on an old one:  none    no      no      no      no      no      no      no      no
 """
 TABLE_OF_ASKED = """
-open:                wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   claim!  denied  gone    value
+open:                wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   wait!   denied  gone    value
 open, asked:         wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   wait!   denied  gone    value
 open, refused:       refuse! refuse! refuse! refuse! refuse! busy    refuse! doubt   refuse! denied  gone    value
 open, too dear:      wait    wait    dear!   dear!   dear!   busy    dear!   doubt   dear!   denied  gone    value
-open, after waiting: wait    wait    over!   over    claim!  busy    claim!  doubt   claim!  denied  gone    value
-open, answer lost:   wait    wait    wait!!  wait!   claim!  claim   claim!  doubt   claim!  denied  gone    value
+open, after waiting: wait    wait    over!   over    claim!  busy    claim!  doubt   wait!   denied  gone    value
+open, answer lost:   wait    wait    wait!!  wait!   claim!  claim   claim!  doubt   wait!   denied  gone    value
 open other content:  taken   taken   taken   taken   taken   taken   taken   taken   taken   taken   taken   taken
 open other by key:   wait!!  wait!!  wait!!  wait!   wait!!  taken   taken   taken   taken   denied  gone    taken
 open other, replays: wait!!  wait!!  wait!!  wait!   wait!!  taken   taken   taken   taken   denied  gone    value
-ask, same call id:   wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   claim!  denied  gone    value
+ask, same call id:   wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   wait!   denied  gone    value
 ask, new call id:    again   again   again   again   again   again   again   again   again   again   again   again
-ask, no call id:     wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   claim!  denied  gone    value
+ask, no call id:     wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   wait!   denied  gone    value
 finish well:         late    late    late    late    late    moved!  moved!  moved!  late!   late    late    late!
 finish badly:        late    late    late    late    late    moved!  moved!  moved!  late!   late    late    late!
 finish by elder:     late    late    late    late    late    late!   late!   late!   late!   late    late    late!

@@ -422,7 +422,8 @@ def test_what_the_approver_edited_is_what_runs_and_the_caller_gets_its_result(le
     assert seen == [{"amount": 50, "to": "ada"}]
     assert ledger.run(charge(args={"amount": 500, "to": "ada"}), handler, approval="required") == 500, "a replay"
     assert len(seen) == 1
-    assert types_of(ledger)[:3] == ["approval_requested", "approval_edited", "approval_received"]
+    told = ["approval_requested", "approval_edited", "tool_call_adopted", "approval_received"]
+    assert types_of(ledger)[:4] == told, "the edit has taken the place of the call it is now"
 
 
 def test_an_edit_takes_away_the_votes_that_were_cast_on_the_old_arguments(ledger: Driver) -> None:

@@ -258,14 +258,12 @@ def test_a_tools_options_hold_for_its_calls_and_those_by_name(ledger: Driver) ->
     assert {effect.side_effect for effect in ledger.effects()} == {"payment"}
 
 
-def test_a_call_by_name_may_override_the_tools_options(ledger: Driver) -> None:
-    @ledger.tool("refund", approval="required", wait=False)
+def test_a_call_by_name_may_demand_more_than_the_tool(ledger: Driver) -> None:
+    @ledger.tool("refund", approval="none", wait=False)
     def refund(amount: int) -> None: ...
 
-    assert (
-        ledger.run(ToolCall(tool="refund", args={"amount": 6}, run_id="order-1"), lambda effect: 1, approval="none")
-        == 1
-    )
+    with pytest.raises(ApprovalPending):
+        ledger.run(ToolCall(tool="refund", args={"amount": 6}, run_id="order-1"), lambda effect: 1, approval="required")
 
 
 def test_the_ledgers_options_hold_where_the_tool_says_nothing(shell: Shell) -> None:

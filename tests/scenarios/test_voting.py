@@ -99,7 +99,7 @@ def test_an_edit_starts_the_quorum_over(shell: Shell) -> None:
     ledger = under(shell, quorum=2)
     question = question_of(ledger)
     approve(ledger, question, by="ana")
-    edited = ledger.edit_approval(question.id, {"amount": 4}, digest=question.digest, by="bob")
+    edited = ledger.edit_approval(question.id, {"amount": 4}, digest=question.digest, by="dan")
     assert edited.lacking == 2
     assert approve(ledger, edited, by="ana").status == "pending"
     assert approve(ledger, edited, by="bob").status == "approved"

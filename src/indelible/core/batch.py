@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from indelible.core.changes import Aside, Change, Fact
-from indelible.core.commands import Answer, Command, Open, Stamp, is_about_effect, run_named_by
+from indelible.core.commands import Answer, Command, Open, Stamp, is_about_effect, refs_of, run_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import stop_version
@@ -24,7 +24,7 @@ from indelible.core.events import (
     fact_event,
     signed_message,
 )
-from indelible.core.sheets import NO_SHEETS, PERSON, Sheet, SheetRef, Sheets
+from indelible.core.sheets import NO_SHEETS, STANDING, Sheet, SheetRef, Sheets
 from indelible.core.steps import next_step
 from indelible.errors import StateNotRead
 
@@ -49,8 +49,8 @@ class Batch:
     unlimited: set[str] = field(default_factory=set)
     """Names runs that limit no calls as far as those know who judged its claims; the write sees that it is so."""
     standing: dict[SheetRef, int] = field(default_factory=dict)
-    """Are the versions of the people's sheets that it was decided on, 0 where there is none: who gave a permission may
-    be revoked meanwhile, and the write sees that nobody was."""
+    """The versions of the sheets of people and tokens that it was decided on, 0 where there is none: one that gave a
+    permission may be revoked meanwhile, and the write sees that none was."""
     erased: list[tuple[str, int, str]] = field(default_factory=list)
     """Names payloads that go in this transaction, by run, number of the event, and field."""
 
@@ -77,21 +77,23 @@ def decide(
     `effects` holds those of all commands, and `sheets` those that `needed_sheets` and `brakes_of` name for them; None
     where there is none. What is not in them was not read, and a command that rests on it raises `StateNotRead`.
     """
-    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind == PERSON}
+    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind in STANDING}
     batch = Batch(standing=standing)
     latest = dict(sheets)
     for command in commands:
-        state = _latest(batch, effects, command) if is_about_effect(command) else None
+        state = _latest(batch, effects, command, command.ref) if is_about_effect(command) else None
         run_id = _run_of(command, state)
         head = batch.heads[run_id][1] if run_id in batch.heads else heads.get(run_id, NO_EVENTS)
-        step = next_step(command, state, now, head.length, latest)
+        beside = [_latest(batch, effects, command, ref) for ref in refs_of(command)[1:]]
+        step = next_step(command, state, now, head.length, latest, *beside)
         salts = command.stamp.salts
         for change in step.changes:
             if not isinstance(change, Aside):
                 salts = _tell(batch, command, change, heads, by, salts)
             if isinstance(change, Change):
-                _note(batch, state, change.effect)
-                state = change.effect
+                is_beside = change.effect.ref != command.ref
+                _note(batch, None if is_beside else state, change.effect)
+                state = state if is_beside else change.effect
             if change.sheets:
                 _note_sheets(batch, latest, change)
         if isinstance(command, Open) and step.changes:
@@ -149,8 +151,7 @@ def _run_of(command: Command, effect: Effect | None) -> str:
     return run_named_by(command) or ""
 
 
-def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], command: Command) -> Effect | None:
-    ref = command.ref
+def _latest(batch: Batch, effects: Mapping[Ref, Effect | None], command: Command, ref: Ref) -> Effect | None:
     if ref in batch.moved:
         return batch.moved[ref][1]
     if ref in batch.opened:

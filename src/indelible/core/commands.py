@@ -11,7 +11,7 @@ from indelible.core.approvals.approval import Approval, Refusal
 from indelible.core.approvals.grants import GrantTerms
 from indelible.core.effects.calls import Dedupe, OnCrash, OnReuse, SideEffect
 from indelible.core.effects.effect import ERASED_TEXT, Claim, Effect
-from indelible.core.effects.identity import Ref
+from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref
 from indelible.core.effects.stops import Stop
 from indelible.core.policy.budgets import Exceeded
 from indelible.core.policy.verdicts import Verdict
@@ -62,6 +62,8 @@ class Open:
     omitted: tuple[str, ...] = ()
     """The arguments that the digest is not made of: those that vary, and those added with their value as before."""
     on_reuse: OnReuse = "refuse"
+    naming: Naming = BY_ALL_ARGS
+    """What the key is made of."""
     resend_within: timedelta | None = None
     """How long after its first entry an effect in doubt may be sent again, because the provider honours its key."""
 
@@ -170,6 +172,14 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Is the place of a call that an edit makes this one to be, so that nobody else makes it besides."""
+
+    ref: Ref
+    effect_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Amend:
     """Changes the arguments that are asked about: the question is a new one, and nobody has voted on it yet."""
 
@@ -182,6 +192,8 @@ class Amend:
     detail_json: bytes = field(repr=False)
     version: int | None = None
     """Is the version of the approval that they saw, if that matters."""
+    takes: Taken | None = None
+    """Where a call with the edited arguments would be, if that is not where this effect is: the edit takes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +283,12 @@ def run_named_by(command: Command) -> str | None:
     """Gives the run that a command itself names; those about an effect that is there leave it to the effect."""
     named: str | None = getattr(command, "run_id", None)
     return named
+
+
+def refs_of(command: Command) -> tuple[Ref, ...]:
+    """Return the places of the effects that a command is decided on: its own first."""
+    taken = command.takes if isinstance(command, Amend) else None
+    return (command.ref,) if taken is None else (command.ref, taken.ref)
 
 
 def is_about_effect(command: Command) -> bool:

@@ -21,8 +21,9 @@ KEPT_ASIDE = frozenset(
     | {"seen", "told"}
 )
 """Names the kinds that no event commits to."""
-PERSON = "person"
-"""Is the kind of the sheets that say how people stand; permissions rest on them."""
+PERSON, CREDENTIAL = "person", "credential"
+STANDING = frozenset({PERSON, CREDENTIAL})
+"""The kinds of sheets that say how people and their tokens stand; permissions rest on them."""
 
 
 class SheetRef(NamedTuple):

@@ -9,6 +9,7 @@ from typing import assert_never
 from indelible.core.approvals.approval import ended, handed_back
 from indelible.core.approvals.asking import about_approval
 from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_ref
+from indelible.core.approvals.edits import edited_from
 from indelible.core.approvals.grants import delegation_ref, grant_ref
 from indelible.core.approvals.revoked import standing_votes
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
@@ -57,7 +58,7 @@ from indelible.core.effects.claiming import approval_of, claim, is_other_content
 from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
 from indelible.core.effects.meaning import DOUBTFUL
 from indelible.core.effects.stops import STOP_REF, stop_in
-from indelible.core.people.standing import is_revoked, place_of, places_of
+from indelible.core.people.standing import credential_ref, is_revoked, place_of, places_of
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.rights import RIGHTS, is_newest, verb_of, why_forbidden
@@ -73,11 +74,19 @@ _FINAL = frozenset({"succeeded", "denied", "canceled"})
 _NOT_ABOUT_APPROVAL = (Finish, Settle, Reopen, Expire)
 
 
-def next_step(command: Command, effect: Effect | None, now: datetime, seq: int, sheets: Sheets = NO_SHEETS) -> Step:
+def next_step(
+    command: Command,
+    effect: Effect | None,
+    now: datetime,
+    seq: int,
+    sheets: Sheets = NO_SHEETS,
+    beside: Effect | None = None,
+) -> Step:
     """Decides a command on the state of its effect; the only place that knows which moves are legal.
 
     `seq` is the number that an event of this run would get now. `sheets` holds at least those that
-    `needed_sheets` and `brakes_of` name; for one that is not in it, `StateNotRead` is raised.
+    `needed_sheets` and `brakes_of` name; for one that is not in it, `StateNotRead` is raised. `beside` is the effect at
+    the second place of `refs_of`, if there is one.
     """
     match command:
         case Open():
@@ -99,7 +108,7 @@ def next_step(command: Command, effect: Effect | None, now: datetime, seq: int, 
         case Expire():
             return Step(Moved(effect))
         case CastVote() | TakeBack() | Amend() | ShowTo() | Attend():
-            return about_approval(command, effect, now, seq, sheets)
+            return about_approval(command, effect, now, seq, sheets, beside)
         case Settle() | Reopen() if command.attempt not in (None, effect.attempt):
             return Step(Illegal(effect, f"is at attempt {effect.attempt} now, not {command.attempt}; look at it again"))
         case Settle() if _moves(command, effect, now):
@@ -152,7 +161,9 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         # Whoever votes names the question; that of an effect nobody has looked at yet is most likely the same.
         needed += [approval_ref(command.approval_id), told_ref(command.approval_id)] if effect is None else []
     if isinstance(command, CastVote | Amend):
-        needed.append(place_of(command.stamp.actor.id))
+        actor = command.stamp.actor
+        needed.append(place_of(actor.id))
+        needed += [] if actor.credential is None else [credential_ref(actor.credential)]
     if effect is not None and effect.charges_json is not None:
         needed += [budget_ref(charge.budget) for charge in read_charges(effect.charges_json)]
     if effect is not None and effect.approval_id is not None and not isinstance(command, _NOT_ABOUT_APPROVAL):
@@ -240,6 +251,8 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
     is_ours = effect.status == "processing" and effect.token_hash == hash_of(command.token, holder)
     if is_ours and not effect.is_abandoned(now):  # our own write, whose answer got lost on the way
         return Step(Claimed(Claim(effect, command.token, holder=holder)))
+    if edited_from(effect) is not None:
+        return Step(Canceled(effect))  # in every turn and by every call id it is the call that was edited to be this
     if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
         return Step(LooksRepeated(effect))
     if command.dedupe == "turn" and _is_of_earlier_turn(command, effect):

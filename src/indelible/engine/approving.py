@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, folded, unvoted
 from indelible.core.approvals.asking import why_altered
-from indelible.core.approvals.edits import changes_in, check_whole, holds_mark
+from indelible.core.approvals.edits import changes_in, check_whole, holds_mark, place_taken
 from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import (
     Delegation,
@@ -40,6 +40,7 @@ from indelible.core.commands import (
     Record,
     ShowTo,
     TakeBack,
+    Taken,
 )
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import SYSTEM, Actor, Effect
@@ -52,6 +53,7 @@ from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import Difference, differences
 from indelible.engine.elsewhere import read_elsewhere
 from indelible.engine.engine import Engine
+from indelible.engine.mint import EDIT_VALUES
 from indelible.errors import BadCall, IllegalMove, UnknownApproval, UnknownEffect, UnknownPermission, VoteRefused
 
 if TYPE_CHECKING:
@@ -342,15 +344,21 @@ class Approving:
         args_json = encode(args, root="args", max_bytes=most)
         command = Amend(
             ref=approval.ref,
-            stamp=self._engine.mint.stamp(by),
+            stamp=self._engine.mint.stamp(by, EDIT_VALUES),
             approval_id=approval.id,
             digest=digest,
             args_json=args_json,
             verdict=self._verdict_on(approval, effect, args_json),
             detail_json=self._said(effect.tool, reason),
             version=version,
+            takes=self.taken(approval, effect, args_json),
         )
         return self._done(self._write(command, effect))[0]
+
+    def taken(self, approval: Approval, effect: Effect, args_json: bytes) -> Taken | None:
+        """Return the place of the call that an edit makes this one to be, if it is another."""
+        ref = place_taken(approval, effect, args_json)
+        return None if ref is None else Taken(ref=ref, effect_id=self._engine.mint.effect_id())
 
     def _check_edit(self, effect: Effect, args: Mapping[str, Any]) -> None:
         """Refuse an edit that leaves something out, or changes what only the caller has: it is not on the record."""

@@ -261,7 +261,7 @@ class Desk(Preparing):
         tool = self._tools.get(tool_name)
         if tool is None and tool_name in self._probes:
             return self._probes[tool_name]
-        return (self._options if tool is None else tool.options.over(self._options)).reconcile
+        return self._handling(tool_name, None).reconcile
 
     def _reconcile_one(self, effect: Effect) -> Generator[Request, Any, Reconciled]:
         """Call an abandoned effect in doubt, then ask its tool's probe, if this ledger knows one."""

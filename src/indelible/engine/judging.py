@@ -167,7 +167,10 @@ class Judging:
         if not policies:
             return ALLOWED
         asked = self._asked(prepared, args_json)
-        return capped(strictest([policy.judge(asked) for policy in policies]), self._caps(prepared))
+        # Whichever class the call is said to be of: no option lowers what the policy says of another one.
+        classes = prepared.handling.judged_as or (asked.side_effect,)
+        verdicts = [policy.judge(replace(asked, side_effect=each)) for policy in policies for each in classes]
+        return capped(strictest(verdicts), self._caps(prepared))
 
     def _caps(self, prepared: Prepared) -> tuple[Charge, ...]:
         """Gives what a question about this call takes of how many may be open."""
@@ -217,13 +220,13 @@ class Judging:
 
 
 def keeping_resource(verdict: Verdict, prepared: Prepared) -> Verdict:
-    """Return the verdict with what the call takes of a resource on which one call may be open at a time."""
-    exclusive = prepared.handling.exclusive
-    if exclusive is None or verdict.decision == "refuse":
+    """Return the verdict with what the call takes of resources on which one call may be open at a time."""
+    if not prepared.handling.exclusive or verdict.decision == "refuse":
         return verdict
     args: Any = decode(plain_args(prepared))
-    resource = resource_of(exclusive, args, f"{prepared.call.tool}: exclusive")
-    return replace(verdict, charges=(*verdict.charges, keeping(resource_name(resource))))
+    what = f"{prepared.call.tool}: exclusive"
+    names = [resource_name(resource_of(one, args, what)) for one in prepared.handling.exclusive]
+    return replace(verdict, charges=(*verdict.charges, *map(keeping, dict.fromkeys(names))))
 
 
 def plain_args(prepared: Prepared) -> bytes:

@@ -13,6 +13,7 @@ from indelible.core.events import SALT_BYTES
 from indelible.engine.forks import after_fork
 
 MOST_VALUES = 7  # what one command about an effect leads to at most
+EDIT_VALUES = MOST_VALUES + 3  # an edit may take another call's place besides
 _AT_ONCE = 16384
 
 

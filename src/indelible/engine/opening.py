@@ -71,7 +71,7 @@ class OpenedDesk(Desk):
         """Opens the ledger at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`.
 
         Without one, $INDELIBLE_URL names it, or else it is `.indelible/ledger.db` in the current folder. Options given
-        here hold for every call that its tool or the call itself does not tell otherwise.
+        here hold for every call: a tool or a call may demand more, never less.
 
         A server wants a `token` ($INDELIBLE_TOKEN), which says whose tenant it is, and judges and seals by itself;
         `reach` says how it is reached, and `indelible.connect` is the short way. A `store` that is open already is used

@@ -15,12 +15,12 @@ from indelible.core.effects.calls import (
     Options,
     OptionWords,
     ToolCall,
-    handling_of,
     placed,
 )
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
 from indelible.core.effects.requests import Prepared
+from indelible.core.effects.tightening import handling_for
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.privacy.redaction import Redactor, Screen, subject_of
@@ -88,22 +88,23 @@ class Preparing:
         self._usual_handling.pop(tool.name, None)
 
     def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
-        """Gives how a call is treated: as it says itself, else as its tool says, else as the ledger says."""
+        """Return how a call is treated: what it, its tool and the ledger demand, each of them."""
         usual = self._usual_handling.get(tool_name)
         if usual is not None and not words:
             return usual
         tool = self._tools.get(tool_name)
-        options = self._options if tool is None else tool.options.over(self._options)
-        if tool_name == MODEL_TURN:  # what is demanded of every tool call is not demanded of our own records
-            options = replace(options, approval=None)
+        options = None if tool is None else tool.options
+        # What is demanded of every tool call is not demanded of our own records.
+        ledger = replace(self._options, approval=None) if tool_name == MODEL_TURN else self._options
         if words:
-            return handling_of(Options(**words).over(options))
+            return handling_for(ledger, options, Options(**words), tool_name)
+        usual = handling_for(ledger, options, None, tool_name)
         if len(self._usual_handling) < _MOST_REMEMBERED:
-            self._usual_handling[tool_name] = handling_of(options)
-        return handling_of(options)
+            self._usual_handling[tool_name] = usual
+        return usual
 
     def _lease(self, words: OptionWords) -> timedelta:
-        return handling_of(Options(**words).over(self._options)).lease
+        return handling_for(self._options, None, Options(**words), "heartbeat").lease
 
     def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
         """Bind a call and decide how it is treated. Every door comes through here, so no call is bound twice."""

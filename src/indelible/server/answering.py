@@ -26,10 +26,11 @@ from indelible.core.commands import (
     Record,
     Relinquish,
 )
-from indelible.core.effects.calls import Options, ToolCall, handling_of
+from indelible.core.effects.calls import Handling, ToolCall
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
+from indelible.core.effects.tightening import strictest_word
 from indelible.core.policy.policy import strictest
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.remote.admissible import (
@@ -49,7 +50,7 @@ from indelible.core.runs.commands import StartRun, TakeRun, Tell
 from indelible.core.runs.run import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.values.canonical import decode
-from indelible.engine.mint import MOST_VALUES
+from indelible.engine.mint import EDIT_VALUES, MOST_VALUES
 from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from indelible.journal.erasures.erasable import Erasable
@@ -235,10 +236,11 @@ class Answering:
     async def _judged(self, command: Open) -> Open:
         self._gateway.check_not_ours(command.tool)
         check_arguments(command.args_json, self._ledger._max_args_bytes)
+        command, handling = self._tightened(command)
         prepared = Prepared(
             call=ToolCall(tool=command.tool, run_id=command.run_id, call_id=command.call_id, schema=command.schema),
             identity=Identity(ref=command.ref, digest=command.digest, args_json=command.args_json),
-            handling=handling_of(Options(side_effect=command.side_effect)),
+            handling=handling,
             actor=command.stamp.actor,
             max_result_bytes=None,
             principal=command.principal,
@@ -250,6 +252,12 @@ class Answering:
         # Both have to know: who asks replays from the record of the run that this one was forked from.
         knows = command.knows_limits and judged.knows_limits
         return replace(command, verdict=judged.verdict, grants=judged.grants, knows_limits=knows)
+
+    def _tightened(self, command: Open) -> tuple[Open, Handling]:
+        """Return a command that demands no less than this ledger does, and how its call is treated."""
+        handling = self._ledger._handling(command.tool, {"side_effect": command.side_effect})
+        on_crash = strictest_word("on_crash", command.on_crash, self._ledger._options.on_crash)
+        return replace(command, side_effect=handling.side_effect, on_crash=on_crash), handling
 
     def _judgement(self, prepared: Prepared, said: Verdict) -> Judged:
         """Gives the verdict on a call; whom it says that it is for, no credential attests, so that allows nothing."""
@@ -271,7 +279,8 @@ class Answering:
         if effect.args_json is not None:
             check_whole(effect.tool, decode(command.args_json), effect.args)
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
-        return replace(command, verdict=strictest([own, command.verdict]))
+        takes = self._ledger._approving.taken(approval, effect, command.args_json)
+        return replace(command, verdict=strictest([own, command.verdict]), takes=takes)
 
     def _pinned(self, command: CastVote) -> CastVote:
         effect = self._engine.store.look([command.ref]).effects[0]
@@ -324,6 +333,8 @@ def _without_tokens(answer: Answer) -> Answer:
 
 def _salts_for(command: Command) -> int:
     """Gives how many values a command may have to hide, by what it tells; two of each happening."""
+    if isinstance(command, Amend):
+        return EDIT_VALUES
     told = len(command.happenings) if isinstance(command, Tell) else 0
     committed = len(command.committed) if isinstance(command, Record) else 0
     return MOST_VALUES + min(2 * told + committed, 2 * MOST_TOLD)

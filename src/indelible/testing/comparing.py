@@ -15,7 +15,7 @@ from indelible.core.approvals.grants import Delegation, GrantTerms, delegation_s
 from indelible.core.approvals.revoked import people_behind
 from indelible.core.approvals.sheets import read_approval
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Claimed, Command, Finish, Keep, Open, Record, Recorded, Relinquish
+from indelible.core.commands import Claimed, Command, Finish, Keep, Open, Record, Recorded, Relinquish, refs_of
 from indelible.core.effects.effect import Actor, Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Provenance
@@ -37,7 +37,7 @@ def read_for(
     commands: Sequence[Command], effects: Mapping[Ref, Effect | None], sheets: Sheets
 ) -> tuple[dict[Ref, Effect | None], dict[SheetRef, Sheet | None]]:
     """Return what a store reads for commands, where these effects and sheets are all that there is."""
-    found = {command.ref: effects.get(command.ref) for command in commands}
+    found = {ref: effects.get(ref) for command in commands for ref in refs_of(command)}
     needed = {ref for command in commands for ref in needed_sheets(command, found[command.ref])}
     needed.update(ref for command in commands for ref in brakes_of(command))
     read = {ref: sheets.get(ref) for ref in needed}

@@ -44,7 +44,7 @@ from indelible.core.approvals.approval import (
 )
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
 from indelible.core.effects.effect import Actor, Effect
-from indelible.core.effects.identity import Ref
+from indelible.core.effects.identity import Naming, Ref
 from indelible.errors import BadCall
 from tests.core.making import HOUR, NOON, OTHER_DIGEST, SECOND, asked, asks, effect, vote
 
@@ -440,12 +440,14 @@ def test_an_approval_is_of_no_other_schema_policy_or_time() -> None:
         ({}, ()),
         ({"schema": "aa"}, ("schema",)),
         ({"policy": "p2"}, ("policy",)),
+        ({"run_id": "run-2"}, ("run",)),
         ({"are_args_other": True}, ("args",)),
         ({"are_args_other": True, "schema": "aa", "policy": "p2"}, ("args", "policy", "schema")),
     ],
 )
 def test_what_has_changed_since_it_was_asked_is_named(words: Any, names: tuple[str, ...]) -> None:
-    assert drifted(PENDING, **{"schema": "", "policy": "policy-1", "are_args_other": False, **words}) == names
+    as_before = {"schema": "", "policy": "policy-1", "run_id": "run-1", "are_args_other": False}
+    assert drifted(PENDING, **{**as_before, **words}) == names
 
 
 # ── counting again ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -581,7 +583,7 @@ def test_only_the_attempt_that_used_an_approval_up_hands_it_back() -> None:
 
 # ── on their sheets ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).map("n{}".format)
 moments = st.integers(0, 10**15).map(lambda number: NOON + number * TICK)
 durations = st.integers(1, 10**12).map(lambda number: number * TICK)
 persons = st.builds(Person, st.lists(names, max_size=3).map(tuple), st.none() | st.binary(min_size=32, max_size=32))
@@ -627,7 +629,14 @@ votes = st.lists(
             "votes": votes,
             "escalated": st.integers(0, 3),
             "replaces": st.none() | names,
-            "edited_by": st.none() | names,
+            "editors": st.lists(names).map(tuple),
+            "for_run": names,
+            "naming": st.builds(
+                Naming,
+                st.none() | st.lists(names).map(tuple),
+                st.lists(names).map(tuple),
+                call=st.lists(names).map(tuple),
+            ),
             "grant": st.none() | names,
             "args_seq": st.integers(0, 2**40),
             "attempt": st.none() | st.integers(1, 9),
@@ -669,6 +678,7 @@ def test_the_form_of_a_sheet_stays_as_it_is() -> None:
             {"after": 3_600_000_000, "notify": ["mail"], "people": [{"key": None, "name": "bo", "roles": []}]}
         ],
         "expires": 86_400_000_000,
+        "is_sole_approver": False,
         "may_edit": True,
         "needs": [{"count": 2, "role": "finance"}],
         "needs_signature": False,
@@ -680,7 +690,9 @@ def test_the_form_of_a_sheet_stays_as_it_is() -> None:
         {
             "at": "2030-01-02T12:00:00.000000Z",
             "by": "ada",
+            "credential": None,
             "is_approval": True,
+            "is_by_editor": False,
             "on_behalf_of": "cy",
             "signature": "AAE=",
             "via": "process",

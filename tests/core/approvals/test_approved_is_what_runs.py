@@ -405,13 +405,18 @@ def test_another_spelling_of_the_same_recorded_value_runs_as_it_was_recorded(one
     assert answer.claim.effect.args_json == encode(made.call.args)
 
 
-def test_in_a_scope_that_runs_share_whoever_comes_executes_the_one_effect_that_was_approved() -> None:
-    """A webhook's retry may come in another run: its effect, its approval and its record stay those of the first."""
+def test_in_a_scope_that_runs_share_the_run_that_asked_executes_what_was_approved_and_no_other() -> None:
+    """A webhook's retry may come in another run: that one asks by itself."""
     call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", scope="webhook-7")
     made = Made(call, "default", VERDICTS[0])
     shelf = approved(made)
     elsewhere = replace(made, call=replace(call, run_id="run-2"))
     answer = shelf.do(elsewhere.open(2))
-    assert isinstance(answer, Claimed)
-    assert (answer.claim.effect.id, answer.claim.effect.run_id) == ("eff_1", "run-1")
-    assert not isinstance(shelf.do(made.open(3)), Claimed), "and it is executed once"
+    assert isinstance(answer, AwaitingApproval)
+    assert (answer.approval.for_run, answer.effect.id, answer.effect.run_id) == ("run-2", "eff_1", "run-1")
+    assert isinstance(shelf.do(made.open(3)), AwaitingApproval), "and the first one has to wait for the new answer"
+    shelf.do(cast(shelf.approval(ref_of(made)), BO))
+    assert not isinstance(shelf.do(replace(made.open(4), awaited_approval=answer.approval.id)), Claimed)
+    again = shelf.do(elsewhere.open(5))
+    assert isinstance(again, Claimed)
+    assert not isinstance(shelf.do(made.open(6)), Claimed), "and it is executed once"

@@ -341,7 +341,7 @@ def test_an_edit_is_judged_by_the_policy() -> None:
 
 def test_an_edit_that_the_policy_would_let_pass_is_still_decided_by_people() -> None:
     shelf, approval = asked_for(asks(Need(2)))
-    edited = shelf.do(amend(approval, ADA, verdict=allows())).approval
+    edited = shelf.do(amend(approval, CY, verdict=allows())).approval
     assert edited.question == approval.question
     assert isinstance(shelf.do(open_command(verdict=asks(Need(2)))), AwaitingApproval)
     shelf.do(cast(edited, ADA))
@@ -351,7 +351,7 @@ def test_an_edit_that_the_policy_would_let_pass_is_still_decided_by_people() -> 
 
 def test_a_lighter_question_about_the_edit_is_not_weighed_by_the_heavier_one_about_the_call() -> None:
     shelf, approval = asked_for(asks(Need(3)))
-    edited = shelf.do(amend(approval, ADA, verdict=asks(Need(1)))).approval
+    edited = shelf.do(amend(approval, BO, verdict=asks(Need(1)))).approval
     shelf.do(cast(edited, ADA))
     assert isinstance(shelf.do(open_command(verdict=asks(Need(3)))), Claimed)
 

@@ -11,7 +11,6 @@ import pytest
 from indelible.core.effects.calls import (
     HARMLESS,
     SIDE_EFFECTS,
-    Idempotent,
     Options,
     Resource,
     Retry,
@@ -125,40 +124,6 @@ def test_no_attempt_at_all_is_refused() -> None:
 def test_an_option_that_means_nothing_is_refused_by_name(words: dict[str, Any]) -> None:
     with pytest.raises(BadCall, match=next(iter(words))):
         Options(**words)
-
-
-def test_options_leave_gaps_to_the_ones_below() -> None:
-    tool = Options(on_crash="retry", wait=False)
-    ledger = Options(on_crash="hold", lease=timedelta(seconds=9), wait=5.0)
-    both = tool.over(ledger)
-    assert (both.on_crash, both.lease, both.wait) == ("retry", timedelta(seconds=9), False)
-    assert both.side_effect is None
-
-
-def test_options_without_a_gap_stay_as_they_are() -> None:
-    full = Options(
-        side_effect="read",
-        approval="none",
-        on_crash="hold",
-        reconcile=lambda effect: None,
-        compensate=lambda effect: None,
-        retry=Retry(on=(OSError,)),
-        lease=timedelta(seconds=1),
-        wait=True,
-        timeout=timedelta(seconds=1),
-        await_inclusion=False,
-        redact=["card"],
-        subject="args.customer",
-        failed_on=ValueError,
-        nothing_on=(OSError,),
-        refused=lambda error: False,
-        marks_sending=True,
-        downstream=Idempotent(),
-        exclusive=Resource(namespace="shop", type="order", id="1"),
-        on_repeat="ask",
-        volatile=["sent_at"],
-    )
-    assert full.over(Options(side_effect="payment")) is full
 
 
 def test_what_nobody_said_gets_the_careful_default() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from indelible.core.approvals.grants import GrantTerms, grant_of, grant_ref, grant_sheet
 from indelible.core.approvals.sheets import approval_sheet
 from indelible.core.commands import AwaitingApproval
+from indelible.core.effects.effect import Claim
 from tests.core.effects.claiming import PRICED, approved, claim_on, edited, opening
+from tests.core.explored import pinned
 from tests.core.making import (
     ADA,
     ARGS,
@@ -131,23 +134,33 @@ def test_a_persons_retry_is_not_covered_by_what_was_used(status: Any) -> None:
     assert claim_on(shelf, opening(4, verdict=PRICED)).attempt == 2
 
 
-def test_an_attempt_that_ran_without_an_approval_hands_none_back() -> None:
-    """The first attempt used the approval up; a person allowed a second, which the policy let pass by then."""
+def granted_again(**words: Any) -> tuple[Shelf, Claim]:
+    """The first attempt used the approval up; a person allowed a second, which ran on a standing grant."""
+    shelf, _ = approved(**words)
+    shelf.do(finish(claim_on(shelf, opening(2)), "failed"))
+    shelf.do(reopen())
+    terms = GrantTerms(count=1, until=shelf.now + timedelta(days=1))
+    grant = grant_of("grt_1", shelf.approval(), terms, pinned(), ADA)
+    shelf.sheets[grant_ref("grt_1")] = grant_sheet(grant)
+    return shelf, claim_on(shelf, opening(3, grants={"grt_1": pinned()}))
+
+
+def test_a_retry_is_asked_about_though_the_policy_lets_it_pass_by_then() -> None:
     shelf, _ = approved()
     shelf.do(finish(claim_on(shelf, opening(2)), "failed"))
     shelf.do(reopen())
-    second = claim_on(shelf, opening(3, verdict=allows()))
-    shelf.do(relinquish(second))
+    assert isinstance(shelf.do(opening(3, verdict=allows())), AwaitingApproval)
+
+
+def test_an_attempt_that_ran_on_a_grant_hands_no_approval_back() -> None:
+    shelf, claim = granted_again()
+    shelf.do(relinquish(claim))
     assert shelf.approval().status == "consumed"
     assert isinstance(shelf.do(opening(4)), AwaitingApproval)
 
 
-def test_an_attempt_after_the_crash_of_one_that_ran_without_an_approval_is_not_covered_by_an_older_one() -> None:
-    """The approval was used up by the first attempt; the second ran on a person's word and the policy's leave."""
-    shelf, _ = approved(on_crash="retry")
-    shelf.do(finish(claim_on(shelf, opening(2)), "failed"))
-    shelf.do(reopen())
-    claim_on(shelf, opening(3, verdict=allows()))
+def test_an_attempt_after_the_crash_of_one_that_ran_on_a_grant_is_not_covered_by_an_older_approval() -> None:
+    shelf, _ = granted_again(on_crash="retry")
     shelf.now += LEASE
     answer = shelf.do(opening(4))
     assert isinstance(answer, AwaitingApproval)

@@ -330,7 +330,7 @@ def test_a_hand_in_the_database_is_no_rewording() -> None:
 def test_words_that_an_approver_changed_are_no_other_wording_of_the_callers() -> None:
     shelf = Shelf()
     first = shelf.do(reworded("a", verdict=asks()))
-    edited = replace(first.approval, edited_by="ada")
+    edited = replace(first.approval, editors=("ada",))
     waiting = replace(first.effect, args_json=encode({"amount": 5, "memo": "edited"}))
     assert not isinstance(next_step(reworded("a"), waiting, NOON, SEQ, on_shelf(edited)).answer, Reworded)
     shelf.do(cast(first.approval, ADA))

@@ -39,7 +39,7 @@ from indelible.core.commands import (
 from indelible.core.effects import walk
 from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.effect import Effect
-from indelible.core.effects.identity import identify, repeat_of
+from indelible.core.effects.identity import identify, naming_of, repeat_of
 from indelible.core.effects.requests import Judge, Judged, Submit
 from indelible.core.policy.budgets import Exceeded
 from indelible.core.policy.verdicts import ALLOWED, REPEAT_RULE, Verdict, asked_as_repeat
@@ -96,6 +96,7 @@ def test_an_opening_carries_all_that_the_decision_needs() -> None:
         principal="eve",
         awaited_approval="apr_7",
         grants={"grt_1": "aa"},
+        naming=naming_of(call),
     )
     assert not walk.opening(prepared(), CountingMint(), Judged(ALLOWED)).has_key_fields
 

@@ -56,6 +56,7 @@ from indelible.errors import EffectErased
 from tests.core.explored import examine
 from tests.core.making import (
     AGENT,
+    BO,
     NOON,
     REF,
     Shelf,
@@ -299,7 +300,7 @@ def test_what_is_approved_is_the_recorded_form_and_what_people_say_is_encrypted(
     asking = open_command(args_json=SECRET, verdict=asks(), stamp=stamp(NOON, AGENT))
     shelf.do(encrypted_command(asking, KEY))
     edited = b'{"note":"CANARY, edited"}'
-    shelf.do(encrypted_command(amend(shelf.approval(), args_json=edited, detail_json=SAID), KEY))
+    shelf.do(encrypted_command(amend(shelf.approval(), BO, args_json=edited, detail_json=SAID), KEY))
     approval = shelf.approval()
     recorded = KEY.encrypt(edited, REF, "args")
     assert approval.digest == approval_digest(

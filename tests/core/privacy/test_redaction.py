@@ -18,6 +18,7 @@ from indelible.core.effects.calls import Options, ToolCall
 from indelible.core.effects.effect import Failed, Succeeded
 from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Invoke, Judge, Judged, Raised, Returned, Submit
+from indelible.core.effects.tightening import handling_for
 from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.privacy.detectors import DETECTORS, found_in, passes_luhn
 from indelible.core.privacy.redaction import Redactor, Screen, check_rules, key_check, subject_mark, subject_of
@@ -311,9 +312,9 @@ def test_a_misspelt_rule_is_refused_at_once(rules: Any) -> None:
 
 def test_what_ledger_tool_or_call_redacts_is_redacted() -> None:
     lower, own = Options(redact=["card"]), Options(redact=["args.x"])
-    assert own.over(lower).redact == ("card", "args.x")
-    assert Options().over(lower).redact == ["card"]
-    assert own.over(Options()).redact == ["args.x"]
+    assert handling_for(lower, None, own, "pay").redact == ("card", "args.x")
+    assert handling_for(lower, own, Options(), "pay").redact == ("card", "args.x")
+    assert handling_for(Options(), None, own, "pay").redact == ("args.x",)
     with pytest.raises(BadCall, match="redact"):
         Options(redact=["nonsense"])
 

@@ -27,7 +27,7 @@ from tests.core.making import NOON, effect
 from tests.core.told import HASH, Teller
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=20)
-NAMES = TEXTS.filter(lambda text: "\0" not in text)
+NAMES = TEXTS.filter(lambda text: "\0" not in text).map(lambda text: f"n{text}")
 
 
 @given(actor=NAMES, run=NAMES, log=NAMES, seq=st.integers(0, 2**53 - 1))

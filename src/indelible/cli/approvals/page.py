@@ -198,6 +198,7 @@ def _record(page: Page) -> list[tuple[str, str | None]]:
         *_stuck(page.view.stuck),
         ("then", "; ".join(escalations) or None),
         ("may edit", None if question.may_edit else "no"),
+        ("sole approver", "yes: may confirm their own edit" if question.is_sole_approver else None),
         ("told", ", ".join(map(visible, question.notify)) or None),
         ("replaces", approval.replaces),
         ("grant", approval.grant),
@@ -318,7 +319,7 @@ def _deciding(approval: Approval, place: Where, by: str) -> Iterator[str]:
     yield f"    {place.command(f'approvals deny {approval.id} -m REASON{key}{by_words(by)}')}"
     if approval.question.may_edit:
         edit = f"approvals edit {approval.id} --digest {digest} --args JSON{by_words(by)}"
-        yield "  With other arguments; everybody has to vote again then:"
+        yield "  With other arguments; another person has to approve them then:"
         yield f"    {place.command(edit)}"
 
 

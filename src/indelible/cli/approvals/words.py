@@ -63,6 +63,7 @@ def vote_words(vote: Vote) -> str:
     behalf = "" if vote.on_behalf_of is None else f" on behalf of {visible(vote.on_behalf_of)}"
     signed = "" if vote.signature is None else ", signed"
     answer = "approved" if vote.is_approval else "denied"
+    answer += " their own edit" if vote.is_by_editor else ""
     return f"{visible(vote.by)}{behalf} {answer}, {timestamp(vote.at)} ({vote.via}{signed})"
 
 

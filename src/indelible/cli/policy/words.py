@@ -55,6 +55,7 @@ def _question_json(question: Question) -> dict[str, Any]:
         "people": None if question.people is None else sorted(question.people),
         "signed": question.needs_signature,
         "editable": question.may_edit,
+        "sole_approver": question.is_sole_approver,
         "expires_seconds": int(question.expires.total_seconds()),
         "escalate": [
             {"after_seconds": int(step.after.total_seconds()), "to": sorted(step.people), "notify": list(step.notify)}

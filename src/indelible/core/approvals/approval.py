@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from indelible.core.effects.effect import Actor, Effect
-from indelible.core.effects.identity import Ref, hashed
+from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref, hashed
 from indelible.core.events import instant
 from indelible.core.journal.curve import why_weak
 from indelible.core.values.alike import shape_of
@@ -70,6 +70,8 @@ class Question:
     people: Mapping[str, Person] | None = None
     needs_signature: bool = False
     may_edit: bool = True
+    is_sole_approver: bool = False
+    """May the one eligible person confirm what they edited themselves?"""
     expires: timedelta = DEFAULT_EXPIRY
     escalations: tuple[Escalation, ...] = ()
     notify: tuple[str, ...] = ()
@@ -88,7 +90,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """Is one person's answer. `on_behalf_of` names who delegated it to them."""
+    """Is one person's answer. `on_behalf_of` names who delegated it to them.
+
+    `credential` is the id of the API key that it was cast with, if one was: once that is revoked, it does not count.
+    `is_by_editor` says that the same person wrote the arguments: they are the only one who may decide.
+    """
 
     by: str
     via: str
@@ -96,6 +102,8 @@ class Vote:
     is_approval: bool
     on_behalf_of: str | None = None
     signature: bytes | None = None
+    credential: str | None = None
+    is_by_editor: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +111,9 @@ class Approval:
     """Is a question about one exact call, and how it stands.
 
     `digest` binds what was asked. `votes` are those that count; a reset takes them away, and the record keeps them.
-    `replaces` names the approval of the same call that went stale or expired before.
+    `replaces` names the approval of the same call that went stale or expired before. `editors` names everybody who
+    changed the arguments since they were asked about, the last one at the end. `for_run` is the run that asked, and the
+    only one that may use it; `run_id` is the run that the effect belongs to.
     """
 
     id: str
@@ -112,6 +122,7 @@ class Approval:
     effect_id: str
     ref: Ref
     run_id: str
+    for_run: str
     tool: str
     side_effect: str
     digest: str
@@ -125,12 +136,19 @@ class Approval:
     votes: tuple[Vote, ...] = ()
     escalated: int = 0
     replaces: str | None = None
-    edited_by: str | None = None
+    editors: tuple[str, ...] = ()
     grant: str | None = None
     args_seq: int
     """Is the event of the run that commits to the arguments it is about."""
     attempt: int | None = None
     """Is the last attempt that ran on it; only that one can hand it back."""
+    naming: Naming = BY_ALL_ARGS
+    """Says what the effect's key is made of, so that an edit can take the key of the edited call."""
+
+    @property
+    def edited_by(self) -> str | None:
+        """Name the person who edited the arguments last."""
+        return self.editors[-1] if self.editors else None
 
     @property
     def is_open(self) -> bool:
@@ -274,21 +292,25 @@ def ask(
     principal: str | None,
     now: datetime,
     replaces: str | None = None,
+    for_run: str | None = None,
+    naming: Naming = BY_ALL_ARGS,
 ) -> Approval:
-    """Asks whether an effect may run with the arguments it has."""
+    """Ask whether an effect may run with the arguments it has; `for_run` asks, by default the effect's own run."""
     assert effect.args_json is not None, "nobody is asked about arguments that were erased"
     expires_at = now + question.expires
+    asking = effect.run_id if for_run is None else for_run
     return Approval(
         id=approval_id,
         status="pending",
         effect_id=effect.id,
         ref=effect.ref,
         run_id=effect.run_id,
+        for_run=asking,
         tool=effect.tool,
         side_effect=effect.side_effect,
         digest=approval_digest(
             tenant=effect.tenant,
-            run_id=effect.run_id,
+            run_id=asking,
             tool=effect.tool,
             schema=schema,
             args_json=effect.args_json,
@@ -304,16 +326,17 @@ def ask(
         expires_at=expires_at,
         replaces=replaces,
         args_seq=effect.opened_seq,
+        naming=naming,
     )
 
 
 def is_bound_to(approval: Approval, effect: Effect, *, schema: str, policy: str) -> bool:
     """Is this the approval of exactly what would run now? Everything it binds is computed again."""
-    if effect.args_json is None or approval.effect_id != effect.id:
+    if effect.args_json is None or (approval.effect_id, approval.run_id) != (effect.id, effect.run_id):
         return False
     return approval.digest == approval_digest(
         tenant=effect.tenant,
-        run_id=effect.run_id,
+        run_id=approval.for_run,
         tool=effect.tool,
         schema=schema,
         args_json=effect.args_json,
@@ -322,9 +345,14 @@ def is_bound_to(approval: Approval, effect: Effect, *, schema: str, policy: str)
     )
 
 
-def drifted(approval: Approval, *, schema: str, policy: str, are_args_other: bool) -> tuple[str, ...]:
+def drifted(approval: Approval, *, schema: str, policy: str, run_id: str, are_args_other: bool) -> tuple[str, ...]:
     """Names what is no longer as it was approved."""
-    fields = {"args": are_args_other, "policy": policy != approval.policy, "schema": schema != approval.schema}
+    fields = {
+        "args": are_args_other,
+        "policy": policy != approval.policy,
+        "run": run_id != approval.for_run,
+        "schema": schema != approval.schema,
+    }
     return tuple(name for name, is_other in fields.items() if is_other)
 
 
@@ -336,6 +364,7 @@ def voted(approval: Approval, vote: Vote, digest: str | None, kind: str, now: da
     refusal = _why_not(approval, vote, digest, kind, now)
     if refusal is not None:
         return refusal
+    vote = replace(vote, is_by_editor=_is_editor(approval, vote))
     if not vote.is_approval:
         return replace(approval, version=approval.version + 1, status="denied", votes=(*approval.votes, vote))
     counted = replace(approval, version=approval.version + 1, votes=(*approval.votes, vote))
@@ -368,7 +397,38 @@ def why_not_they(approval: Approval, vote: Vote, kind: str) -> Refusal | None:
             return Refusal("voted_already", f"was already decided by {name}; others have to as well")
     if not is_entitled(approval, entitled):
         return Refusal("not_entitled", f"is not for {entitled} to decide")
+    if vote.is_approval and _is_editor(approval, vote) and not _is_sole_approver(approval):
+        return _edited_it_themselves(approval, vote)
     return _why_not_signed(approval, vote, find_person(approval.people or {}, vote.by) or Person())
+
+
+def _is_editor(approval: Approval, vote: Vote) -> bool:
+    """Say whether the voter, or the person who let them vote, wrote the arguments: then they ask for the call too."""
+    return any(looks_like(name, editor) for name in names_in(vote) for editor in approval.editors)
+
+
+def _is_sole_approver(approval: Approval) -> bool:
+    """Say whether the policy lets the only person who may decide confirm their own edit."""
+    return approval.question.is_sole_approver and len(eligible(approval)) == 1
+
+
+def eligible(approval: Approval) -> tuple[str, ...]:
+    """Name the people that the question names who may decide it: those who are needed, and did not ask themselves."""
+    asked_by = (approval.requester.id, approval.principal or approval.requester.id)
+    able = [name for name, one in (approval.people or {}).items() if is_needed(one, approval.question.needs)]
+    return tuple(name for name in able if not any(looks_like(name, asker) for asker in asked_by))
+
+
+def _edited_it_themselves(approval: Approval, vote: Vote) -> Refusal:
+    others = [name for name in eligible(approval) if not any(looks_like(name, one) for one in approval.editors)]
+    next_step = (
+        f"let {' or '.join(others)} decide"
+        if others
+        else "let another person decide"
+        if approval.people is None
+        else "name another person in the policy, or say sole_approver: true where it names only one"
+    )
+    return Refusal("self_approval", f"was edited by {vote.by}, who therefore cannot approve it; {next_step}")
 
 
 def is_entitled(approval: Approval, name: str) -> bool:
@@ -377,7 +437,7 @@ def is_entitled(approval: Approval, name: str) -> bool:
     if people is None:
         return True
     person = find_person(people, name)
-    return person is not None and _is_needed(person, approval.question.needs)
+    return person is not None and is_needed(person, approval.question.needs)
 
 
 def names_in(vote: Vote) -> tuple[str, ...]:
@@ -389,7 +449,8 @@ def _is_principal(approval: Approval, name: str) -> bool:
     return approval.principal is not None and looks_like(name, approval.principal)
 
 
-def _is_needed(person: Person, needs: Iterable[Need]) -> bool:
+def is_needed(person: Person, needs: Iterable[Need]) -> bool:
+    """Say whether a person's approval fills one of the places."""
     return any(need.role is None or need.role in person.roles for need in needs)
 
 

@@ -18,6 +18,7 @@ from indelible.core.approvals.approval import (
     voted,
 )
 from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_besides, told_by_more
+from indelible.core.approvals.edits import edited_from, taking
 from indelible.core.approvals.grants import delegation_ref, grant_of, grant_sheet, read_delegation
 from indelible.core.approvals.revoked import without_revoked
 from indelible.core.approvals.sheets import approval_sheet
@@ -35,15 +36,17 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.claiming import approval_of, said_by
 from indelible.core.effects.effect import Actor, Effect, Status
-from indelible.core.people.standing import is_revoked
+from indelible.core.people.standing import is_revoked, is_token_revoked
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.sheets import Sheet, Sheets, sheet_at
 from indelible.core.values.canonical import encode
 
 
-def about_approval(command: AboutApproval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
-    """Decides what somebody does about the approval of an effect."""
+def about_approval(
+    command: AboutApproval, effect: Effect, now: datetime, seq: int, sheets: Sheets, beside: Effect | None = None
+) -> Step:
+    """Decide what a person does about the approval of an effect; `beside` is what stands where an edit moves it."""
     approval = approval_of(effect, sheets)
     if approval is None or (effect.are_args_erased and not isinstance(command, Attend)):
         return Step(Illegal(effect, "was never asked about, or what was asked is erased"))
@@ -55,7 +58,7 @@ def about_approval(command: AboutApproval, effect: Effect, now: datetime, seq: i
         case TakeBack():
             return _take_back(command, approval, effect, now, seq, sheets)
         case Amend():
-            return _amend(command, approval, effect, now, seq, sheets)
+            return _amend(command, approval, effect, now, seq, sheets, beside)
         case ShowTo():
             return Step(Decided(approval, effect), (Change(effect, "approval_viewed", {}),))
         case Attend():
@@ -76,8 +79,9 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
         is_approval=command.is_approval,
         on_behalf_of=giver,
         signature=command.signature,
+        credential=actor.credential,
     )
-    if vote in approval.votes:
+    if any(replace(one, is_by_editor=False) == vote for one in approval.votes):
         return Step(Decided(approval, effect))  # our own write, whose answer got lost on the way
     counted = _why_no_grant(command, approval) or voted(approval, vote, command.digest, actor.kind, now)
     if isinstance(counted, Refusal):
@@ -96,13 +100,15 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
     grants: list[Sheet] = []
     if command.grant is not None:
         counted = replace(counted, grant=command.grant_id)
-        grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor.id))]
+        grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor))]
     told = deliveries_of(counted, "approved", channels_told(counted, sheets), now)
     return _moved(command, effect, counted, seq, "ready", [*told, *grants])
 
 
 def _why_revoked(actor: Actor, sheets: Sheets) -> Refusal | None:
-    """Refuses who was revoked, also if they were let in a moment before."""
+    """Refuse a person who was revoked, or whose token was, also if they were let in a moment before."""
+    if is_token_revoked(actor.credential, sheets):
+        return Refusal("revoked", f"is not decided with {actor.credential}: it was revoked; use another token")
     if not is_revoked(actor.id, sheets):
         return None
     return Refusal("revoked", f"is not for {actor.id} to decide: they were revoked; let somebody else, or invite them")
@@ -206,13 +212,23 @@ def _reopened(
     return Step(Decided(reopened, waiting), (change,))
 
 
-def _amend(command: Amend, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
-    """Asks about other arguments: the policy has judged them, and whoever voted did so on the old ones.
+def _amend(
+    command: Amend,
+    approval: Approval,
+    effect: Effect,
+    now: datetime,
+    seq: int,
+    sheets: Sheets,
+    beside: Effect | None,
+) -> Step:
+    """Ask about other arguments: the policy has judged them, and earlier votes were on the old ones.
 
-    What they take of budgets is reserved instead of what the old ones took.
+    What they take of budgets is reserved instead of what the old ones took. If they are those of another call, the edit
+    takes that call's place, or is refused when the call was made.
     """
     revoked = _why_revoked(command.stamp.actor, sheets)
     refusal = revoked or _why_no_edit(command, approval, now) or _why_outdated(command, approval)
+    refusal = refusal or _why_taken(effect, beside)
     if refusal is not None:
         return _not(refusal, approval, effect)
     had = read_charges(effect.charges_json)
@@ -233,17 +249,36 @@ def _amend(command: Amend, approval: Approval, effect: Effect, now: datetime, se
         policy=command.verdict.policy,
         requester=approval.requester,
         principal=approval.principal,
+        for_run=approval.for_run,
+        naming=approval.naming,
         now=now,
         replaces=approval.replaces,
     )
-    asked = replace(asked, version=approval.version + 1, edited_by=command.stamp.actor.id)
+    asked = replace(asked, version=approval.version + 1, editors=(*approval.editors, command.stamp.actor.id))
     waiting = _waiting(edited, asked, command, seq, command.detail_json)
     told = deliveries_of(asked, f"edited-{asked.version}", channels_told(asked, sheets), now)
     committed = {"reason": command.detail_json, "args": command.args_json, **said_by(command.verdict)}
     if charged is not None:
         committed["charges"] = charged
     change = Change(waiting, "approval_edited", committed, (approval_sheet(asked), *told, *reserved))
-    return Step(Decided(asked, waiting), (change,))
+    return Step(Decided(asked, waiting), (change, *_taken(command, effect, approval, seq + 1, beside)))
+
+
+def _why_taken(effect: Effect, beside: Effect | None) -> Refusal | None:
+    """Refuse an edit to a call that was made by itself: it would happen twice."""
+    if beside is None or edited_from(beside) == effect.ref:
+        return None
+    return Refusal("key_taken", f"would be the call {beside.id}, which is {beside.status}; deny this one instead")
+
+
+def _taken(command: Amend, effect: Effect, approval: Approval, seq: int, beside: Effect | None) -> tuple[Change, ...]:
+    if command.takes is None or beside is not None:
+        return ()
+    taken = taking(effect, command.takes.ref, command.takes.effect_id, command.stamp.at, seq)
+    assert taken.detail_json is not None
+    origin = encode({"approval": approval.id, "effect": effect.id})
+    committed = {"key": bytes.fromhex(taken.key), "origin": origin, "reason": taken.detail_json}
+    return (Change(taken, "tool_call_adopted", committed),)
 
 
 def _too_dear(exceeded: Exceeded) -> Refusal:

@@ -6,8 +6,13 @@ was left as it is stays the caller's own, and a mark can be neither moved nor ch
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
+from indelible.core.approvals.approval import Approval
+from indelible.core.effects.effect import ERASED_DIGEST, Effect
+from indelible.core.effects.identity import Ref
 from indelible.core.privacy.detectors import forged_in
 from indelible.core.values.canonical import encode
 from indelible.core.values.tags import Redacted
@@ -86,3 +91,51 @@ def holds_mark(value: Any) -> bool:
 def _is_same(one: Any, other: Any) -> bool:
     """Are these recorded alike? True is not 1, though Python says so."""
     return encode(one) == encode(other)
+
+
+# An edit makes another call of the one that was asked about: it takes that call's place too, so that nobody makes it
+# besides. What stands there says which effect it is; it is never run itself.
+
+
+def place_taken(approval: Approval, effect: Effect, args_json: bytes) -> Ref | None:
+    """Return where a call with the edited arguments would be; None if that is where it was before."""
+    naming, ref = approval.naming, effect.ref
+    key = naming.key(ref, effect.tool, args_json)
+    if key in (None, ref.key) or effect.args_json is None or naming.key(ref, effect.tool, effect.args_json) == key:
+        return None
+    return Ref(ref.tenant, ref.scope, key)
+
+
+def taking(effect: Effect, ref: Ref, effect_id: str, at: datetime, seq: int) -> Effect:
+    """Return what stands at the place of a call that `effect` was edited to be. It keeps no arguments of its own."""
+    return replace(
+        effect,
+        scope=ref.scope,
+        key=ref.key,
+        id=effect_id,
+        call_id=None,
+        digest=ERASED_DIGEST,
+        status="canceled",
+        attempt=0,
+        version=1,
+        lease_until=None,
+        opened_seq=seq,
+        detail_seq=seq,
+        created_at=at,
+        updated_at=at,
+        args_json=None,
+        detail_json=encode({"edited": effect.id, "key": effect.key}),
+        approval_id=None,
+        charges_json=None,
+        turn=None,
+    )
+
+
+def edited_from(effect: Effect) -> Ref | None:
+    """Return where the effect is that was edited to be this call; None if this is a call of its own."""
+    if effect.status != "canceled" or effect.detail_json is None or effect.is_detail_erased:
+        return None
+    said = effect.detail  # what a person gives as the reason for canceling is text
+    if not isinstance(said, dict) or said.keys() != {"edited", "key"}:
+        return None
+    return Ref(effect.tenant, effect.scope, said["key"])

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from indelible.core.approvals.approval import Approval, folded, is_entitled, looks_like, same_person
+from indelible.core.effects.effect import Actor
 from indelible.core.effects.identity import hashed, reach
 from indelible.core.events import instant
 from indelible.core.sheets import Sheet, SheetRef, body_of
@@ -57,6 +58,8 @@ class Grant:
     until: datetime
     given_by: str
     approval_id: str
+    credential: str | None = None
+    """The id of the token that it was given with, if one was."""
     is_ended: bool = False
     before: tuple[str, int] | None = None
     told_by: tuple[str, int] | None = field(default=None, compare=False)
@@ -111,7 +114,7 @@ def pinned_digest(tenant: str, tool: str, pin: Sequence[str] | None, args_json: 
     return hashed(GRANT_TAG, tenant, tool, encode({path: reach(args, path, tool) for path in pin}, root="pin"))
 
 
-def grant_of(grant_id: str, approval: Approval, terms: GrantTerms, pinned: str, by: str) -> Grant:
+def grant_of(grant_id: str, approval: Approval, terms: GrantTerms, pinned: str, by: Actor) -> Grant:
     """Gives the grant that comes with an approval: for what was approved, under the same policy and schema."""
     return Grant(
         id=grant_id,
@@ -123,8 +126,9 @@ def grant_of(grant_id: str, approval: Approval, terms: GrantTerms, pinned: str, 
         rule=approval.question.rule,
         uses_left=terms.count,
         until=terms.until,
-        given_by=by,
+        given_by=by.id,
         approval_id=approval.id,
+        credential=by.credential,
     )
 
 
@@ -138,6 +142,7 @@ def grant_sheet(grant: Grant) -> Sheet:
     content = {
         "approval": grant.approval_id,
         "before": None if grant.before is None else list(grant.before),
+        "credential": grant.credential,
         "given_by": grant.given_by,
         "id": grant.id,
         "is_ended": grant.is_ended,
@@ -178,6 +183,7 @@ def read_grant(sheet: Sheet) -> Grant:
         until=datetime.fromisoformat(content["until"]),
         given_by=content["given_by"],
         approval_id=content["approval"],
+        credential=content["credential"],
         is_ended=content["is_ended"],
         before=None if content["before"] is None else (content["before"][0], content["before"][1]),
         told_by=None if sheet.run_id is None or sheet.seq is None else (sheet.run_id, sheet.seq),

@@ -12,34 +12,45 @@ from dataclasses import replace
 from indelible.core.approvals.approval import Approval, Vote, names_in
 from indelible.core.approvals.grants import read_delegation, read_grant
 from indelible.core.approvals.sheets import read_approval
-from indelible.core.people.standing import is_revoked, place_of
+from indelible.core.people.standing import credential_ref, is_revoked, is_token_revoked, place_of
 from indelible.core.sheets import Sheet, SheetRef, Sheets
 
 
 def people_behind(sheets: Sheets) -> set[SheetRef]:
-    """Names the sheets of those on whose word the permissions on these sheets rest; to be read before one decides."""
-    return {
-        place_of(name) for sheet in sheets.values() if sheet and sheet.body is not None for name in _givers_of(sheet)
-    }
+    """Name the sheets of the people and tokens that the permissions on these sheets rest on; read them first."""
+    return {ref for sheet in sheets.values() if sheet and sheet.body is not None for ref in _resting_on(sheet)}
 
 
-def _givers_of(sheet: Sheet) -> Iterator[str]:
+def _resting_on(sheet: Sheet) -> Iterator[SheetRef]:
     if sheet.kind == "approval":
         for vote in read_approval(sheet).votes:
-            yield from names_in(vote)
+            yield from map(place_of, names_in(vote))
+            yield from _token_of(vote.credential)
     elif sheet.kind == "grant":
-        yield read_grant(sheet).given_by
+        grant = read_grant(sheet)
+        yield place_of(grant.given_by)
+        yield from _token_of(grant.credential)
     elif sheet.kind == "delegation":
-        yield read_delegation(sheet).giver
+        yield place_of(read_delegation(sheet).giver)
+
+
+def _token_of(credential_id: str | None) -> Iterator[SheetRef]:
+    if credential_id is not None:
+        yield credential_ref(credential_id)
 
 
 def standing_votes(approval: Approval, sheets: Sheets) -> tuple[Vote, ...]:
-    """Gives the votes of those who were not revoked, neither the voter nor who let them vote."""
-    return tuple(vote for vote in approval.votes if not any(is_revoked(name, sheets) for name in names_in(vote)))
+    """Return the votes that still stand: neither the voter, nor who let them vote, nor the token used was revoked."""
+    return tuple(
+        vote
+        for vote in approval.votes
+        if not any(is_revoked(name, sheets) for name in names_in(vote))
+        and not is_token_revoked(vote.credential, sheets)
+    )
 
 
 def without_revoked(approval: Approval, sheets: Sheets) -> Approval | None:
-    """Gives an open approval without the votes of those who were revoked; None when there are none."""
+    """Return an open approval without votes by revoked people or tokens; None when it has none of these."""
     votes = standing_votes(approval, sheets)
     if not approval.is_open or votes == approval.votes:
         return None

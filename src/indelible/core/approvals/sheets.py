@@ -9,7 +9,7 @@ from typing import Any
 
 from indelible.core.approvals.approval import Approval, Escalation, Need, Person, Question, Vote
 from indelible.core.effects.effect import Actor
-from indelible.core.effects.identity import Ref
+from indelible.core.effects.identity import Ref, read_naming
 from indelible.core.events import instant
 from indelible.core.sheets import Sheet, SheetRef, body_of
 
@@ -27,12 +27,14 @@ def approval_sheet(approval: Approval) -> Sheet:
         "asked_at": instant(approval.asked_at),
         "attempt": approval.attempt,
         "digest": approval.digest,
-        "edited_by": approval.edited_by,
+        "editors": list(approval.editors),
         "effect": approval.effect_id,
         "escalated": approval.escalated,
         "expires_at": instant(approval.expires_at),
+        "for_run": approval.for_run,
         "grant": approval.grant,
         "id": approval.id,
+        "naming": approval.naming.content(),
         "place": list(approval.ref),
         "policy": approval.policy,
         "principal": approval.principal,
@@ -71,6 +73,7 @@ def read_approval(sheet: Sheet) -> Approval:
         effect_id=content["effect"],
         ref=Ref(tenant, scope, key),
         run_id=content["run"],
+        for_run=content["for_run"],
         tool=content["tool"],
         side_effect=content["side_effect"],
         digest=content["digest"],
@@ -84,10 +87,11 @@ def read_approval(sheet: Sheet) -> Approval:
         votes=tuple(_read_vote(vote) for vote in content["votes"]),
         escalated=content["escalated"],
         replaces=content["replaces"],
-        edited_by=content["edited_by"],
+        editors=tuple(content["editors"]),
         grant=content["grant"],
         args_seq=content["args_seq"],
         attempt=content["attempt"],
+        naming=read_naming(content["naming"]),
     )
 
 
@@ -102,6 +106,7 @@ def _question_content(question: Question) -> dict[str, Any]:
             for step in question.escalations
         ],
         "expires": _micros(question.expires),
+        "is_sole_approver": question.is_sole_approver,
         "may_edit": question.may_edit,
         "needs": [{"count": need.count, "role": need.role} for need in question.needs],
         "needs_signature": question.needs_signature,
@@ -119,6 +124,7 @@ def _read_question(content: Mapping[str, Any]) -> Question:
         people=None if people is None else _read_people(people),
         needs_signature=content["needs_signature"],
         may_edit=content["may_edit"],
+        is_sole_approver=content["is_sole_approver"],
         expires=timedelta(microseconds=content["expires"]),
         escalations=tuple(
             Escalation(timedelta(microseconds=step["after"]), _read_people(step["people"]), tuple(step["notify"]))
@@ -144,7 +150,9 @@ def _vote_content(vote: Vote) -> dict[str, Any]:
     return {
         "at": instant(vote.at),
         "by": vote.by,
+        "credential": vote.credential,
         "is_approval": vote.is_approval,
+        "is_by_editor": vote.is_by_editor,
         "on_behalf_of": vote.on_behalf_of,
         "signature": _base64(vote.signature),
         "via": vote.via,
@@ -159,6 +167,8 @@ def _read_vote(content: Mapping[str, Any]) -> Vote:
         is_approval=content["is_approval"],
         on_behalf_of=content["on_behalf_of"],
         signature=_from_base64(content["signature"]),
+        credential=content["credential"],
+        is_by_editor=content["is_by_editor"],
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from indelible.core.privacy.redaction import Rule, Subject, check_rules
 from indelible.core.values.canonical import encode
+from indelible.core.values.visible import is_unseen
 from indelible.errors import BadCall, NoRun
 
 if TYPE_CHECKING:
@@ -188,9 +189,11 @@ def check_run_id(run_id: object) -> None:
 
 
 def check_name(what: str, name: object) -> None:
-    """Raises `BadCall` unless `name` can stand in an event: text, not empty, not too long, no lone surrogates."""
+    """Raise `BadCall` unless `name` can stand in an event: text with a visible character, not too long, valid UTF-8."""
     if not isinstance(name, str) or not name:
         raise BadCall(f"{what}: must be a text that is not empty, got {name!r}")
+    if not "!" <= name[0] <= "~" and all(map(is_unseen, name)):  # most names begin with what everybody sees
+        raise BadCall(f"{what}: {name!r} has no visible character; use a name that people can read")
     if len(name) > _LONGEST_NAME:
         raise BadCall(f"{what}: has {len(name)} characters, at most {_LONGEST_NAME} are allowed")
     if not name.isascii():
@@ -292,7 +295,7 @@ class OptionWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Says how an effect is treated; what a call leaves open its tool decides, then the ledger, then the default.
+    """Says how an effect is treated. Ledger, tool and call each may say it; see `tightening` for what holds then.
 
     Args:
         failed_on: Exception types that mean: the provider refused, nothing was done. The effect becomes `failed`.
@@ -303,6 +306,7 @@ class Options:
         downstream: The provider honours our idempotency key; see `Idempotent`.
         exclusive: Only one call on this resource may be open at a time. A resource, the table of its parts, such as
             {"namespace": "shop", "type": "order", "id": "args.order_id"}, or a function of the arguments.
+            Ledger, tool and call may each name one; then all of them are kept.
         on_repeat: What happens to a call with dedupe="turn" that succeeded in an earlier turn: "ask" a person,
             "refuse" it, or "run" it. Default: "ask" for payment, external_mutation and delegation, else "run".
         volatile: Fields of a JSON request body that change from one sending to the next, such as a time stamp.
@@ -325,7 +329,7 @@ class Options:
     refused: Callable[[Exception], bool] | None = None
     marks_sending: bool | None = None
     downstream: Idempotent | None = None
-    exclusive: ResourceFrom | None = None
+    exclusive: ResourceFrom | tuple[ResourceFrom, ...] | None = None
     on_repeat: OnRepeat | None = None
     volatile: Sequence[str] | None = None
 
@@ -343,20 +347,13 @@ class Options:
                 _as_kinds(name, kinds)
         if self.downstream is not None and self.on_crash == "retry":
             raise BadCall("downstream and on_crash='retry' both say what happens in doubt; leave on_crash out")
-        if self.exclusive is not None:
-            check_resource("exclusive", self.exclusive)
+        for exclusive in _as_tuple(self.exclusive):
+            check_resource("exclusive", exclusive)
         if isinstance(self.volatile, str):
             raise BadCall("volatile is a list of field names, for example volatile=['sent_at']")
         for name, duration in (("lease", self.lease), ("timeout", self.timeout)):
             if duration is not None and duration <= timedelta(0):
                 raise BadCall(f"{name}={duration}: must be longer than nothing")
-
-    def over(self, lower: Options) -> Options:
-        """Gives these options, with the gaps filled from `lower`; what either of them redacts is redacted."""
-        gaps = {f.name: getattr(lower, f.name) for f in fields(self) if getattr(self, f.name) is None}
-        if self.redact is not None and lower.redact is not None:
-            gaps["redact"] = (*lower.redact, *self.redact)
-        return replace(self, **gaps) if gaps else self
 
 
 def check_resource(what: str, said: object) -> None:
@@ -400,9 +397,11 @@ class Handling:
     refused: Callable[[Exception], bool] | None = None
     marks_sending: bool = False
     downstream: Idempotent | None = None
-    exclusive: ResourceFrom | None = None
+    exclusive: tuple[ResourceFrom, ...] = ()
     on_repeat: OnRepeat = "ask"
     volatile: tuple[str, ...] = ()
+    judged_as: tuple[SideEffect, ...] = ()
+    """The classes that ledger, tool and call name, if they name several: the policy judges each of them."""
 
 
 # Who repeats these in a later turn, after they succeeded, is asked.
@@ -429,10 +428,16 @@ def handling_of(options: Options) -> Handling:
         refused=options.refused,
         marks_sending=bool(options.marks_sending),
         downstream=options.downstream,
-        exclusive=options.exclusive,
+        exclusive=_as_tuple(options.exclusive),
         on_repeat=options.on_repeat or ("ask" if side_effect in _ASKED_ABOUT_REPEATS else "run"),
         volatile=tuple(options.volatile or ()),
     )
+
+
+def _as_tuple(exclusive: ResourceFrom | tuple[ResourceFrom, ...] | None) -> tuple[ResourceFrom, ...]:
+    if exclusive is None:
+        return ()
+    return exclusive if isinstance(exclusive, tuple) else (exclusive,)
 
 
 def _on_crash(options: Options, side_effect: SideEffect) -> OnCrash:

@@ -30,7 +30,7 @@ from indelible.core.effects.calls import OnCrash
 from indelible.core.effects.effect import Claim, Effect, asked_by, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
-from indelible.core.people.standing import is_revoked
+from indelible.core.people.standing import is_revoked, is_token_revoked
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.policy.verdicts import Verdict, verdict_json
@@ -111,15 +111,15 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
     approval = approval_of(effect, sheets)
     if approval is not None and approval.is_open:
         return _claim_approved(command, effect, approval, now, seq, sheets)
-    # An approval that is gone from its place allowed nothing that anybody could still see.
-    was_asked = effect.status == "requires_approval" or (approval is None and effect.approval_id is not None)
-    if was_asked and approval is not None and approval.id == command.awaited_approval:
+    is_waiting = effect.status == "requires_approval"
+    if is_waiting and approval is not None and approval.id == command.awaited_approval:
         return Step(ApprovalEnded(approval, effect))
     if approval is not None and _is_covered(command, effect, approval, sheets):
         return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
     if _has_same_args(command, effect, approval):
         grant = _use_of_grant(command, now, sheets)
-        if grant or (command.verdict.question is None and not was_asked):
+        # One that was used, or is gone from its place, allows nothing more: a retry after doubt is asked about again.
+        if grant or (command.verdict.question is None and effect.approval_id is None):
             return _attempt(command, effect, now, sheets, grant)
     question = command.verdict.question or (_ASKED_BEFORE if approval is None else approval.question)
     return _ask(command, effect, question, now, seq, sheets, approval, ())
@@ -129,8 +129,8 @@ def _claim_approved(command: Open, effect: Effect, approval: Approval, now: date
     """Uses an approval, if it is of exactly what would run and has been given in time."""
     end = _ending(command, effect, approval, now, sheets)
     if end is None:
-        if effect.status != "ready" or approval.status != "approved":
-            return Step(AwaitingApproval(approval, effect))
+        if effect.status != "ready" or approval.status != "approved" or approval.for_run != command.run_id:
+            return Step(AwaitingApproval(approval, effect))  # the run that asked uses it, and no other
         return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
     ending = _ended(command, effect, approval, end, now, seq, sheets)
     if approval.id == command.awaited_approval:
@@ -153,7 +153,12 @@ def _ending(
     """Says how an open approval ends unused, if it does: too late, or no longer about what would run."""
     if approval.is_overdue(now):
         return "expired"
-    if is_other_content(command, effect) or not _is_bound(command, effect, approval):
+    is_other = is_other_content(command, effect) and not _is_edited_to(command, effect, approval)
+    if is_other or not _is_bound(command, effect, approval):
+        return "stale"
+    # A run that waited with the one that asked goes on waiting for it; one that comes later asks by itself.
+    is_of_another = approval.for_run != command.run_id and approval.id != command.awaited_approval
+    if is_of_another and approval.status == "approved":
         return "stale"
     return "stale" if approval.status == "approved" and _lacks_votes(command, effect, approval, sheets) else None
 
@@ -161,6 +166,7 @@ def _ending(
 def _is_covered(command: Open, effect: Effect, approval: Approval, sheets: Sheets) -> bool:
     """Does the approval that the last attempt ran on hold for the next one too, after a crash?"""
     is_its_own = approval.status == "consumed" and approval.attempt == effect.attempt
+    is_its_own = is_its_own and approval.for_run == command.run_id
     has_crashed = effect.status in ("processing", "in_doubt")
     is_bound = is_its_own and has_crashed and _is_bound(command, effect, approval)
     return is_bound and not _lacks_votes(command, effect, approval, sheets)
@@ -187,7 +193,7 @@ def _has_lost_votes(approval: Approval, sheets: Sheets) -> bool:
 def _has_same_args(command: Open, effect: Effect, approval: Approval | None) -> bool:
     """Would this run what the call says, and what the policy has judged with it?"""
     if effect.digest != command.digest or effect.args_json == command.args_json:
-        return effect.digest == command.digest
+        return effect.digest == command.digest or _is_edited_to(command, effect, approval)
     from indelible.core.privacy.encryption import holder_in  # an edit or a key is rare, and this takes long to load
 
     if holder_in(effect.args_json) is None and holder_in(command.args_json) is None:
@@ -216,6 +222,11 @@ def is_other_content(command: Open, effect: Effect) -> bool:
     return effect.digest != command.digest and not effect.are_args_erased
 
 
+def _is_edited_to(command: Open, effect: Effect, approval: Approval | None) -> bool:
+    """Say whether an approver edited the effect to be exactly this call."""
+    return approval is not None and bool(approval.editors) and effect.args_json == command.args_json
+
+
 def _ended(
     command: Open,
     effect: Effect,
@@ -231,6 +242,7 @@ def _ended(
         approval,
         schema=command.schema,
         policy=command.verdict.policy,
+        run_id=command.run_id,
         are_args_other=is_other_content(command, effect),
     )
     changed = ", ".join(names) or ("who may decide it" if _has_lost_votes(approval, sheets) else "what is stored of it")
@@ -287,6 +299,8 @@ def _asking(
         policy=command.verdict.policy,
         requester=command.stamp.actor,
         principal=command.principal,
+        for_run=command.run_id,
+        naming=command.naming,
         now=now,
         replaces=None if previous is None else previous.id,
     )
@@ -358,7 +372,7 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
         if sheet is None or sheet.body is None:
             continue
         grant = read_grant(sheet)
-        if is_revoked(grant.given_by, sheets):
+        if is_revoked(grant.given_by, sheets) or is_token_revoked(grant.credential, sheets):
             continue
         why_not = grant.why_not(
             tool=command.tool,

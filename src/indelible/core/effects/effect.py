@@ -55,13 +55,18 @@ _VIAS = ("process", "api_key", "passkey", "signature", "link", "oidc")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Says who did something and how we know: `via` is process, api_key, passkey, signature, link or oidc."""
+    """Says who did something and how we know: `via` is process, api_key, passkey, signature, link or oidc.
+
+    `credential` is the id of the API key, where one was used: a vote rests on it. It makes nobody another actor.
+    """
 
     id: str
     kind: Literal["agent", "person", "system"] = "person"
     via: Literal["process", "api_key", "passkey", "signature", "link", "oidc"] = "process"
     authenticated: Authenticated | None = field(default=None, compare=False, repr=False)
     """What a server knows by the credential that was sent; None for a program that opened the ledger itself."""
+    credential: str | None = field(default=None, compare=False, repr=False)
+    """The API key that was sent, if one was."""
 
     def __post_init__(self) -> None:
         check_name("actor", self.id)

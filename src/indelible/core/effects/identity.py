@@ -31,6 +31,65 @@ class Ref(NamedTuple):
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Says what a call's key is made of, so that the key of the same call with other arguments can be found."""
+
+    fields: tuple[str, ...] | None = None
+    """The arguments that identify the call; None stands for all of them."""
+    varies: tuple[str, ...] = ()
+    added_json: bytes = b"{}"
+    call: tuple[str, ...] = ()
+    """What tells an intended repeat from a retry."""
+    is_fixed: bool = False
+    """A resource identifies the call, or another ledger did: no argument does."""
+
+    def content(self) -> dict[str, Any]:
+        """Return it as it is recorded."""
+        return {
+            "added": self.added_json.decode(),
+            "call": list(self.call),
+            "fields": None if self.fields is None else list(self.fields),
+            "is_fixed": self.is_fixed,
+            "varies": list(self.varies),
+        }
+
+    def key(self, ref: Ref, tool: str, args_json: bytes) -> str | None:
+        """Return the key of a call of this tool with these arguments; None if no argument identifies it."""
+        if self.is_fixed:
+            return None
+        added: Any = decode(self.added_json)
+        said = without(args_json, _omitted(self.varies, added, args_json))
+        kind, subject = _subject(self.fields, added, said, tool)
+        return key_of(ref.tenant, ref.scope, tool, kind, subject, *self.call)
+
+
+BY_ALL_ARGS = Naming()
+
+
+def naming_of(call: ToolCall) -> Naming:
+    """Return what identifies a call."""
+    return Naming(
+        fields=None if call.key is None else tuple(call.key),
+        varies=tuple(call.varies),
+        added_json=encode(call.added) if call.added else b"{}",
+        call=_occurrence(call),
+        is_fixed=call.resource is not None or call.adopted_key is not None,
+    )
+
+
+def read_naming(content: Mapping[str, Any]) -> Naming:
+    """Read what identifies a call as it is recorded."""
+    fields = content["fields"]
+    return Naming(
+        fields=None if fields is None else tuple(fields),
+        varies=tuple(content["varies"]),
+        added_json=content["added"].encode(),
+        call=tuple(content["call"]),
+        is_fixed=content["is_fixed"],
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Holds what a call is (`ref`), what it says (`digest`, the call digest), and the bytes of its arguments."""
@@ -50,9 +109,12 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     if args_json is None:
         args_json = encode(call.args, root="args", max_bytes=max_bytes)
     scope = call.run if call.scope is None else call.scope
-    omitted = _omitted(call, args_json) if call.varies or call.added else ()
+    omitted = _omitted(call.varies, call.added, args_json) if call.varies or call.added else ()
     said = without(args_json, omitted)
-    kind, subject = _subject(call, said)
+    if call.resource is not None:
+        kind, subject = "resource", resource_json(call) or b""
+    else:
+        kind, subject = _subject(call.key, call.added, said, call.tool)
     return Identity(
         ref=Ref(tenant, scope, call.adopted_key or key_of(tenant, scope, call.tool, kind, subject, *_occurrence(call))),
         digest=digest_of(tenant, call.tool, said, resource_json(call)),
@@ -68,11 +130,11 @@ def _occurrence(call: ToolCall) -> tuple[str, ...]:
     return (call.call_id,) if call.turn is None else (call.call_id, call.turn)
 
 
-def _omitted(call: ToolCall, args_json: bytes) -> tuple[str, ...]:
+def _omitted(varies: Sequence[str], added: Mapping[str, Any], args_json: bytes) -> tuple[str, ...]:
     """Name the arguments that do not tell this call from another: those that vary, and those added later."""
     args: Any = decode(args_json)
-    as_before = [name for name, literal in call.added.items() if name in args and encode(args[name]) == encode(literal)]
-    return tuple(sorted({*call.varies, *as_before}))
+    as_before = [name for name, literal in added.items() if name in args and encode(args[name]) == encode(literal)]
+    return tuple(sorted({*varies, *as_before}))
 
 
 def without(args_json: bytes, omitted: Sequence[str]) -> bytes:
@@ -117,14 +179,12 @@ def schema_hash(schema: Mapping[str, Any]) -> str:
     return hashed(SCHEMA_TAG, encode(schema, root="schema"))
 
 
-def _subject(call: ToolCall, args_json: bytes) -> tuple[str, bytes]:
-    if call.resource is not None:
-        return "resource", resource_json(call) or b""
-    if call.key is None:
+def _subject(fields: Sequence[str] | None, added: Mapping[str, Any], args_json: bytes, tool: str) -> tuple[str, bytes]:
+    if fields is None:
         return "args", args_json
     args: Any = decode(args_json)
-    paths = [path for path in call.key if path.partition(".")[0] not in call.added or path.partition(".")[0] in args]
-    return "fields", encode({path: reach(args, path, f"{call.tool}: key field") for path in paths}, root="key")
+    paths = [path for path in fields if path.partition(".")[0] not in added or path.partition(".")[0] in args]
+    return "fields", encode({path: reach(args, path, f"{tool}: key field") for path in paths}, root="key")
 
 
 def resource_json(call: ToolCall) -> bytes | None:

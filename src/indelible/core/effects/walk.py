@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
-from indelible.core.approvals.edits import carried_over, holds_mark
+from indelible.core.approvals.edits import carried_over, edited_from, holds_mark
 from indelible.core.commands import (
     AllStopped,
     Answer,
@@ -53,7 +53,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
-from indelible.core.effects.identity import repeat_of, resource_json
+from indelible.core.effects.identity import naming_of, repeat_of, resource_json
 from indelible.core.effects.meaning import Meaning, is_about, meaning_of
 from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
@@ -143,6 +143,7 @@ def opening(
         turn=call.turn,
         omitted=identity.omitted,
         on_reuse=call.on_reuse,
+        naming=naming_of(call),
         resend_within=None if handling.downstream is None else handling.downstream.window,
     )
 
@@ -169,6 +170,11 @@ def begin(
     command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks)
     is_about_this = known is not None and known.ref == command.ref
     answer: Answer = yield Submit(command, known if is_about_this else None)
+    if isinstance(answer, Canceled) and (place := edited_from(answer.effect)) is not None:
+        edited: Effect | None = yield Recall(place)
+        if edited is not None:
+            command = _edited_to(command, prepared, edited)
+            answer = yield Submit(command)
     if isinstance(answer, LooksRepeated):
         answer = yield from _repeat(command, judged, answer.effect, prepared.handling)
     if isinstance(answer, Reworded):
@@ -235,6 +241,13 @@ def begin(
             return cast("Begun", answer)  # only `ask` gets this, and says so
         case _:
             return answer
+
+
+def _edited_to(command: Open, prepared: Prepared, edited: Effect) -> Open:
+    """Return the command about the call that an approver edited to be this one: both are one call, and run once."""
+    if edited.tool != command.tool or edited.args_json != prepared.identity.args_json:
+        raise key_reused(prepared, edited)  # it was edited further, or only shares the key
+    return replace(command, ref=edited.ref, digest=edited.digest)
 
 
 def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) -> Generator[Request, Any, Answer]:

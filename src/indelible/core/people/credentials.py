@@ -19,7 +19,7 @@ from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
 from indelible.core.remote.admitting import Caller
 from indelible.core.scopes import SCOPES, Scope
-from indelible.core.sheets import Sheet, SheetRef, body_of
+from indelible.core.sheets import Sheet, body_of
 from indelible.errors import BadCall, NotAuthenticated
 
 CREDENTIALS_RUN = "indelible:credentials"
@@ -111,7 +111,7 @@ class Credential:
             raise NotAuthenticated(_UNKNOWN)
         if self.expires_at is not None and self.expires_at <= now:
             raise NotAuthenticated(f"{self.id} has expired; somebody has to give you another: indelible apikeys create")
-        actor = Actor(self.name, self.kind, "api_key")
+        actor = Actor(self.name, self.kind, "api_key", credential=self.id)
         scopes = frozenset(self.scopes)
         return Caller(tenant=tenant, scopes=scopes, actor=actor, principal=self.principal, credential_id=self.id)
 
@@ -128,11 +128,6 @@ def unknown_token() -> NotAuthenticated:
 def kind_for(scopes: Iterable[str]) -> Literal["agent", "person"]:
     """Says who gets a credential with these scopes: an agent one to ask with, a person all others."""
     return "agent" if set(scopes) == {"agent"} else "person"
-
-
-def credential_ref(credential_id: str) -> SheetRef:
-    """Locates a credential."""
-    return SheetRef("credential", credential_id)
 
 
 def credential_sheet(credential: Credential) -> Sheet:

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from indelible.core.approvals.approval import folded
 from indelible.core.effects.effect import Actor
-from indelible.core.sheets import SheetRef, Sheets, sheet_at
+from indelible.core.sheets import CREDENTIAL, PERSON, SheetRef, Sheets, sheet_at
 
 _PERSON_TAG = b"indelible/person/v1\0"
 
@@ -18,7 +18,7 @@ def person_id(name: str) -> str:
 
 def person_ref(id_: str) -> SheetRef:
     """Locates a person."""
-    return SheetRef("person", id_)
+    return SheetRef(PERSON, id_)
 
 
 def place_of(name: str) -> SheetRef:
@@ -29,6 +29,22 @@ def place_of(name: str) -> SheetRef:
 def places_of(actor: Actor) -> tuple[SheetRef, ...]:
     """Locates who acts, if that is somebody whom a server let in: whoever works at the ledger itself needs no leave."""
     return (place_of(actor.id),) if actor.kind == "person" and actor.via != "process" else ()
+
+
+def credential_ref(credential_id: str) -> SheetRef:
+    """Locate the credential of a token."""
+    return SheetRef(CREDENTIAL, credential_id)
+
+
+def is_token_revoked(credential_id: str | None, sheets: Sheets) -> bool:
+    """Say whether a token was revoked. One that is not there any more, or was edited by hand, counts as revoked.
+
+    One that has expired does not: it was good when it was used.
+    """
+    if credential_id is None:
+        return False
+    sheet = sheet_at(sheets, credential_ref(credential_id))
+    return sheet is None or sheet.body is None or sheet.read()["is_revoked"] is True
 
 
 def is_revoked(name: str, sheets: Sheets) -> bool:

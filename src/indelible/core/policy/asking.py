@@ -18,6 +18,7 @@ from indelible.core.approvals.approval import (
     Question,
     find_person,
     folded,
+    is_needed,
     lacking,
 )
 from indelible.core.effects.calls import check_name
@@ -27,7 +28,7 @@ from indelible.core.policy.reading import Place, Reading
 from indelible.errors import BadNote
 
 People = Mapping[str, Person]
-TERMS = ("quorum", "needs", "people", "roles", "signed", "editable", "expires", "escalate", "notify")
+TERMS = ("quorum", "needs", "people", "roles", "signed", "editable", "sole_approver", "expires", "escalate", "notify")
 _RAW_KEY_TEXT = 44  # 32 bytes in base64; a key with its name is longer
 
 
@@ -49,6 +50,7 @@ class Terms:
     roles: tuple[str, ...] | None = None
     signed: bool | None = None
     editable: bool | None = None
+    sole_approver: bool | None = None
     expires: timedelta | None = None
     escalate: tuple[LateStep, ...] | None = None
     notify: tuple[str, ...] | None = None
@@ -121,6 +123,7 @@ def read_terms(reading: Reading, value: object, place: Place) -> Terms:
         roles=read("roles", reading.texts),
         signed=read("signed", reading.flag),
         editable=read("editable", reading.flag),
+        sole_approver=read("sole_approver", reading.flag),
         expires=read("expires", reading.duration),
         escalate=read("escalate", lambda *at: _read_steps(reading, *at)),
         notify=read("notify", reading.texts),
@@ -173,13 +176,17 @@ def question_on(reading: Reading, terms: Terms, people: People | None, place: Pl
             reading.wrong(place, f"names {name}, who is not under people")
         for who in sorted(who for who in reached - held if find_person(people, who) is None):
             reading.wrong(place, f"escalates to {who}, who is neither a person nor a role under people")
+    able = {} if people is None else _entitled(people, terms)
+    if terms.sole_approver and sum(is_needed(person, needs) for person in able.values()) != 1:
+        reading.wrong(place, "says sole_approver, which is for a question that one person may decide: name only them")
     make = partial(
         Question,
         rule=rule,
         needs=needs,
-        people=None if people is None else _entitled(people, terms),
+        people=None if people is None else able,
         needs_signature=bool(terms.signed),
         may_edit=terms.editable is not False,
+        is_sole_approver=bool(terms.sole_approver),
         expires=terms.expires or DEFAULT_EXPIRY,
         escalations=tuple(_escalation(step, people or {}) for step in terms.escalate or ()),
         notify=terms.notify or (),

@@ -77,6 +77,7 @@ def _both(one: Question, other: Question) -> Question:
         people=_people(one.people, other.people),
         needs_signature=one.needs_signature or other.needs_signature,
         may_edit=one.may_edit and other.may_edit,
+        is_sole_approver=one.is_sole_approver and other.is_sole_approver,
         expires=min(one.expires, other.expires),
         escalations=tuple(sorted((*_steps(one, other), *_steps(other, one)), key=lambda step: step.after)),
         notify=tuple(dict.fromkeys((*one.notify, *other.notify))),

@@ -118,7 +118,7 @@ def check_asked(telling: Telling, found: Approval, replaced: str | None) -> None
         version=1,
         votes=(),
         escalated=0,
-        edited_by=None,
+        editors=(),
         grant=None,
         attempt=None,
         requester=telling.actor,
@@ -138,7 +138,7 @@ def check_args(found: Approval, args_json: bytes | None, args_seq: int | None) -
         return
     digest = approval_digest(
         tenant=found.ref.tenant,
-        run_id=found.run_id,
+        run_id=found.for_run,
         tool=found.tool,
         schema=found.schema,
         args_json=args_json,
@@ -195,6 +195,8 @@ def _newest_vote(telling: Telling, found: Approval, earlier: int) -> Vote:
     vote = found.votes[-1]
     if (vote.by, vote.via, vote.at) != (telling.actor.id, telling.actor.via, telling.at):
         raise Caught("its vote is not by whom it says, or not of then", expected=telling.actor.id, found=vote.by)
+    if vote.credential is not None and vote.via != "api_key":
+        raise Caught("its vote names a token, and was cast without one", found=vote.credential)
     return vote
 
 
@@ -206,7 +208,9 @@ def count_vote(before: Approval, vote: Vote, kind: str, *, is_deep: bool) -> App
     if vote.signature is None and question.needs_signature:
         raise Caught(f"{before.id} needs signatures, and the vote of {vote.by} has none")
     counted = voted(_unsigned(before), replace(vote, signature=None), before.digest, kind, vote.at)
-    return replace(_counted(counted, before), question=question, votes=(*before.votes, vote))
+    found = _counted(counted, before)
+    newest = replace(found.votes[-1], signature=vote.signature)
+    return replace(found, question=question, votes=(*before.votes, newest))
 
 
 def _unsigned(approval: Approval) -> Approval:
@@ -249,7 +253,7 @@ def _edited(telling: Telling, before: Approval, found: Approval) -> Approval:
         expires_at=found.asked_at + found.question.expires,
         votes=(),
         escalated=0,
-        edited_by=actor.id,
+        editors=(*before.editors, actor.id),
         grant=None,
         args_seq=telling.seq,
     )

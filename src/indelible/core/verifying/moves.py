@@ -159,7 +159,7 @@ def next_question(question: str, kind: str, names: Names, status: str) -> str | 
     if question == UNKNOWN:
         return UNKNOWN
     if kind == "tool_call_started":
-        if question in _OPEN or (question == "over" and "grant" not in names):
+        if question in _OPEN or (question in ("over", "used") and "grant" not in names):
             return None
         return "covered" if question in ("over", "used") else question
     if kind == "tool_call_canceled":

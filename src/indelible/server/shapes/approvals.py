@@ -99,6 +99,8 @@ class VoteShown(BaseModel):
     is_approval: bool
     on_behalf_of: str | None
     signature: str | None
+    credential: Annotated[str | None, Field(description="The API key that it was cast with.")]
+    is_by_editor: Annotated[bool, Field(description="The same person edited the arguments and approved them.")]
 
 
 class StuckShown(BaseModel):
@@ -117,6 +119,7 @@ class ApprovalShown(BaseModel):
     digest: str
     effect_id: str
     run_id: str
+    for_run: Annotated[str, Field(description="The run that asked, and the only one that may use the approval.")]
     tool: str
     side_effect: str
     schema_hash: Annotated[str, Field(alias="schema")]
@@ -131,10 +134,12 @@ class ApprovalShown(BaseModel):
     people: dict[str, list[str]] | None
     needs_signature: bool
     may_edit: bool
+    is_sole_approver: Annotated[bool, Field(description="May the one eligible person confirm their own edit?")]
     votes: list[VoteShown]
     escalated: int
     replaces: str | None
     edited_by: str | None
+    editors: Annotated[list[str], Field(description="Everybody who edited the arguments; they cannot approve them.")]
     grant: str | None
     attempt: int | None
     stuck: StuckShown | None = Field(

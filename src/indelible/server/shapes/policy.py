@@ -50,6 +50,7 @@ class QuestionShown(BaseModel):
     people: dict[str, list[str]] | None
     needs_signature: bool
     may_edit: bool
+    is_sole_approver: bool
     expires_s: float
 
 
@@ -102,5 +103,6 @@ def _question(question: Question) -> dict[str, Any]:
         "people": None if people is None else {name: list(one.roles) for name, one in people.items()},
         "needs_signature": question.needs_signature,
         "may_edit": question.may_edit,
+        "is_sole_approver": question.is_sole_approver,
         "expires_s": question.expires.total_seconds(),
     }

@@ -19,7 +19,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import STOP_REF
 from indelible.core.events import Provenance
 from indelible.core.ports import Clock
-from indelible.core.sheets import PERSON, Sheet, SheetRef, Sheets
+from indelible.core.sheets import STANDING, Sheet, SheetRef, Sheets
 from indelible.errors import StoreUnavailable
 from indelible.stores.assumptions import is_guarded, is_stop, sheets_for
 from indelible.stores.postgres.connections import Line, Lost, Rejected, Session
@@ -315,12 +315,12 @@ class Lane:
 
     def _without_others(self, work: Work, seen: View) -> View:
         """Gives what was seen without people whom it turned out to have nothing to do with."""
-        people = [ref for ref in work.sheets if ref.kind == PERSON]
+        people = [ref for ref in work.sheets if ref.kind in STANDING]
         if people:
             if len(self._people) >= _MOST_TENANTS:
                 self._people.clear()
             self._people[work.tenant] = people
-        sheets = {ref: sheet for ref, sheet in seen.sheets.items() if ref.kind != PERSON or ref in people}
+        sheets = {ref: sheet for ref, sheet in seen.sheets.items() if ref.kind not in STANDING or ref in people}
         return seen if len(sheets) == len(seen.sheets) else replace(seen, sheets=sheets)
 
     def _under_lock(self, work: Work) -> list[Answer] | None:

@@ -38,12 +38,13 @@ AND (%(unlimited)s::text[] IS NULL OR NOT EXISTS (
     SELECT FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'limit' AND id = ANY(%(unlimited)s::text[])))
 
 -- name: stands
--- Are the people as they were on whose word this rests? Put in where {stands} stands. Whoever is revoking one of them is
--- waited for, so that nothing which begins after that rests on their word.
+-- Are the people and tokens as they were that this rests on? Put in where {stands} stands. A revocation under way is
+-- waited for, so that nothing which begins after it rests on what was revoked.
 NOT EXISTS (
-    SELECT FROM unnest(%(standing_id)s::text[], %(standing_version)s::bigint[]) AS person (id, version)
-    WHERE person.version <> coalesce((
-        SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'person' AND id = person.id
+    SELECT FROM unnest(%(standing_kind)s::text[], %(standing_id)s::text[], %(standing_version)s::bigint[])
+        AS given (kind, id, version)
+    WHERE given.version <> coalesce((
+        SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = given.kind AND id = given.id
         FOR SHARE), 0))
 
 -- name: open_one

@@ -124,7 +124,7 @@ def move_values_with_sheets(batch: Batch) -> Named:
 
 
 def _put_kept(values: Named, batch: Batch) -> None:
-    """Puts in the sheets that a batch writes, in the order in which they are locked, and the people it rests on."""
+    """Put in the sheets that a batch writes, in the order in which they are locked, and whom it rests on."""
     pairs = [batch.sheets[ref] for ref in sorted(batch.sheets)]
     sheets = [after for _, after in pairs]
     values["kept_was_version"] = wire.bigints(0 if before is None else before.version for before, _ in pairs)
@@ -139,8 +139,9 @@ def _put_kept(values: Named, batch: Batch) -> None:
     # What is on the record is kept with the event that commits to it.
     values["kept_body"] = wire.byteas(None if sheet.is_recorded else sheet.body for sheet in sheets)
     values["kept_created_at"] = wire.timestamptzs(sheet.created_at for sheet in sheets)
-    # A person whose own sheet is written is guarded by that.
+    # One whose own sheet is written is guarded by that.
     read = [ref for ref in sorted(batch.standing) if ref not in batch.sheets]
+    values["standing_kind"] = wire.words([ref.kind for ref in read])
     values["standing_id"] = wire.texts(ref.id for ref in read)
     values["standing_version"] = wire.bigints(batch.standing[ref] for ref in read)
 

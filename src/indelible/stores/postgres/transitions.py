@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from indelible.core.batch import Batch
-from indelible.core.commands import Command, is_about_effect, run_named_by
+from indelible.core.commands import Command, is_about_effect, refs_of, run_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Head
@@ -51,7 +51,7 @@ def look(
 ) -> View:
     """Reads the effects of commands, the heads of their runs and some sheets, all at one moment."""
     # Two callers of two runs may ask for the same effect: the heads of both runs are wanted.
-    places = list(dict.fromkeys((c.ref, run_named_by(c)) for c in commands))
+    places = list(dict.fromkeys((ref, run_named_by(c)) for c in commands for ref in refs_of(c)))
     moment = None if clock is None else wire.timestamptz(clock)
     values = rows.place_values([ref for ref, _ in places], [run_id for _, run_id in places], moment)
     statement = SQL["look_with_sheets" if sheets else "look"]
@@ -91,7 +91,7 @@ def lock(
 
     A run or an effect that is not there cannot be locked; the place of a sheet is held, and has to be given up.
     """
-    refs = sorted({command.ref for command in commands if is_about_effect(command)})
+    refs = sorted({ref for command in commands if is_about_effect(command) for ref in refs_of(command)})
     values = {
         "tenant": tenant.encode(),
         "run_ids": wire.words([run_id for run_id in map(run_named_by, commands) if run_id is not None]),

@@ -9,7 +9,7 @@ import apsw
 
 from indelible.core.approvals.revoked import people_behind
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Command, Open, Record, run_named_by
+from indelible.core.commands import Command, Open, Record, refs_of, run_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Provenance
@@ -145,7 +145,7 @@ def guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict
 
 def read_effects(connection: apsw.Connection, commands: Sequence[Command]) -> dict[Ref, Effect | None]:
     """Gives the states as they are."""
-    return {ref: read_effect(connection, ref) for ref in {command.ref for command in commands}}
+    return {ref: read_effect(connection, ref) for ref in {ref for command in commands for ref in refs_of(command)}}
 
 
 def read_effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
