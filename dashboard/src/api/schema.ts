@@ -58,8 +58,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make the lease of an attempt last longer, counted from now
-         * @description Make the lease of an attempt last longer, counted from now; 409 when it is lost: stop working on it.
+         * Extend the lease of an attempt, counted from now
+         * @description Extend the lease of an attempt, counted from now; 409 when it ran out or is lost: stop working on it.
          */
         post: operations["effects_heartbeat"];
         delete?: never;
@@ -98,8 +98,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tell what became of an effect in doubt, after having looked
-         * @description Tell what became of an effect in doubt, after having looked.
+         * Say what became of an effect in doubt, after you looked
+         * @description Say what became of an effect in doubt, after you looked.
          */
         post: operations["effects_settle"];
         delete?: never;
@@ -158,8 +158,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Withdraw an effect that has not been entered
-         * @description Withdraw an effect that has not been entered.
+         * Withdraw an effect that waits or is ready
+         * @description Withdraw an effect that waits or is ready; an agent's credential only its own call that was never entered.
          */
         post: operations["effects_cancel"];
         delete?: never;
@@ -2081,27 +2081,10 @@ export interface components {
             effect: components["schemas"]["EffectShown"];
         };
         /**
-         * ApprovalOnly
-         * @description Holds a question.
+         * ApprovalListed
+         * @description Is a question in a list.
          */
-        ApprovalOnly: {
-            approval: components["schemas"]["ApprovalShown"];
-        };
-        /**
-         * ApprovalPage
-         * @description Lists approvals, newest first; pass `next` as `before` for the next page.
-         */
-        ApprovalPage: {
-            /** Approvals */
-            approvals: components["schemas"]["ApprovalShown"][];
-            /** Next */
-            next: string | null;
-        };
-        /**
-         * ApprovalShown
-         * @description Is a question about one exact call, and how it stands.
-         */
-        ApprovalShown: {
+        ApprovalListed: {
             /** Id */
             id: string;
             /**
@@ -2117,6 +2100,11 @@ export interface components {
             effect_id: string;
             /** Run Id */
             run_id: string;
+            /**
+             * For Run
+             * @description The run that asked, and the only one that may use the approval.
+             */
+            for_run: string;
             /** Tool */
             tool: string;
             /** Side Effect */
@@ -2146,6 +2134,11 @@ export interface components {
             needs_signature: boolean;
             /** May Edit */
             may_edit: boolean;
+            /**
+             * Is Sole Approver
+             * @description May the one eligible person confirm their own edit?
+             */
+            is_sole_approver: boolean;
             /** Votes */
             votes: components["schemas"]["VoteShown"][];
             /** Escalated */
@@ -2154,10 +2147,118 @@ export interface components {
             replaces: string | null;
             /** Edited By */
             edited_by: string | null;
+            /**
+             * Editors
+             * @description Everybody who edited the arguments; they cannot approve them.
+             */
+            editors: string[];
             /** Grant */
             grant: string | null;
             /** Attempt */
             attempt: number | null;
+            /** @description Why no person can give it any more. Looked up when approvals are listed or one is shown. */
+            stuck: components["schemas"]["StuckShown"] | null;
+            /**
+             * Elsewhere
+             * @description The same call elsewhere; only while it is pending.
+             */
+            elsewhere: components["schemas"]["ElsewhereShown"][];
+        };
+        /**
+         * ApprovalOnly
+         * @description Holds a question.
+         */
+        ApprovalOnly: {
+            approval: components["schemas"]["ApprovalShown"];
+        };
+        /**
+         * ApprovalPage
+         * @description Lists approvals, newest first; pass `next` as `before` for the next page.
+         */
+        ApprovalPage: {
+            /** Approvals */
+            approvals: components["schemas"]["ApprovalListed"][];
+            /** Next */
+            next: string | null;
+        };
+        /**
+         * ApprovalShown
+         * @description Is a question about one exact call, and how it stands.
+         */
+        ApprovalShown: {
+            /** Id */
+            id: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "pending" | "approved" | "denied" | "expired" | "canceled" | "stale" | "consumed";
+            /** Version */
+            version: number;
+            /** Digest */
+            digest: string;
+            /** Effect Id */
+            effect_id: string;
+            /** Run Id */
+            run_id: string;
+            /**
+             * For Run
+             * @description The run that asked, and the only one that may use the approval.
+             */
+            for_run: string;
+            /** Tool */
+            tool: string;
+            /** Side Effect */
+            side_effect: string;
+            /** Schema */
+            schema: string;
+            /** Policy */
+            policy: string;
+            /** Rule */
+            rule: string;
+            requester: components["schemas"]["ActorShown"];
+            /** Principal */
+            principal: string | null;
+            /** Asked At */
+            asked_at: string;
+            /** Expires At */
+            expires_at: string;
+            /** Needs */
+            needs: components["schemas"]["NeedShown"][];
+            /** Lacking */
+            lacking: number;
+            /** People */
+            people: {
+                [key: string]: string[];
+            } | null;
+            /** Needs Signature */
+            needs_signature: boolean;
+            /** May Edit */
+            may_edit: boolean;
+            /**
+             * Is Sole Approver
+             * @description May the one eligible person confirm their own edit?
+             */
+            is_sole_approver: boolean;
+            /** Votes */
+            votes: components["schemas"]["VoteShown"][];
+            /** Escalated */
+            escalated: number;
+            /** Replaces */
+            replaces: string | null;
+            /** Edited By */
+            edited_by: string | null;
+            /**
+             * Editors
+             * @description Everybody who edited the arguments; they cannot approve them.
+             */
+            editors: string[];
+            /** Grant */
+            grant: string | null;
+            /** Attempt */
+            attempt: number | null;
+            /** @description Why no person can give it any more. Looked up when approvals are listed or one is shown. */
+            stuck: components["schemas"]["StuckShown"] | null;
         };
         /**
          * ApprovalViewShown
@@ -2183,6 +2284,8 @@ export interface components {
             previous: string | null;
             /** Since Previous */
             since_previous: components["schemas"]["DifferenceShown"][] | null;
+            /** Elsewhere */
+            elsewhere: components["schemas"]["ElsewhereShown"][];
         };
         /**
          * ArtifactShown
@@ -2275,10 +2378,9 @@ export interface components {
             };
             /**
              * Run Id
-             * @description The piece of work that this call belongs to.
-             * @default default
+             * @description The piece of work that this call belongs to, such as an order. A call with effects and no `scope` needs one.
              */
-            run_id: string;
+            run_id?: string | null;
             /**
              * Scope
              * @description The range in which the call's key is unique; by default the run.
@@ -2402,10 +2504,9 @@ export interface components {
             };
             /**
              * Run Id
-             * @description The piece of work that this call belongs to.
-             * @default default
+             * @description The piece of work that this call belongs to, such as an order. A call with effects needs one.
              */
-            run_id: string;
+            run_id?: string | null;
             /**
              * Call Id
              * @description The framework's own id of this tool call.
@@ -2960,6 +3061,26 @@ export interface components {
             erased: ("args" | "detail")[];
         };
         /**
+         * ElsewhereShown
+         * @description Is a call of the last day with the same tool and arguments, in another run or under another key.
+         */
+        ElsewhereShown: {
+            /** Effect Id */
+            effect_id: string;
+            /** Run Id */
+            run_id: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "requires_approval" | "ready" | "processing" | "succeeded" | "failed" | "denied" | "canceled" | "in_doubt";
+            /**
+             * At
+             * @description When it was opened.
+             */
+            at: string;
+        };
+        /**
          * EndedWithThem
          * @description Is what ended with a person: of approvals their votes, and of people the links that they had not used.
          */
@@ -3049,8 +3170,8 @@ export interface components {
             };
             /**
              * Run Id
-             * @description The piece of work that this call belongs to.
-             * @default default
+             * @description The run in which the call would be made.
+             * @default unnamed
              */
             run_id: string;
             /**
@@ -3963,12 +4084,14 @@ export interface components {
             needs_signature: boolean;
             /** May Edit */
             may_edit: boolean;
+            /** Is Sole Approver */
+            is_sole_approver: boolean;
             /** Expires S */
             expires_s: number;
         };
         /**
          * Ready
-         * @description Says whether requests should be sent here. Only the store and stopping decide that.
+         * @description Says whether requests should be sent here. The store, its record and stopping decide that.
          */
         Ready: {
             /**
@@ -3977,6 +4100,7 @@ export interface components {
              */
             status: "ready" | "not ready" | "stopping";
             store: components["schemas"]["StoreReady"];
+            record: components["schemas"]["RecordReady"];
             worker: components["schemas"]["WorkReady"];
             sealing: components["schemas"]["SealingReady"];
             /** Detail */
@@ -4054,6 +4178,18 @@ export interface components {
              * @default false
              */
             dry_run: boolean;
+        };
+        /**
+         * RecordReady
+         * @description Says whether the database has all that was signed, as far as a process with the keys can tell.
+         */
+        RecordReady: {
+            /**
+             * Status
+             * @example ok
+             * @enum {string}
+             */
+            status: "ok" | "set back";
         };
         /**
          * RecordedEvent
@@ -4685,6 +4821,16 @@ export interface components {
             broken: string | null;
         };
         /**
+         * StuckShown
+         * @description Says why no person can give an approval any more, and the ways out.
+         */
+        StuckShown: {
+            /** Why */
+            why: string;
+            /** Ways */
+            ways: string[];
+        };
+        /**
          * SucceededTold
          * @description Says that it was done, and what came of it.
          */
@@ -4984,6 +5130,16 @@ export interface components {
             on_behalf_of: string | null;
             /** Signature */
             signature: string | null;
+            /**
+             * Credential
+             * @description The API key that it was cast with.
+             */
+            credential: string | null;
+            /**
+             * Is By Editor
+             * @description The same person edited the arguments and approved them.
+             */
+            is_by_editor: boolean;
         };
         /**
          * WaysIn
@@ -5163,7 +5319,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description A member of the request is wrong, or has no recorded form. Types: `bad-call`, `not-recordable`, `bad-policy`, `bad-settlements`, `key-reused`. */
+        /** @description A member of the request is wrong, or has no recorded form. Types: `bad-call`, `not-recordable`, `no-run`, `bad-policy`, `bad-settlements`, `key-reused`. */
         Problem422: {
             headers: {
                 [name: string]: unknown;
@@ -5181,7 +5337,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The store, the journal or a tool does not answer; ask again. Types: `tool-unavailable`, `journal-error`, `signer-refused`, `key-unusable`, `not-sealed`, `bad-note`, `store-error`, `store-unavailable`, `outcome-unknown`, `schema-outdated`, `misconfigured`. */
+        /** @description The store, the journal or a tool does not answer; ask again. Types: `tool-unavailable`, `journal-error`, `signer-refused`, `key-unusable`, `not-sealed`, `bad-note`, `store-error`, `store-unavailable`, `overloaded`, `outcome-unknown`, `schema-outdated`, `misconfigured`. */
         Problem503: {
             headers: {
                 [name: string]: unknown;
@@ -9196,7 +9352,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                name: "abandoned" | "apply" | "await" | "effects" | "events" | "find_by_key" | "forgetting.clear_away" | "forgetting.drop" | "forgetting.holds" | "forgetting.keep_redaction_check" | "forgetting.of_subject" | "forgetting.prunable" | "forgetting.redaction_check" | "forgetting.refusals" | "get_effect" | "heartbeat" | "introduce" | "journal.entries" | "journal.heads" | "journal.index_of" | "journal.pending" | "journal.runs" | "journal.tile" | "journal.tree" | "journal.waiting" | "look" | "outlines" | "packet" | "payloads" | "sheets" | "watch";
+                name: "abandoned" | "alike" | "apply" | "await" | "effects" | "events" | "find_by_key" | "forgetting.clear_away" | "forgetting.drop" | "forgetting.holds" | "forgetting.keep_redaction_check" | "forgetting.of_subject" | "forgetting.prunable" | "forgetting.redaction_check" | "forgetting.refusals" | "get_effect" | "heartbeat" | "introduce" | "journal.entries" | "journal.heads" | "journal.index_of" | "journal.pending" | "journal.runs" | "journal.tile" | "journal.tree" | "journal.waiting" | "look" | "outlines" | "packet" | "payloads" | "sheets" | "watch";
             };
             cookie?: never;
         };

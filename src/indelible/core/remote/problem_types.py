@@ -390,6 +390,12 @@ _OURS: Mapping[str, ProblemType] = {
         "The server and the database do not fit together.",
         "Whoever runs the server: `indelible migrate`.",
     ),
+    "state-not-read": ProblemType(
+        503,
+        "The store did not read what decides the call",
+        "Nothing was run. The store has a fault.",
+        "Report it, with the message.",
+    ),
     "misconfigured": ProblemType(
         503,
         "The store's address or one of its settings cannot be used",
