@@ -7,7 +7,6 @@ knows what is missing.
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import struct
@@ -16,6 +15,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from indelible import file_lock
 
 _NUMBER = struct.Struct("<Q")
 _BOTH = struct.Struct("<QQ")
@@ -37,7 +38,7 @@ class Spool:
         self._most = most_bytes
         self._size = 0
         self._file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_RDWR, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file_lock.take(self._file)
         count = os.open(_count_of(self._path), os.O_CREAT | os.O_RDWR, 0o600)
         os.ftruncate(count, _BOTH.size)
         self._count = mmap.mmap(count, _BOTH.size)
@@ -114,12 +115,9 @@ def abandoned(folder: Path) -> Iterator[Abandoned]:
         except FileNotFoundError:
             continue  # somebody else has just delivered it
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists():
+            if file_lock.take(file) and path.exists():  # else its process lives
                 taken, written = _noted(path)
                 yield Abandoned(id=path.stem, items=tuple(_whole(path)), taken=taken, written=written, path=path)
-        except BlockingIOError:
-            continue  # its process lives
         finally:
             os.close(file)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import stat
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from indelible import file_lock
 from indelible.errors import KeyUnusable
 
 PATIENCE = 30.0  # seconds to wait for a lock that is normally held for milliseconds
@@ -175,24 +175,18 @@ def locked(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
         try:
             yield
         finally:
-            # Said aloud: a child forked meanwhile has a copy of the descriptor, so closing ours would not free it.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            file_lock.give_back(descriptor)
     finally:
         os.close(descriptor)
 
 
 def _wait_for(descriptor: int, path: Path, patience: float) -> None:
     until, pause = time.monotonic() + patience, 0.0005
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise KeyUnusable(
-                    f"another process has held {path} for {patience:g} s; see which, and why it hangs: fuser -v "
-                    f"{shlex.quote(str(path))}"
-                ) from None
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
-        else:
-            return
+    while not file_lock.take(descriptor):
+        if time.monotonic() > until:
+            raise KeyUnusable(
+                f"another process has held {path} for {patience:g} s; see which, and why it hangs: fuser -v "
+                f"{shlex.quote(str(path))}"
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)

@@ -6,7 +6,6 @@ any point loses at most an answer. It verifies with the witness's own key, so a 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from indelible import file_lock
 from indelible.core.journal.notes import (
     COSIGNATURE,
     ED25519,
@@ -69,11 +69,9 @@ def hold_key(path: Path) -> int:
 
 def _locked(path: Path, why_not: str) -> int:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as problem:
+    if not file_lock.take(handle):
         os.close(handle)
-        raise JournalError(why_not) from problem
+        raise JournalError(why_not)
     return handle
 
 
