@@ -10,17 +10,18 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
-def take(file: int) -> bool:
-    """Take the lock if it is free; return whether it is ours.
-
-    Raises:
-        Misconfigured: This system has no such locks.
-    """
+def require() -> None:
+    """Raise `Misconfigured` if this system has no such locks."""
     if fcntl is None:
         raise Misconfigured(
-            "files on this system have no locks that Indelible can rely on. On Windows, run it in WSL, or use a server: "
-            'Ledger.open("https://…", token=…)'
+            "files on this system have no locks that Indelible can rely on. On Windows, run it in WSL, or use a "
+            'server: Ledger.open("https://…", token=…)'
         )
+
+
+def take(file: int) -> bool:
+    """Take the lock if it is free; return whether it is ours. Raise `Misconfigured` if this system has none."""
+    require()
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -16,12 +16,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 
+from indelible import file_lock
 from indelible.errors import StoreUnavailable
 from indelible.stores.sqlite.guard import OwnedFile, open_beside
 
 try:
     import fcntl
-except ImportError:  # Windows: SQLite's own locks still hold, only less fairly
+except ImportError:  # Windows; `file_lock.require` says what to do
     fcntl = None  # type: ignore[assignment]
 
 PATIENCE = 10.0
@@ -38,7 +39,8 @@ class WriteLock:
         self._queue: _Queue | None = None
         self._is_queued = False
         _LOCKS.add(self)
-        if path is not None and fcntl is not None:
+        if path is not None:
+            file_lock.require()
             self._file = open_beside(path)
             self._queue = _Queue(path)
 
