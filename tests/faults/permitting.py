@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from indelible import Ledger
-from indelible.errors import ApprovalPending, BudgetExceeded, EffectDenied, KeyReused, PolicyRefused
+from indelible.errors import ApprovalPending, BadCall, BudgetExceeded, EffectDenied, KeyReused, PolicyRefused
 from tests.scenarios.shells import Count, Driver
 
 SMALL, LARGE = {"order": 7, "amount": 5}, {"order": 7, "amount": 5000}
@@ -17,7 +17,7 @@ SMALL, LARGE = {"order": 7, "amount": 5}, {"order": 7, "amount": 5000}
 def never_runs(ledger: Driver, call: Any, **words: Any) -> BaseException:
     """Makes a call that must not run, and gives what it was told; the handler is not entered."""
     handler = Count()
-    with pytest.raises((ApprovalPending, PolicyRefused, KeyReused, EffectDenied, BudgetExceeded)) as told:
+    with pytest.raises((ApprovalPending, BadCall, PolicyRefused, KeyReused, EffectDenied, BudgetExceeded)) as told:
         ledger.run(call, handler, wait=False, **words)
     assert handler.entries == 0
     return told.value

@@ -45,6 +45,7 @@ def test_24_a_message_that_could_not_be_sent_is_sent_later(shell: Shell, clock: 
     channel = Flaky(failures=4)
     ledger = shell.open(channels=[channel], clock=clock)
     question = asked(ledger)
+    eventually(lambda: channel.tries)  # the ledger finds by itself whom to tell
 
     def comes_through() -> bool:
         delivery = delivery_of(ledger)

@@ -498,7 +498,7 @@ def test_51_a_name_that_nobody_sees_is_refused_wherever_it_comes_in(shell: Shell
         lambda: ledger.retry(question.effect_id, by=name, reason="again"),
         lambda: ledger.cancel(question.effect_id, by=name, reason="no"),
         lambda: ledger.stop(by=name, reason="no"),
-        lambda: ledger.start_run("r", agent=name),
+        lambda: ledger.call(ledger.start_run, "r", agent=name),
         lambda: charge(run_id=name),
         lambda: charge(scope=name),
     ]

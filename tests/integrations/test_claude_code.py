@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from indelible import Ledger, Succeeded, migrate
+from indelible.core.approvals.edits import stands_for
 from indelible.errors import BadCall
 from indelible.integrations.claude_code import ClaudeCodeHook
 from indelible.integrations.results import ToolError
@@ -248,7 +249,11 @@ def test_edited_arguments_with_redacted_parts_are_not_carried_out(ledger: Ledger
     asked = ledger.edit_approval(question, edited, digest=question.digest, by="ana")
     ledger.approve(asked, digest=asked.digest, by="bob")
     assert "parts of them are redacted" in denial(hook.answer(told(args={"command": "push", "key": "hunter2hunter2"})))
-    assert [effect.status for effect in ledger.effects()] == ["failed"]
+    failed = ledger.get_effect(question.effect_id)
+    assert failed is not None
+    assert failed.status == "failed"
+    (place,) = (effect for effect in ledger.effects() if effect.id != failed.id)
+    assert stands_for(place) == failed.id, "what stands at the place of the edited call"
 
 
 def test_each_question_is_about_its_own_arguments(ledger: Ledger, tmp_path: Path) -> None:

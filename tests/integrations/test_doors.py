@@ -18,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from indelible import AsyncLedger, Ledger, Policy, ToolCall, rule
+from indelible.core.approvals.edits import stands_for
 from indelible.core.effects.identity import identify
 from indelible.core.policy.policy import Asked
 from indelible.core.values.canonical import encode
@@ -122,8 +123,8 @@ async def through(
         await DOORS[door](ledger, made, args, run, words)
         await DOORS[door](ledger, made, judged, run, words)  # every default spelled out: the same call
         assert [encode(each) for each in made.got] == [encode(will_run)], "run once, as it was shown"
-        (after,) = await ledger.effects(run_id=run)
-        assert after.status == "succeeded"
+        (after,) = (one for one in await ledger.effects(run_id=run) if stands_for(one) is None)
+        assert (after.id, after.status) == (effect.id, "succeeded")
     return "asked", judged, known.digest
 
 
@@ -197,8 +198,10 @@ def test_38_a_default_is_judged_shown_keyed_and_run_by_the_server(
         assert (view["effect"]["key"], view["effect"]["digest"]) == (known.ref.key, known.digest)
         vote = {"decision": "approve", "digest": question["digest"]}
         assert place.post(f"/v1/approvals/{question['id']}/decisions", vote, "ana").status_code == 201
+        elsewhere = place.post(f"/v1/tools/{TOOL}/calls", {"args": args, "run_id": "r2"})
+        assert (elsewhere.status_code, made.got) == (asked.status_code, []), "an approval belongs to its run"
         for said in (args, whole):
-            assert place.post(f"/v1/tools/{TOOL}/calls", {"args": said, "run_id": "r2"}).status_code < 300
+            assert place.post(f"/v1/tools/{TOOL}/calls", {"args": said, "run_id": "r1"}).status_code < 300
         assert made.got == [whole]
     finally:
         place.close()

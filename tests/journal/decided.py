@@ -68,7 +68,7 @@ def decide(ledger: Ledger) -> None:
     approve(ledger, first, "ana", "eve")
     ledger.run(wire(1), lambda effect: "sent")
     edited = ledger.edit_approval(ask(ledger, wire(2)).id, {"amount": 3}, digest=ask(ledger, wire(2)).digest, by="ana")
-    approve(ledger, edited, "cy", "ana")
+    approve(ledger, edited, "cy", "bo")
     with suppress(NothingHappened):
         ledger.run(wire(2), nothing)
     ledger.deny(ask(ledger, wire(4)).id, by="bo", reason="no")

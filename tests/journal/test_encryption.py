@@ -54,11 +54,11 @@ def decide(ledger: Ledger, customer: str) -> None:
     """Lets people edit, approve, take back and deny, each with words of their own."""
     begun = ledger.begin(pay(customer, n=4), approval="required")
     assert isinstance(begun, AwaitingApproval)
-    other = {"customer": customer, "note": f"{CANARY}, edited"}
+    other = {"customer": customer, "note": f"{CANARY}, edited", "n": 4}
     edited = ledger.edit_approval(begun.approval, other, digest=begun.approval.digest, by="ana", reason=CANARY)
-    ledger.approve(edited, digest=edited.digest, by="ana", reason=CANARY)
-    ledger.revoke_approval(edited, by="ana", reason=CANARY)
     ledger.approve(edited, digest=edited.digest, by="bo", reason=CANARY)
+    ledger.revoke_approval(edited, by="bo", reason=CANARY)
+    ledger.approve(edited, digest=edited.digest, by="cy", reason=CANARY)
     assert ledger.view_approval(edited).args == other
     assert ledger.run(pay(customer, n=4), lambda effect: effect.args, approval="required") == other
     begun = ledger.begin(pay(customer, n=5), approval="required")

@@ -113,7 +113,7 @@ def test_with_the_arguments_goes_whatever_is_made_of_them(ledger: Ledger) -> Non
         assert one.digest.encode() in everything(ledger)
     ledger.erase(run_id="order-1", seq=seq, fields=["args"], by="ana", reason="request of 3 May")
     left = {name for _, name in payloads(ledger)}
-    assert left == {"key", "subject", "result", "reason"}
+    assert left == {"key", "subject", "result", "reason", "origin"}, "whom the edited call's place belongs to stays"
     assert everything(ledger).count(CANARY.encode()) == 1, "the result was not asked for"
     for told in (approval.digest.encode(), b"77123", str(AMOUNT).encode(), b"ana says", b'"by"'):
         assert told not in everything(ledger)
@@ -129,9 +129,8 @@ def test_a_run_a_person_and_time_take_approvals_along(ledger: Ledger) -> None:
             lambda: ledger.prune(timedelta(0), by="ana"),
         )
     ):
-        decide(
-            ledger, wire(f"c{number}", f"order-{number}", note=CANARY), edited={"customer": f"c{number}", "amount": 1}
-        )
+        call = wire(f"c{number}", f"order-{number}", note=CANARY)
+        decide(ledger, call, edited={"customer": f"c{number}", "amount": 1, "note": CANARY})
         assert CANARY.encode() in everything(ledger)
         forget()
         assert {name for _, name in payloads(ledger, f"order-{number}")} == {"reason"}, "of the erasure"

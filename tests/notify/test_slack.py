@@ -157,7 +157,7 @@ def test_an_edited_question_is_shown_anew_and_told_of(slack: SlackApi) -> None:
     channel = channel_to(slack)
     receipt = dict(channel.send(message(args={"amount": 5})))
     about = effect({"amount": 4})
-    edited = message("edited-2", effect=about, approval=approval(about, edited_by="bob"))
+    edited = message("edited-2", effect=about, approval=approval(about, editors=("bob",)))
     channel.send(follow_up(edited, receipt))
     first, note = slack.messages.values()
     assert '"amount": 4' in shown(first)

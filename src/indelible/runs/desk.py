@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from indelible.core.approvals.edits import stands_for
 from indelible.core.commands import Record
 from indelible.core.effects.calls import OptionWords, SideEffect, ToolCall, check_name
 from indelible.core.effects.effect import Actor, Effect
@@ -294,7 +295,8 @@ class RunsDesk:
         fork = None if run is None else run.fork
         before = [] if fork is None else self._calls_of(fork.run_id, fork.at)
         own = self.keeping.effects_of(run_id, by="called")
-        return before + [one for one in own if up_to is None or one.opened_seq <= up_to]
+        calls = [one for one in own if stands_for(one) is None]  # a place that an edit took is no call
+        return before + [one for one in calls if up_to is None or one.opened_seq <= up_to]
 
     # Packets
 

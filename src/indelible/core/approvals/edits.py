@@ -14,7 +14,7 @@ from indelible.core.approvals.approval import Approval
 from indelible.core.effects.effect import ERASED_DIGEST, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.privacy.detectors import forged_in
-from indelible.core.values.canonical import encode
+from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall
 
@@ -133,9 +133,18 @@ def taking(effect: Effect, ref: Ref, effect_id: str, at: datetime, seq: int) -> 
 
 def edited_from(effect: Effect) -> Ref | None:
     """Return where the effect is that was edited to be this call; None if this is a call of its own."""
-    if effect.status != "canceled" or effect.detail_json is None or effect.is_detail_erased:
+    said = _said_at(effect)
+    return None if said is None else Ref(effect.tenant, effect.scope, said["key"])
+
+
+def stands_for(effect: Effect) -> str | None:
+    """Return the id of the effect that was edited to be this call; None if this is a call of its own."""
+    said = _said_at(effect)
+    return None if said is None else said["edited"]
+
+
+def _said_at(effect: Effect) -> dict[str, Any] | None:
+    if effect.status != "canceled" or effect.detail_json is None:
         return None
-    said = effect.detail  # what a person gives as the reason for canceling is text
-    if not isinstance(said, dict) or said.keys() != {"edited", "key"}:
-        return None
-    return Ref(effect.tenant, effect.scope, said["key"])
+    said: Any = decode(effect.detail_json)  # the reason that a person gives for canceling is text, or encrypted
+    return said if isinstance(said, dict) and said.keys() == {"edited", "key"} else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
+from indelible.core.approvals.edits import stands_for
 from indelible.core.effects.effect import Effect
 from indelible.core.events import Event
 from indelible.core.ports import Store
@@ -25,6 +26,7 @@ from indelible.core.privacy.forgetting import (
     why_resumable,
 )
 from indelible.core.sheets import SheetFilter
+from indelible.core.verifying.moves import ADOPTED
 from indelible.errors import IllegalMove, OnHold
 from indelible.journal.erasures.grant_states import grants_told_at, states_of
 
@@ -77,7 +79,13 @@ class Erasable:
         return next((hold for hold in self.holds() if hold.run_id == run_id), None)
 
     def whys(self, run_id: str, ids: Set[str | None], effects: Mapping[str, Effect]) -> dict[str, str]:
-        """Gives why effects keep their payloads: they need them, or those of `ids` are about somebody on hold."""
+        """Return why effects keep their payloads: they need them, or those of `ids` are about a subject on hold.
+
+        A place that an edit took tells no subject of its own: it keeps its payloads as long as what it stands for.
+        """
+        places = {effect.id: real for effect in effects.values() if (real := stands_for(effect)) is not None}
+        effects = {**self.effects(set(places.values()) - effects.keys()), **effects}
+        ids = {*ids, *(real for place, real in places.items() if place in ids)}
         whys = {effect.id: why for effect in effects.values() if (why := why_needed(effect)) is not None}
         held = {hold.subject: hold for hold in self.holds() if hold.subject is not None}
         if held and ids:
@@ -87,7 +95,12 @@ class Erasable:
                 effect_id = effect_at[seq]
                 if name == "subject" and mark_in(value) in held and effect_id is not None:
                     whys[effect_id] = why_held(held[mark_in(value)])
-        return whys
+        return {**whys, **{place: whys[real] for place, real in places.items() if real in whys}}
+
+    def places_of(self, ids: Set[str], events: Sequence[Event]) -> set[str]:
+        """Return the places among these events that edits of the effects `ids` took."""
+        adopted = self.effects({event.effect_id for event in events if event.type == ADOPTED})
+        return {effect.id for effect in adopted.values() if stands_for(effect) in ids}
 
     def check_may_go(self, run_id: str, erased: Payloads) -> None:
         """Raises `OnHold` or `IllegalMove` when one of these payloads has to stay."""

@@ -100,10 +100,12 @@ class Eraser:
         openings = found.events_at(run_id, opened)
         refused = {event.seq for event in openings if event.effect_id is None}
         ids = {event.effect_id for event in openings if event.effect_id is not None}
+        following = list(found.events(run_id, min(opened) - 1))
+        ids |= found.places_of(ids, following)
         effects = found.effects(ids)
         if force:
             effects = self._withdrawn(effects, by, reason)
-        following = found.events(run_id, min(opened) - 1)
+            following = list(found.events(run_id, min(opened) - 1))
         events = [event for event in following if event.effect_id in ids or event.seq in refused]
         return found.select(run_id, events, found.whys(run_id, set(), effects))
 

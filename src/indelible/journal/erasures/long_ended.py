@@ -21,6 +21,7 @@ from indelible.core.privacy.forgetting import (
 )
 from indelible.core.runs.run import OVER, read_run
 from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.verifying.moves import ADOPTED
 from indelible.journal.erasures.erasable import Erasable
 
 # So many effects are looked up before their runs are read: each run is then read once for all of them.
@@ -76,7 +77,8 @@ class LongEnded:
         ids = {effect.effect_id for effect in effects}
         # From the first event of the run on: what opened an effect is not what has its arguments, once it was edited.
         events = [event for event in self._erasable.events(run_id) if event.effect_id in ids]
-        selection = self._erasable.select(run_id, events, self._erasable.whys(run_id, ids, {}))
+        adopted = self._erasable.effects({event.effect_id for event in events if event.type == ADOPTED})
+        selection = self._erasable.select(run_id, events, self._erasable.whys(run_id, ids, adopted))
         # A state that a call brought by using a grant stays until the grant goes, with the call it was given with.
         uses = {event.seq for event in events if event.type == "tool_call_started"}
         left = [(seq, name) for seq, name in selection.erased if name != "grant" or seq not in uses]
