@@ -76,5 +76,7 @@ class Disclosure:
         withheld = self.withheld.union(*(_GOES_WITH.get(name, ()) for name in self.withheld))
         shown = [payload for payload in payloads if payload.field not in withheld]
         # A key is an unsalted hash of the arguments: whoever may not see these could find them by guessing.
-        has_args = any(payload.field == "args" for payload in shown)
-        return [payload for payload in shown if has_args or payload.field != "key"]
+        # The place of a call that an edit made says another key as its reason.
+        fields = {payload.field for payload in shown}
+        hidden = set() if "args" in fields else {"key", "reason"} if "origin" in fields else {"key"}
+        return [payload for payload in shown if payload.field not in hidden]
