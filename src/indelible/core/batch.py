@@ -24,7 +24,7 @@ from indelible.core.events import (
     fact_event,
     signed_message,
 )
-from indelible.core.sheets import NO_SHEETS, STANDING, Sheet, SheetRef, Sheets
+from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets
 from indelible.core.steps import next_step
 from indelible.errors import StateNotRead
 
@@ -77,7 +77,7 @@ def decide(
     `effects` holds those of all commands, and `sheets` those that `needed_sheets` and `brakes_of` name for them; None
     where there is none. What is not in them was not read, and a command that rests on it raises `StateNotRead`.
     """
-    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind in STANDING}
+    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind in GUARDED}
     batch = Batch(standing=standing)
     latest = dict(sheets)
     for command in commands:
