@@ -167,7 +167,7 @@ def test_a_sole_approver_confirms_only_as_long_as_they_are_alone() -> None:
 
 # ── tokens ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-WITH_TOKEN = Actor("ada", "person", "api_key", "key_1")
+WITH_TOKEN = Actor("ada", "person", "api_key", credential="key_1")
 
 
 def token(*, is_revoked: bool = False, version: int = 1) -> Any:
