@@ -609,7 +609,7 @@ def keeping(sheet: Sheet) -> Keep:
 
 def test_a_fact_may_change_a_sheet() -> None:
     command = writing(given())
-    assert needed_sheets(command, None) == (given().ref,)
+    assert needed_sheets(command, None) == (given().ref, place_of("ada"))
     assert needed_sheets(writing(None), None) == ()
     step = next_step(command, None, NOON, SEQ)
     assert step.answer == Recorded("r", SEQ)
