@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from indelible.core.approvals.deliveries import told_ref
 from indelible.core.changes import Aside, Change, Fact
 from indelible.core.commands import Answer, Command, Open, Stamp, is_about_effect, refs_of, run_named_by
 from indelible.core.effects.effect import Effect
@@ -140,6 +141,8 @@ def _note_sheets(batch: Batch, latest: dict[SheetRef, Sheet | None], change: Cha
         if sheet.is_recorded:
             assert not isinstance(change, Aside), "what is on the record is told by an event"
             sheet = sheet.told_by(batch.events[-1].run_id, batch.events[-1].seq)
+        if before is None and ref.kind == "approval":
+            latest.setdefault(told_ref(ref.id), None)  # new in this batch, so no channel has told of it besides
         batch.sheets[ref] = (before, sheet)
         latest[ref] = sheet
 
