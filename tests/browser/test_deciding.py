@@ -9,6 +9,7 @@ from playwright.sync_api import TimeoutError as PageTimeout
 
 from indelible import Denied, ToolCall
 from tests.browser.stories import Story, on_one_store
+from tests.browser.walking import await_rest
 
 LONG = {"recipients": [f"person-{number}@example.com" for number in range(120)]}
 TWO = {
@@ -27,6 +28,14 @@ def press_twice(page: Page) -> None:
     except PageTimeout:
         approve.click()
         again.click()
+
+
+def pause_news(page: Page) -> None:
+    """Let nothing change what is shown; that somebody looked at it is the last of the news."""
+    expect(page.get_by_text("Looked at by")).to_be_visible()
+    page.get_by_role("button", name="live").click()
+    expect(page.get_by_role("button", name="paused")).to_be_visible()
+    await_rest(page)
 
 
 def status_of(page: Page, word: str) -> Locator:
@@ -111,7 +120,7 @@ def test_what_was_decided_elsewhere_is_explained_and_not_decided_again(story: St
     asked = story.ask("stripe.refund", amount=1)
     page = story.review("ana", "approver")
     expect(page.get_by_role("button", name="Approve")).to_be_enabled()
-    page.get_by_role("button", name="live").click()  # no news: what she sees grows old
+    pause_news(page)  # what she sees grows old
     story.ledger.deny(asked.id, by="bob", reason="no")
     press_twice(page)
     alert = page.get_by_role("alert")
@@ -126,7 +135,7 @@ def test_arguments_that_changed_while_somebody_read_them_are_not_approved(story:
     asked = story.ask("stripe.refund", amount=1)
     page = story.review("ana", "approver")
     expect(page.get_by_role("button", name="Approve")).to_be_enabled()
-    page.get_by_role("button", name="live").click()
+    pause_news(page)
     page.wait_for_timeout(600)  # a press counts only after a pause
     page.get_by_role("button", name="Approve").click()
     again = page.get_by_role("button", name="Press again to approve")

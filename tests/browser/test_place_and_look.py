@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from indelible.server.requests.hardening import Hardened
-from tests.browser.stories import Story
+from tests.browser.stories import Story, open_newest
 from tests.server.serving import Served
 
 
@@ -48,6 +48,7 @@ def test_under_a_path_everything_is_asked_for_under_it(under: Story) -> None:
     page.goto(under.link("ana", "approver"))
     expect(page.get_by_role("status")).to_contain_text("signed in by your link")
     page.get_by_role("link", name="dashboard").click()
+    open_newest(page)
     page.get_by_role("button", name="Approve").click()
     page.get_by_role("button", name="Press again to approve").click()
     expect(page.get_by_text("Approved: stripe.refund may run, once.")).to_be_visible()

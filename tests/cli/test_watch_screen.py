@@ -67,6 +67,7 @@ def approval(number: int, **words: Any) -> Approval:
             effect_id="eff_1",
             ref=Ref("default", "run", "key"),
             run_id=f"run-{number}",
+            for_run=f"run-{number}",
             tool="stripe.refund",
             side_effect="payment",
             digest=f"{number:064x}",

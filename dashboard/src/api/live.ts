@@ -105,9 +105,14 @@ function follow(questions: QueryClient): () => void {
     }
   }
   const wish = () => {
-    if (wanted) return void begin()
+    if (wanted) {
+      if (stale.size > 0) waiting ??= setTimeout(ask, BREATH)
+      return void begin()
+    }
     stream?.close()
     stream = null
+    clearTimeout(waiting) // what was heard of already is asked for when the news come again
+    waiting = undefined
     become('paused')
   }
   wishes.add(wish)

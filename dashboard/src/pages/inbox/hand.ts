@@ -33,20 +33,21 @@ export function isMeant(): boolean {
 /** Does something at the second press; `shown` names what is in view from its first to its last line, if it is. */
 export function useTwoPresses(shown: string | null, act: () => void) {
   const [armed, setArmed] = useState<string | null>(null)
-  const [isListening, setListening] = useState(false)
+  const [heard, setHeard] = useState<string | null>(null)
   const view = useRef<{ seenAt: number | null; armedAt: number | null }>({ seenAt: null, armedAt: null })
   const isArmed = shown !== null && armed === shown
+  const next = `${isArmed} ${shown}` // what the next press would answer
   useEffect(() => {
     view.current = { seenAt: shown === null ? null : performance.now(), armedAt: null }
     setArmed(null) // what was armed for something else is not armed
   }, [shown])
   useEffect(() => {
     view.current.armedAt = isArmed ? performance.now() : null
-    setListening(false)
+    setHeard(null)
     const wait = Math.max(MOMENT, decidedAt + AFTER_DECISION - performance.now())
-    const timer = setTimeout(() => setListening(true), wait)
+    const timer = setTimeout(() => setHeard(next), wait)
     return () => clearTimeout(timer)
-  }, [shown, isArmed])
+  }, [next, isArmed])
   const press = () => {
     hand = taken(hand, performance.now())
     const meaning = meaningOf(hand, view.current, decidedAt)
@@ -56,5 +57,5 @@ export function useTwoPresses(shown: string | null, act: () => void) {
     noteDecision()
     act()
   }
-  return { isArmed, isListening, press, disarm: () => setArmed(null) }
+  return { isArmed, isListening: heard === next, press, disarm: () => setArmed(null) }
 }
