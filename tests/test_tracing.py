@@ -107,7 +107,7 @@ def test_nothing_is_loaded_for_spans_that_nobody_asked_for() -> None:
     program = (
         "import sys, indelible\n"
         "with indelible.Ledger.open(':memory:') as ledger:\n"
-        "    ledger.run(indelible.ToolCall(tool='t'), lambda effect: 1)\n"
+        "    ledger.run(indelible.ToolCall(tool='t', run_id='r'), lambda effect: 1)\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from indelible.core.approvals.approval import Need
+from indelible.core.approvals.grants import Delegation, delegation_sheet
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.batch import Batch
 from indelible.core.commands import (
@@ -38,6 +39,7 @@ from tests.core.making import (
     NOON,
     REF,
     Shelf,
+    amend,
     asked,
     asks,
     attend,
@@ -53,7 +55,9 @@ from tests.core.making import (
     open_command,
     refuses,
     relinquish,
+    show_to,
     stamp,
+    take_back,
     vote,
 )
 
@@ -173,6 +177,30 @@ def test_answers_keep_the_order_of_the_commands() -> None:
     ]
     answers = decide(commands, {OTHER_REF: settled}, {}, NOON, BY).answers
     assert [type(answer) for answer in answers] == [Replayed, AwaitingApproval, Moved, Replayed]
+
+
+@pytest.mark.parametrize("acts", [cast, amend, take_back, attend, show_to])
+def test_what_a_batch_asks_about_it_can_decide(acts: Any) -> None:
+    """The store cannot have read what belongs to a question that is not asked yet."""
+    asking = open_command(verdict=asks(notify=("chat",)))
+    approval = decide([asking], {}, {}, NOON, BY).answers[0].approval
+    more = replace(attend(approval), channels=("mail",))
+    batch = decide([asking, more, acts(approval), cancel()], {}, {}, NOON, BY)
+    assert [type(answer) for answer in batch.answers[:1]] == [AwaitingApproval]
+    assert batch.changed()[0].status == "canceled"
+    assert all(before is None for before, _ in batch.sheets.values())
+
+
+def test_a_delegation_and_a_vote_by_it_may_come_in_one_batch() -> None:
+    shelf = Shelf()
+    approval = shelf.do(open_command(verdict=asks())).approval
+    given = Delegation(id="dlg_1", giver="cy", to="ada", until=NOON + HOUR)
+    giving = Record(
+        tenant="default", run_id="r", stamp=stamp(), event_type="delegation_given", facts=b"{}",
+        sheet=delegation_sheet(given),
+    )  # fmt: skip
+    answers = shelf.apply(giving, cast(approval, delegation_id="dlg_1")).answers
+    assert answers[1].approval.votes[0].on_behalf_of == "cy"
 
 
 def test_every_committed_value_has_a_salt_of_its_own_and_its_payload() -> None:

@@ -37,14 +37,15 @@ from indelible.core.stats import (
     quantile,
     stretch_of,
 )
-from tests.core.making import AGENT, HOUR, NOON, SECOND, effect, vote
+from tests.core.making import AGENT, DIGEST, HOUR, NOON, SECOND, effect, vote
 
 MINUTE = timedelta(minutes=1)
 
 
 def outline(at: datetime = NOON, took: timedelta = SECOND, **changes: Any) -> Outline:
     words = {"id": "eff_1", "run_id": "run-1", "tool": "pay", "side_effect": "payment", "status": "succeeded",
-             "attempt": 1, "approval_id": None, "created_at": at, "updated_at": at + took, **changes}  # fmt: skip
+             "attempt": 1, "approval_id": None, "created_at": at, "updated_at": at + took, "digest": DIGEST,
+             **changes}  # fmt: skip
     return Outline(**words)
 
 

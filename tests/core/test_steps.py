@@ -10,7 +10,7 @@ import pytest
 
 from indelible.core.approvals.approval import Approval, Need, ended
 from indelible.core.approvals.deliveries import told_ref
-from indelible.core.approvals.grants import delegation_ref, grant_ref
+from indelible.core.approvals.grants import Delegation, delegation_ref, delegation_sheet, grant_ref
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.changes import Aside, Change, Fact, Step
 from indelible.core.commands import (
@@ -46,6 +46,7 @@ from tests.core.making import (
     ARGS,
     BO,
     EVENT_TYPES,
+    HOUR,
     KEY,
     LEASE,
     NOON,
@@ -589,8 +590,13 @@ def test_a_command_names_the_sheets_it_is_decided_on(command: Command, before: E
 # ── sheets of their own ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def note(version: int = 1, kind: str = "delegation", body: bytes = b'{"a":1}') -> Sheet:
-    return Sheet(kind=kind, id="one", version=version, status="active", body=body)
+def given(version: int = 1, *, is_ended: bool = False) -> Sheet:
+    words: Any = {"id": "one", "giver": "ada", "to": "bo", "until": NOON + HOUR}
+    return delegation_sheet(Delegation(version=version, is_ended=is_ended, **words))
+
+
+def message(version: int = 1, body: bytes = b'{"a":1}') -> Sheet:
+    return Sheet(kind="delivery", id="one", version=version, status="active", body=body)
 
 
 def writing(sheet: Sheet | None) -> Record:
@@ -602,31 +608,31 @@ def keeping(sheet: Sheet) -> Keep:
 
 
 def test_a_fact_may_change_a_sheet() -> None:
-    command = writing(note())
-    assert needed_sheets(command, None) == (note().ref,)
+    command = writing(given())
+    assert needed_sheets(command, None) == (given().ref, place_of("ada"))
     assert needed_sheets(writing(None), None) == ()
     step = next_step(command, None, NOON, SEQ)
     assert step.answer == Recorded("r", SEQ)
     assert isinstance(step.change, Fact)
-    assert step.change.sheets == (note(),)
-    later = next_step(writing(note(2, body=b"{}")), None, NOON, SEQ, {note().ref: note()})
+    assert step.change.sheets == (given(),)
+    later = next_step(writing(given(2, is_ended=True)), None, NOON, SEQ, {given().ref: given()})
     assert later.answer == Recorded("r", SEQ)
 
 
 @pytest.mark.parametrize(
-    ("found", "written"), [(None, 2), (note(), 1), (note(), 3), (note(2, body=b"{}"), 2), (note(7), 7)]
+    ("found", "written"), [(None, 2), (given(), 1), (given(), 3), (given(2, is_ended=True), 2), (given(7), 7)]
 )
 def test_a_sheet_that_somebody_else_has_changed_is_not_written_over(found: Sheet | None, written: int) -> None:
-    assert next_step(writing(note(written)), None, NOON, SEQ, {note().ref: found}) == Step(Outrun(found))
+    assert next_step(writing(given(written)), None, NOON, SEQ, {given().ref: found}) == Step(Outrun(found))
 
 
 def test_a_sheet_that_is_kept_aside_changes_without_an_event() -> None:
-    kept = note(kind="delivery")
+    kept = message()
     assert keeping(kept).ref == Ref("default", "", "")
     step = next_step(keeping(kept), None, NOON, SEQ)
     assert step == Step(Kept(kept), (Aside((kept,)),))
     assert next_step(keeping(kept), None, NOON, SEQ, {kept.ref: kept}) == Step(Kept(kept)), "its answer got lost"
     other = replace(kept, body=b"{}")
     assert next_step(keeping(kept), None, NOON, SEQ, {kept.ref: other}) == Step(Outrun(other))
-    after = note(2, kind="delivery", body=b"[]")
+    after = message(2, b"[]")
     assert next_step(keeping(after), None, NOON, SEQ, {kept.ref: kept}).answer == Kept(after)

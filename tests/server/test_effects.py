@@ -197,11 +197,11 @@ def test_what_is_encrypted_or_redacted_in_the_record_is_so_over_http(tmp_path: P
     own = sqlite_place(tmp_path, encrypt=True, redact=["args.card"])
     try:
         args = {"card": "4111-canary", "order": "order-canary"}
-        claim = own.begin(args=args, approval="none").json()
+        claim = own.begin(args=args, approval="none", run_id="r1").json()
         assert claim["effect"]["args"]["order"] == "order-canary"
         assert list(claim["effect"]["args"]["card"]) == ["$redacted"]
         own.commit(claim, {"status": "succeeded", "value": {"paid": "result-canary"}})
-        again = own.begin(args=args).json()["effect"]
+        again = own.begin(args=args, run_id="r1").json()["effect"]
         assert again["outcome"]["value"] == {"paid": "result-canary"}
         question = own.begin(args=args, approval="required", run_id="r2").json()["approval"]
         shown = own.get(f"/v1/approvals/{question['id']}", "ana").json()
@@ -264,7 +264,7 @@ def test_an_effect_that_was_not_entered_is_canceled(place: Place, run: str) -> N
 def test_a_client_cannot_ask_for_less_than_the_ledger_wants(tmp_path_factory: pytest.TempPathFactory) -> None:
     strict = sqlite_place(tmp_path_factory.mktemp("strict"), approval="required")
     try:
-        assert strict.begin(approval="none").status_code == 202
+        assert strict.begin(approval="none", run_id="r1").status_code == 202
     finally:
         strict.close()
 
@@ -400,7 +400,7 @@ BAD: list[tuple[bytes, int]] = [
     (b'{"tool":"a","args":{"\\ud800":1}}', 400),
     (b'{"tool":"a","\\ud800":1}', 400),
     (b"[" * 100_000, 413),
-    (b'{"tool":"a","args":' + b'{"a":' * 100 + b"1" + b"}" * 101, 413),
+    (b'{"tool":"a","run_id":"r","args":' + b'{"a":' * 100 + b"1" + b"}" * 101, 413),
     (b'{"tool":"a","args":{"x":' + b"9" * 5000 + b"}}", 400),
     (b'{"tool":"a","more":1}', 422),
     (b'{"tool":1}', 422),

@@ -279,7 +279,7 @@ def test_an_edit_keeps_to_what_the_tool_takes(place: Place, bank: Any) -> None:
             person.edit_approval(asked["id"], edit["args"], digest=asked["digest"], by="approver")
         # Who has the database itself is not asked what a tool takes; the tool is not given it all the same.
         edited = inside.edit_approval(asked["id"], edit["args"], digest=asked["digest"], by="ana")
-        inside.approve(edited, digest=edited.digest, by="ana")
+        inside.approve(edited, digest=edited.digest, by="bob")
     assert place.post("bank.charge", {"amount": 5}).json()["status"] == "failed"
     assert bank.seen == []
 

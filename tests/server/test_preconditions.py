@@ -34,7 +34,7 @@ def after_a_look(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> None
 
 def test_two_people_who_saw_the_same_version_do_not_both_decide(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.ask("PUT", "/v1/policy", "admin", {"content": PAIR}).status_code == 200
-    asked = place.begin(tool="pay").json()["approval"]
+    asked = place.begin(tool="pay", run_id="order-1").json()["approval"]
     assert asked["lacking"] == 2
     body = {"decision": "approve", "digest": asked["digest"]}
     etag = {"If-Match": place.get(f"/v1/approvals/{asked['id']}").headers["etag"]}
@@ -66,7 +66,7 @@ def test_two_administrators_who_saw_the_same_policy_do_not_both_replace_it(
 
 
 def test_whoever_takes_back_what_has_changed_is_told(place: Place) -> None:
-    asked = place.begin(tool="wire", approval="required").json()["approval"]
+    asked = place.begin(tool="wire", run_id="order-1", approval="required").json()["approval"]
     path = f"/v1/approvals/{asked['id']}"
     place.post(f"{path}/decisions", {"decision": "approve", "digest": asked["digest"]}, "ana")
     assert place.post(f"{path}/revoke", {"reason": "no"}, "ana", headers={"If-Match": '"1"'}).status_code == 412

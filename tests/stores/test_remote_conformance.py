@@ -14,7 +14,7 @@ import pytest
 
 from indelible import Ledger
 from indelible.core.batch import decide
-from indelible.core.commands import AwaitingApproval, Claimed, Command, Kept, Moved, Recorded
+from indelible.core.commands import Amend, AwaitingApproval, Claimed, Command, Kept, Moved, Recorded
 from indelible.core.journal.notes import TreeHead
 from indelible.core.policy.budgets import read_budget
 from indelible.core.ports import Clock, Store
@@ -90,6 +90,8 @@ class TestRemoteStore(StoreConformance):
 
     def tamper(self, tenant: str, run_id: str, seq: int, field: str, value: bytes) -> None:
         execute(self._own, OVERWRITE, value, tenant, run_id, seq, field)
+
+    are_channels_the_servers = True
 
     # What is decided there is decided with the server's own time and randomness.
 
@@ -220,12 +222,27 @@ if not IS_FULL:
         setattr(TestRemoteStore, _name, None)
 
 
+def without_channels(command: Command) -> Command:
+    """Return a command as a server takes it: which channels tell people is not for its callers to say."""
+    verdict = getattr(command, "verdict", None)
+    if verdict is None or verdict.question is None:
+        return command
+    return replace(command, verdict=replace(verdict, question=replace(verdict.question, notify=())))  # type: ignore[call-arg]
+
+
 class FromAfar(Comparison):
     """Compares everything but the server's own time and randomness, and what follows from them."""
 
+    def _command(self) -> Command:
+        """Make a command that is no edit: which place an edit takes, the server says."""
+        while isinstance(command := super()._command(), Amend):
+            pass
+        return command
+
     def _send(self, commands: list[Command]) -> None:
-        effects, sheets = read_for(commands, self._effects, self._sheets)
-        batch = decide(commands, effects, self._heads, self._clock.now(), self._provenance(), sheets)
+        decided = [without_channels(command) for command in commands]
+        effects, sheets = read_for(decided, self._effects, self._sheets)
+        batch = decide(decided, effects, self._heads, self._clock.now(), self._provenance(), sheets)
         answers = self._store.apply(self._make.tenant, commands, [None] * len(commands))
         assert [timeless(answer) for answer in answers] == [timeless(answer) for answer in batch.answers]
         self._claims += [answer.claim for answer in answers if isinstance(answer, Claimed)]

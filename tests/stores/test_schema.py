@@ -192,7 +192,7 @@ def test_the_columns_are_the_fields_of_the_records(schema: Schema) -> None:
     assert names("events") == ["tenant", *(field.name for field in fields(Event))]
     assert names("payloads") == ["tenant", *Payload._fields]
     assert names("pending") == ["tenant", "run_id", "seq", "hash"]
-    assert names("runs") == ["tenant", "run_id", "count", "head"]
+    assert names("runs") == ["tenant", "run_id", "count", "head", "begun_at"]
 
 
 def test_only_what_may_be_unknown_may_be_missing(schema: Schema) -> None:

@@ -173,6 +173,7 @@ def forget_when_they_began(url: str) -> None:
             database.run(f"DROP INDEX indelible_sheets_{index}")
         database.run("ALTER TABLE indelible_sheets DROP COLUMN created_at")
         database.run("ALTER TABLE indelible_effects DROP COLUMN turn")
+        database.run("DROP INDEX indelible_effects_by_digest")
         database.run("DROP INDEX indelible_runs_newest")
         database.run("ALTER TABLE indelible_runs DROP COLUMN begun_at")
         database.run("DELETE FROM indelible_migrations WHERE number > ?", (BEFORE_NEWEST_RUNS,))

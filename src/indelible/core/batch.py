@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from indelible.core.approvals.deliveries import told_ref
 from indelible.core.changes import Aside, Change, Fact
 from indelible.core.commands import Answer, Command, Open, Stamp, is_about_effect, refs_of, run_named_by
 from indelible.core.effects.effect import Effect
@@ -24,7 +25,7 @@ from indelible.core.events import (
     fact_event,
     signed_message,
 )
-from indelible.core.sheets import NO_SHEETS, STANDING, Sheet, SheetRef, Sheets
+from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets
 from indelible.core.steps import next_step
 from indelible.errors import StateNotRead
 
@@ -77,7 +78,7 @@ def decide(
     `effects` holds those of all commands, and `sheets` those that `needed_sheets` and `brakes_of` name for them; None
     where there is none. What is not in them was not read, and a command that rests on it raises `StateNotRead`.
     """
-    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind in STANDING}
+    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind in GUARDED}
     batch = Batch(standing=standing)
     latest = dict(sheets)
     for command in commands:
@@ -140,6 +141,8 @@ def _note_sheets(batch: Batch, latest: dict[SheetRef, Sheet | None], change: Cha
         if sheet.is_recorded:
             assert not isinstance(change, Aside), "what is on the record is told by an event"
             sheet = sheet.told_by(batch.events[-1].run_id, batch.events[-1].seq)
+        if before is None and ref.kind == "approval":
+            latest.setdefault(told_ref(ref.id), None)  # new in this batch, so no channel has told of it besides
         batch.sheets[ref] = (before, sheet)
         latest[ref] = sheet
 

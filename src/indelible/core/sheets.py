@@ -24,6 +24,8 @@ KEPT_ASIDE = frozenset(
 PERSON, CREDENTIAL = "person", "credential"
 STANDING = frozenset({PERSON, CREDENTIAL})
 """The kinds of sheets that say how people and their tokens stand; permissions rest on them."""
+GUARDED = STANDING | {"told"}
+"""The kinds of which a write sees by itself that they are as they were read; `told` says whom later messages go to."""
 
 
 class SheetRef(NamedTuple):

@@ -11,7 +11,7 @@ from indelible.core.approvals.asking import about_approval
 from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_ref
 from indelible.core.approvals.edits import edited_from
 from indelible.core.approvals.grants import delegation_ref, grant_ref
-from indelible.core.approvals.revoked import standing_votes
+from indelible.core.approvals.revoked import people_behind, standing_votes
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.changes import Aside, Change, Fact, Step, moved_to, step_to
 from indelible.core.commands import (
@@ -144,7 +144,11 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
     if isinstance(command, Keep):
         return (command.sheet.ref,)
     if isinstance(command, Record):
-        return () if command.sheet is None else (command.sheet.ref, *places_of(command.stamp.actor))
+        sheet = command.sheet
+        if sheet is None:
+            return ()
+        # A later command of the batch may rest on what this one writes, so on those who stand behind it.
+        return tuple(dict.fromkeys((sheet.ref, *places_of(command.stamp.actor), *people_behind({sheet.ref: sheet}))))
     if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun):
         return sheets_of_run(command)
     if isinstance(command, Open) and effect is not None and effect.status in _FINAL:

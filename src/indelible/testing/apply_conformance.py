@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from indelible.core.approvals.grants import Delegation, delegation_sheet
 from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
@@ -26,6 +27,7 @@ from indelible.core.ports import Filter, Store
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import LEASE, Commands
 from indelible.testing.comparing import Comparison
+from indelible.testing.journal_conformance import recording
 from indelible.testing.racing import open_own_keys, open_same_keys, race, run_to_its_death
 from indelible.testing.suite import PATIENCE, Suite, apply_one, check_chain, in_threads, raises, take_claim
 
@@ -151,6 +153,7 @@ class ApplyConformance(Suite):
                 [make.open("b", run_id="run-2"), make.open("b", run_id="run-1"), make.expire(make.ref("b"))],
                 [asked, make.approve_unseen(asked, clock.now())],
                 [make.expire(make.ref("d")), make.open("d")],
+                [make.ask("e"), make.cancel(make.ref("e"))],
             ]
             answers = [store.apply(make.tenant, batch, [None] * len(batch)) for batch in batches]
             assert [[type(answer) for answer in batch] for batch in answers] == [
@@ -158,9 +161,23 @@ class ApplyConformance(Suite):
                 [Claimed, InFlight, Moved],
                 [AwaitingApproval, Decided],
                 [NoSuchEffect, Claimed],
+                [AwaitingApproval, Moved],
             ]
-            assert len(check_chain(store, make.tenant, "run-1")) == 5
+            assert len(check_chain(store, make.tenant, "run-1")) == 7
             assert len(check_chain(store, make.tenant, "run-2")) == 2
+
+    def test_apply_takes_a_delegation_and_a_vote_by_it_at_once(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            waiting = apply_one(store, make.ask("effect"))
+            assert isinstance(waiting, AwaitingApproval)
+            voter = make.approve(waiting.approval).stamp.actor
+            given = Delegation(id="dlg_1", giver="giver", to=voter.id, until=clock.now() + LEASE)
+            vote = make.approve(waiting.approval, delegation_id=given.id)
+            giving = recording(make, sheet=delegation_sheet(given))
+            _, decided = store.apply(make.tenant, [giving, vote], [None, None])
+            assert isinstance(decided, Decided)
+            assert [each.on_behalf_of for each in decided.approval.votes] == ["giver"]
 
     def test_apply_takes_many_commands_of_many_runs_at_once(self) -> None:
         make = Commands(self.tenant())

@@ -48,6 +48,9 @@ OTHER_DIGEST = "d2" * 32
 class SheetsConformance(Suite):
     """Holds a store to what it owes sheets."""
 
+    are_channels_the_servers = False
+    """Does a server decide which channels tell people, whatever its callers name?"""
+
     # apply: on a state that nobody changed
 
     def test_apply_must_decide_on_sheets_that_nobody_changed_before_the_commit_threads(self) -> None:
@@ -255,7 +258,8 @@ class SheetsConformance(Suite):
             ]  # fmt: skip
             check_chain(store, make.tenant, "run-1")
             counts = {kind: len(store.sheets(make.tenant, SheetFilter(kind=kind))) for kind in KINDS}
-            assert counts == {"approval": 1, "budget": 1, "delivery": 5, "note": 1}
+            told = 1 if self.are_channels_the_servers else 5
+            assert counts == {"approval": 1, "budget": 1, "delivery": told, "note": 1}
 
     def test_a_record_changes_its_sheet_only_from_the_version_before(self) -> None:
         make = Commands(self.tenant())
@@ -318,7 +322,7 @@ class SheetsConformance(Suite):
             assert isinstance(edited, Decided)
             apply_one(store, make.deny(edited.approval))
             listed = store.forgetting.prunable(make.tenant, asked.effect.created_at + DAY, "", 9)
-            assert listed == [Prunable(asked.effect.id, "run-1", 1)]
+            assert Prunable(asked.effect.id, "run-1", 1) in listed  # an edit may have taken the place of another call
 
     def test_a_question_is_no_lease(self) -> None:
         """Nobody can extend the time of a question, and nobody has abandoned an effect that waits for an answer."""

@@ -11,11 +11,15 @@ import pytest
 from indelible.core.approvals.approval import Approval, Escalation, Need, Person, eligible, voted
 from indelible.core.approvals.edits import edited_from, place_taken, taking
 from indelible.core.commands import AwaitingApproval, Canceled, Claimed, Decided, NotCounted, Taken
+from indelible.core.effects import walk
 from indelible.core.effects.calls import Resource, ToolCall
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref, identify, naming_of, read_naming
+from indelible.core.effects.requests import Recall
 from indelible.core.people.credentials import Credential, credential_sheet
 from indelible.core.people.standing import credential_ref, is_token_revoked
+from indelible.errors import KeyReused
+from tests.core.effects.playing import CLAIMED, play
 from tests.core.making import (
     ADA,
     AGENT,
@@ -24,12 +28,14 @@ from tests.core.making import (
     HOUR,
     NOON,
     REF,
+    CountingMint,
     Shelf,
     amend,
     asks,
     cast,
     effect,
     open_command,
+    prepared,
     stamp,
     vote,
 )
@@ -131,6 +137,34 @@ def test_a_call_with_exactly_the_edited_arguments_runs_on_their_approval() -> No
     assert answer.claim.effect.args_json == b'{"amount":6}'
 
 
+def begun_where_an_edit_stands(edited: Any, *answers: Any) -> Any:
+    made = effect("requires_approval", args_json=b'{"amount":6}')
+    left = taking(made, ELSEWHERE, "eff_9", NOON, 4)
+    call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1")
+    return play(walk.begin(prepared(call), CountingMint()), Canceled(left), edited, *answers)
+
+
+def test_a_call_at_a_place_that_an_edit_took_is_the_edited_call() -> None:
+    edited = effect("ready")
+    played = begun_where_an_edit_stands(edited, CLAIMED)
+    assert played.asked[1] == Recall(edited.ref)
+    assert [(each.ref, each.digest) for each in played.commands[1:]] == [(edited.ref, edited.digest)]
+    assert played.value == CLAIMED
+
+
+@pytest.mark.parametrize("changes", [{"args_json": b'{"amount":7}'}, {"tool": "refund"}])
+def test_a_call_that_was_edited_further_or_is_of_another_tool_is_not_this_one(changes: Any) -> None:
+    played = begun_where_an_edit_stands(effect("ready", **changes))
+    assert isinstance(played.error, KeyReused)
+    assert len(played.commands) == 1
+
+
+def test_where_the_edited_call_is_gone_its_place_stays_canceled() -> None:
+    played = begun_where_an_edit_stands(None)
+    assert isinstance(played.value, Canceled)
+    assert len(played.commands) == 1
+
+
 # ── editors ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -167,7 +201,7 @@ def test_a_sole_approver_confirms_only_as_long_as_they_are_alone() -> None:
 
 # ── tokens ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-WITH_TOKEN = Actor("ada", "person", "api_key", "key_1")
+WITH_TOKEN = Actor("ada", "person", "api_key", credential="key_1")
 
 
 def token(*, is_revoked: bool = False, version: int = 1) -> Any:

@@ -193,6 +193,14 @@ def test_55_no_tool_has_the_name_of_the_ledgers_own_record() -> None:
     assert not is_own_record("pay", "read")
 
 
+@pytest.mark.parametrize("subject", ["customer_id", "args", 7])
+def test_a_subject_is_an_argument_or_a_function_of_them(subject: Any) -> None:
+    for fine in ("args.customer_id", lambda args: args["customer_id"]):
+        assert Options(subject=fine).subject is fine
+    with pytest.raises(BadCall):
+        Options(subject=subject)
+
+
 @pytest.mark.parametrize("exclusive", ["order", {"id": "1"}, {"namespace": "n", "type": "t", "id": 1}])
 def test_54_an_exclusive_that_is_no_resource_is_refused(exclusive: Any) -> None:
     with pytest.raises(BadCall):

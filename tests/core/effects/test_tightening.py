@@ -34,6 +34,7 @@ from indelible.errors import BadCall
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "options.md").read_text(encoding="utf-8")
 ONE, OTHER = (Resource(namespace="shop", type="order", id=number) for number in "12")
 UNSAID = {"key": None, "scope": None, "dedupe": "args", "varies": (), "added": {}, "on_reuse": "refuse"}
+UNSAID |= {"resource": None, "turn": None}
 
 
 def told(word: str) -> st.SearchStrategy[Any]:
@@ -141,8 +142,20 @@ def test_a_tool_completes_what_a_call_does_not_say_and_leaves_what_the_tool_does
     assert identified_by(call(key=["order"], scope="mine", varies=["memo"]), said, UNSAID) == {"dedupe": "ask"}
     assert identified_by(call(dedupe="turn"), said, UNSAID)["dedupe"] == "ask"
     assert identified_by(call(resource=ONE), UNSAID, UNSAID) == {}
+    assert identified_by(call(turn="t1"), UNSAID, UNSAID) == {}
     same = ["order"]
     assert identified_by(replace(call(), key=same), {**UNSAID, "key": same}, UNSAID) == {}
+
+
+def test_a_tool_that_names_the_turn_overrules_the_one_that_adapters_name_for_every_call() -> None:
+    assert identified_by(call(turn="t2"), {**UNSAID, "turn": "t1"}, UNSAID) == {"turn": "t1"}
+
+
+def test_a_call_names_no_other_resource_than_its_tool() -> None:
+    said = {**UNSAID, "resource": ONE}
+    assert identified_by(call(resource=ONE), said, UNSAID) == {}
+    with pytest.raises(BadCall):
+        identified_by(call(resource=OTHER), said, UNSAID)
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,8 @@ def test_nothing_of_another_kind_is_taken_for_what_should_be_there(foreign: Any)
             "rules[0]",
             "escalates to bob",
         ),
+        (rule(approvals={"sole_approver": True}), "rules[0]", "one person may decide"),
+        ({"people": {"ana": {}, "bob": {}}, **rule(approvals={"sole_approver": True})}, "rules[0]", "name only them"),
         (rule(approvals={"expires": "1w"}), "rules[0].approvals.expires", "30s, 15m, 24h or 7d"),
         (rule(approvals={"expires": 30}), "rules[0].approvals.expires", "30s, 15m"),
         (rule(approvals={"expires": "0s"}), "rules[0].approvals.expires", "30s, 15m"),

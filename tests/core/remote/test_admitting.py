@@ -24,7 +24,7 @@ from indelible.core.commands import (
     Stamp,
 )
 from indelible.core.effects.effect import Actor, Claim
-from indelible.core.effects.identity import Ref, digest_of, key_of
+from indelible.core.effects.identity import Naming, Ref, digest_of, key_of
 from indelible.core.events import facts_json
 from indelible.core.privacy.forgetting import erased_facts
 from indelible.core.remote.admissible import LONGEST_LEASE, MOST_MEMBERS, MOST_TOLD, check_arguments, members_in
@@ -331,6 +331,14 @@ def test_arguments_are_an_object(args: bytes) -> None:
             let_in(command, caller(*SCOPES))
     for fine in (b"{}", encode({"$": 1}), encode({"a": Decimal(1)})):
         assert let_in(open_command(args_json=fine)).args_json == fine
+
+
+@pytest.mark.parametrize("added", [b"[]", b"null", b'"text"'])
+def test_parameters_that_were_added_are_an_object(added: bytes) -> None:
+    fine = Naming(added_json=b'{"currency":"usd"}')
+    assert let_in(open_command(naming=fine)).naming == fine
+    with pytest.raises(BadCall, match="naming: "):
+        let_in(open_command(naming=Naming(added_json=added)))
 
 
 def test_there_is_an_end_to_what_one_command_tells() -> None:

@@ -265,13 +265,17 @@ def tell(*steps: Told, **changes: Any) -> list[bytes]:
     return teller.bodies
 
 
+def asked_anew(attempt: int) -> list[Told]:
+    return [("approval_requested", "requires_approval", attempt, ("approval",)), later(APPROVED, attempt)]
+
+
 def test_whoever_was_asked_about_is_entered_on_an_approval_or_a_grant() -> None:
     for steps in (
         [ASKED, APPROVED, USED, FREED, later(USED, 2)],
-        [ASKED, APPROVED, USED, RETRIED, later(ENTERED, 2)],  # somebody retried it, and no policy asks any more
-        [ASKED, EXPIRED, GRANTED, RETRIED, later(ENTERED, 2), later(VIEWED, 2)],
-        [ASKED, APPROVED, USED, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],
-        [ASKED, EXPIRED, ("approval_requested", "requires_approval", 0, ("approval",)), APPROVED, USED, SUCCEEDED],
+        [ASKED, APPROVED, USED, RETRIED, *asked_anew(1), later(USED, 2)],
+        [ASKED, EXPIRED, GRANTED, RETRIED, later(GRANTED, 2), later(VIEWED, 2)],
+        [ASKED, APPROVED, USED, RETRIED, later(GRANTED, 2), later(RETRIED, 2), *asked_anew(2), later(USED, 3)],
+        [ASKED, EXPIRED, *asked_anew(0), USED, SUCCEEDED],
         [BEGUN, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],
         [ASKED, EXPIRED, CANCELED],
     ):
@@ -283,6 +287,12 @@ UNASKED: dict[str, tuple[list[Told], str]] = {
     "ran without using its approval": ([ASKED, APPROVED, ENTERED], "without the approval .* it is approved"),
     "ran on an approval that nobody gave": ([BEGUN, RETRIED, later(USED, 2)], "nobody was asked"),
     "ran twice on one approval": ([ASKED, APPROVED, USED, RETRIED, later(USED, 2)], "it was used up"),
+    "retried and not asked about again": ([ASKED, APPROVED, USED, RETRIED, later(ENTERED, 2)], "it was used up"),
+    "ran on a grant once, and then on nothing": ([ASKED, EXPIRED, GRANTED, RETRIED, later(ENTERED, 2)], "it ended"),
+    "ran on a grant after its approval, and then on nothing": (
+        [ASKED, APPROVED, USED, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],
+        "it ended",
+    ),
     "ran on a grant though an approval waits": ([ASKED, APPROVED, GRANTED], "without the approval"),
     "ran on an approval that ended": ([ASKED, EXPIRED, GRANTED, RETRIED, later(USED, 2)], "it ended"),
     "an approval came back that was not used": ([BEGUN, FREED], "nobody was asked"),
@@ -313,13 +323,15 @@ def test_an_event_that_does_not_fit_the_question_is_named(steps: list[Told], why
 
 
 def test_after_a_gap_nobody_knows_how_the_question_stands() -> None:
-    steps = [ASKED, APPROVED, USED, FREED, later(USED, 2), later(RETRIED, 2), later(ENTERED, 3), later(VIEWED, 3)]
-    bodies = tell(*steps)
+    steps = [ASKED, APPROVED, USED, FREED, later(USED, 2), later(RETRIED, 2), *asked_anew(2), later(USED, 3)]
+    bodies = tell(*steps, later(VIEWED, 3))
     for gap in range(1, len(bodies)):
         follow(*bodies[:gap], *bodies[gap + 1 :], is_whole=False)
         follow(*bodies[gap:], is_whole=False)
-    with pytest.raises(Caught, match="it was used up"):
-        follow(*tell(ASKED, APPROVED, USED, RETRIED, later(USED, 2))[2:], is_whole=False)
+    follow(*tell(ASKED, APPROVED, USED, RETRIED, later(ENTERED, 2))[3:], is_whole=False)
+    for entered in (USED, ENTERED):
+        with pytest.raises(Caught, match="it was used up"):
+            follow(*tell(ASKED, APPROVED, USED, RETRIED, later(entered, 2))[2:], is_whole=False)
     with pytest.raises(Caught, match="none that commits to"):
         follow(tell(BEGUN, later(("tool_call_in_doubt", "in_doubt", 1, ("approval",)), 1))[1], is_whole=False)
 

@@ -119,7 +119,8 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
     if _has_same_args(command, effect, approval):
         grant = _use_of_grant(command, now, sheets)
         # One that was used, or is gone from its place, allows nothing more: a retry after doubt is asked about again.
-        if grant or (command.verdict.question is None and effect.approval_id is None):
+        was_asked = is_waiting or effect.approval_id is not None
+        if grant or (command.verdict.question is None and not was_asked):
             return _attempt(command, effect, now, sheets, grant)
     question = command.verdict.question or (_ASKED_BEFORE if approval is None else approval.question)
     return _ask(command, effect, question, now, seq, sheets, approval, ())

@@ -70,10 +70,12 @@ IDENTITY: Mapping[str, Literal["refused", "overruled"]] = {
     "resource": "refused",
     "adopted_key": "refused",
     "dedupe": "overruled",
+    "turn": "overruled",
 }
 """What becomes of a call's word about its identity if its registered tool says another one.
 
-`resource` and `adopted_key` stand in for `key`. Adapters choose a `dedupe` for each tool, so the tool overrules it.
+`resource` and `adopted_key` stand in for `key`. Adapters choose a `dedupe` and name a `turn` for each
+call, so the tool overrules these.
 """
 
 

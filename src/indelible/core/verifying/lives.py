@@ -191,7 +191,7 @@ class Lives:
 
 def _why_not_asked(question: str, kind: str, names: Names) -> str:
     """Says in one sentence what is wrong between an event and the question about its effect."""
-    stands = {NOT_ASKED: "nobody was asked", "used": "it was used up", "covered": "it ended", "over": "it ended"}
+    stands = {NOT_ASKED: "nobody was asked", "used": "it was used up", "over": "it ended"}
     how = stands.get(question, f"it is {question}")
     if kind == "tool_call_started" and "approval" not in names:
         return f"its effect was entered without the approval that was asked for: {how}"

@@ -124,10 +124,10 @@ WORDS = frozenset({*((type_, status) for _, type_, status in MOVES), *((LATE, st
 OPENINGS = frozenset(names for (before, _, _), move in MOVES.items() if before == "" for names in move.commits)
 """Is what an event may commit to that opens an effect; nothing else commits to a key."""
 
-# What becomes of the question about an effect. `used`: a call ran on it. `covered`: it is over, and a call ran on a
-# standing grant instead.
+# What becomes of the question about an effect. `used`: a call ran on it. `over`: it ended, or a call ran on a standing
+# grant instead.
 _OPEN = frozenset({"pending", "approved"})
-_OVER = frozenset({"used", "covered", "over"})
+_OVER = frozenset({"used", "over"})
 NOT_ASKED, UNKNOWN = "", "?"
 QUESTIONS: dict[str, tuple[frozenset[str], str]] = {
     "approval_requested": (_OVER | {NOT_ASKED}, "pending"),
@@ -159,9 +159,10 @@ def next_question(question: str, kind: str, names: Names, status: str) -> str | 
     if question == UNKNOWN:
         return UNKNOWN
     if kind == "tool_call_started":
-        if question in _OPEN or (question in ("over", "used") and "grant" not in names):
-            return None
-        return "covered" if question in ("over", "used") else question
+        if question == NOT_ASKED:
+            return NOT_ASKED
+        # Once a person was asked, each entry takes an approval or a grant, however the question ended.
+        return "over" if question in _OVER and "grant" in names else None
     if kind == "tool_call_canceled":
         return None if question in _OPEN else question
     return None if kind == "approval_viewed" and question == NOT_ASKED else question
