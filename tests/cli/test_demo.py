@@ -79,9 +79,10 @@ def test_a_demo_that_is_kept_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
 MUTANTS: dict[str, tuple[str, set[str]]] = {
     "what is in doubt is run again": (
         """
-        import indelible.engine.preparing, dataclasses
-        careful = indelible.engine.preparing.handling_of
-        indelible.engine.preparing.handling_of = lambda options: dataclasses.replace(careful(options), on_crash="retry")
+        import dataclasses
+        from indelible.core.effects import tightening
+        careful = tightening.handling_of
+        tightening.handling_of = lambda options: dataclasses.replace(careful(options), on_crash="retry")
         """,
         {"ran_once", "held_in_doubt", "retried_by_a_person"},
     ),

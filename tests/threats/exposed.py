@@ -84,8 +84,8 @@ class Exposed:
         return self.ask("POST", path, who, body, **words)
 
     def begin(self, who: str = "agent", **words: Any) -> httpx2.Response:
-        """Asks to execute a call."""
-        return self.post("/v1/effects", {"tool": "charge", "args": {"amount": 5}, **words}, who)
+        """Asks to execute a call, in the same run unless `run_id` names another."""
+        return self.post("/v1/effects", {"tool": "charge", "args": {"amount": 5}, "run_id": "order-1", **words}, who)
 
     def close(self) -> None:
         """Lets it finish what it does."""

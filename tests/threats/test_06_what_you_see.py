@@ -25,8 +25,8 @@ def exposed(store_url: str) -> Iterator[Exposed]:
     found.close()
 
 
-def decide(exposed: Exposed, approval: str, **words: object) -> tuple[int, str]:
-    answer = exposed.post(f"/v1/approvals/{approval}/decisions", {"decision": "approve", **words}, "ana")
+def decide(exposed: Exposed, approval: str, who: str = "ana", **words: object) -> tuple[int, str]:
+    answer = exposed.post(f"/v1/approvals/{approval}/decisions", {"decision": "approve", **words}, who)
     return answer.status_code, answer.json().get("code", "")
 
 
@@ -49,6 +49,8 @@ def test_a_decision_names_what_was_seen_and_counts_for_nothing_else(exposed: Exp
     assert edited.status_code == 200, edited.text
     assert decide(exposed, asked["id"], digest=asked["digest"])[0] == 409, "that was the old question"
     newer = edited.json()["approval"]["digest"]
-    assert decide(exposed, asked["id"], digest=newer) == (201, "")
+    assert decide(exposed, asked["id"], digest=newer) == (403, "self_approval"), "she chose these arguments herself"
+    assert decide(exposed, asked["id"], "admin", digest=asked["digest"])[0] == 409
+    assert decide(exposed, asked["id"], "admin", digest=newer) == (201, "")
     claimed = exposed.begin(approval="required").json()
     assert claimed["effect"]["args"] == {"amount": 6}, "what was approved is what runs"

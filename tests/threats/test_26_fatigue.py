@@ -119,7 +119,7 @@ def test_over_http_it_is_too_many_requests(store_url: str) -> None:
             Ledger.open(exposed.url, token=exposed.tokens["agent"]) as afar,
             pytest.raises((TooManyPending, BudgetExceeded)),
         ):
-            afar.run(pay(5, "default"), lambda effect: 1, wait=0)
+            afar.run(pay(5, "order-1"), lambda effect: 1, wait=0)
     finally:
         exposed.close()
 

@@ -45,7 +45,8 @@ def _as_json(key: RingKey, ring: KeyRing, origin: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
+    """Say nothing of keys that are made: the command tells it in its own words, or it does not matter."""
     log = logging.getLogger("indelible.journal")
     log.disabled = True
     try:
@@ -86,7 +87,7 @@ def create() -> None:
     with open_here(place) as ledger:
         ring, origin = ring_of(ledger), ledger.journal_name
     is_new = ring.current() is None
-    with _unlogged():  # what the log would tell is printed below
+    with unlogged():  # what the log would tell is printed below
         key = ring.create(place.tenant)
     if place.is_json:
         say_json({"is_new": is_new, "key": _as_json(key, ring, origin)})
