@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indelible.core.approvals.approval import Approval, Escalation, Need, Person, eligible, voted
-from indelible.core.approvals.edits import edited_from, place_taken, taking
+from indelible.core.approvals.edits import edited_from, place_taken, stands_for, taking
 from indelible.core.commands import AwaitingApproval, Canceled, Claimed, Decided, NotCounted, Taken
 from indelible.core.effects import walk
 from indelible.core.effects.calls import Resource, ToolCall
@@ -94,6 +94,7 @@ def test_only_what_an_edit_left_says_where_it_was_edited_from() -> None:
     made = effect("requires_approval")
     left = taking(made, ELSEWHERE, "eff_9", NOON, 4)
     assert edited_from(left) == made.ref
+    assert stands_for(left) == made.id
     for other in (
         made,
         replace(left, detail_json=None),
@@ -101,6 +102,7 @@ def test_only_what_an_edit_left_says_where_it_was_edited_from() -> None:
         replace(left, detail_json=b'{"why":"x"}'),
     ):
         assert edited_from(other) is None
+        assert stands_for(other) is None
 
 
 # ── taking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
