@@ -26,6 +26,7 @@ from indelible.core.steps import next_step
 from indelible.engine.approving import Approving
 from indelible.engine.writer import Writer
 from indelible.errors import IndelibleError
+from indelible.testing.comparing import read_for
 from tests.chaos.planting import Mutant, put
 
 
@@ -126,7 +127,8 @@ def vote_before_write() -> None:
         sheets = {sheet.ref: sheet for sheet in self._engine.store.sheets(self._tenant, selected)}
         owed.append(command)
         effect = self._engine.store.look([command.ref]).effects[0]
-        return next_step(command, effect, command.stamp.at, 0, sheets).answer
+        _, read = read_for([command], {command.ref: effect}, sheets)
+        return next_step(command, effect, command.stamp.at, 0, read).answer
 
     put(Approving, "_write", broken)
     put(Writer, "do", lambda self, command, *rest: do(paid(self), command, *rest))

@@ -33,7 +33,9 @@ def received(where: Path) -> list[str]:
 def read_asked(place: Place, runs: Collection[str] | None = None) -> Asked:
     """Reads what the store has about everything that was asked in this place, or in some runs of it."""
     with Ledger.open(place.url, tenant=place.tenant, seal=False) as ledger:
-        effects = [effect for effect in _effects(ledger) if runs is None or effect.run_id in runs]
+        # An effect without arguments is a place that an edit took; it stands for the call that was edited.
+        made = (effect for effect in _effects(ledger) if effect.args_json is not None)
+        effects = [effect for effect in made if runs is None or effect.run_id in runs]
         stories: dict[str, list[Told]] = {}
         for run_id in dict.fromkeys(effect.run_id for effect in effects):
             for effect_id, told in _events(ledger, run_id):

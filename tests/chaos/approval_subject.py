@@ -196,7 +196,9 @@ class Office:
     def newest(self, petition: Petition) -> Shown:
         """Gives the newest approval of a call as somebody sees it."""
         (effect,) = (
-            effect for effect in self.ledger.effects(run_id=petition.run_id) if effect.args["call"] == petition.name
+            effect
+            for effect in self.ledger.effects(run_id=petition.run_id)
+            if effect.args_json is not None and effect.args["call"] == petition.name  # else a place that an edit took
         )
         assert effect.approval_id is not None
         approval = self.ledger.get_approval(effect.approval_id)

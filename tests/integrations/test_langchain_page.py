@@ -54,7 +54,7 @@ def test_the_snippets_run(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -
         if "agent.invoke(Command" in text:
             assert names["result"]["messages"][-1].content == "done"
     said = capsys.readouterr().out
-    assert "refund indelible approvals show apr_" in said
+    assert "refund {'order': '123'} indelible approvals show apr_" in said
     assert said.endswith("3 0\n")
     names["ledger"].close()
 

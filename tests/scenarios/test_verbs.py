@@ -83,12 +83,13 @@ async def approvals(ledger: Any) -> None:
     assert seen.args == {"amount": 5}
     one = await ledger.edit_approval(one.id, {"amount": 4}, digest=one.digest, by="ana")
     terms = GrantTerms(count=1, until=TOMORROW)
-    assert (await ledger.approve(one.id, digest=one.digest, by="ana", grant=terms)).status == "approved"
+    assert (await ledger.approve(one.id, digest=one.digest, by="bob", grant=terms)).status == "approved"
     (grant,) = await ledger.grants()
     assert (await ledger.end_grant(grant.id, by="ana")).is_ended
-    assert (await ledger.revoke_approval(one.id, by="ana")).status == "pending"
+    assert (await ledger.revoke_approval(one.id, by="bob")).status == "pending"
     assert (await ledger.get_approval(one.id)).status == "pending"
     other = await asks(ledger, "denied")
+    assert {each.run_id for each in await ledger.elsewhere(other)} >= {one.run_id}
     assert (await ledger.deny(other.id, by="ana", reason="no")).status == "denied"
     assert [each.id for each in await ledger.approvals(status="denied")] == [other.id]
     delegation = await ledger.delegate("bob", until=TOMORROW, by="ana")

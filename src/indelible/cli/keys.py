@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +12,7 @@ from indelible.cli.behind import store_behind
 from indelible.cli.confirming import confirm, yes_option
 from indelible.cli.opening import about_ledger, open_here, where
 from indelible.cli.options import InOrder
+from indelible.cli.quiet import unlogged
 from indelible.cli.show import age, say_json, table, visible
 from indelible.core.events import instant
 from indelible.journal.keys.ring import KeyRing, RingKey
@@ -42,17 +40,6 @@ def _as_json(key: RingKey, ring: KeyRing, origin: str) -> dict[str, Any]:
         "file": str(key.path),
         "public": ring.export_public(origin, key.id),
     }
-
-
-@contextmanager
-def unlogged() -> Iterator[None]:
-    """Say nothing of keys that are made: the command tells it in its own words, or it does not matter."""
-    log = logging.getLogger("indelible.journal")
-    log.disabled = True
-    try:
-        yield
-    finally:
-        log.disabled = False
 
 
 @keys.command(name="list")

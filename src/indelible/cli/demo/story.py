@@ -25,7 +25,7 @@ from indelible.cli.behind import store_behind
 from indelible.cli.demo.agent import AMOUNT, APPROVED, OTHER_AMOUNT, SWAPPED, read_lines
 from indelible.cli.demo.page import COMMAND
 from indelible.cli.demo.proofs import BEFORE, INSIDE, Death, Proof, Seen, judge
-from indelible.cli.keys import unlogged
+from indelible.cli.quiet import unlogged
 from indelible.core.events import event_hash
 from indelible.core.journal.chain import Broken, Intact, altered_payloads, check_chain
 from indelible.core.journal.notes import PublicKey, log_name, parse_head, parse_note, sign_note

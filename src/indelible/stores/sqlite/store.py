@@ -194,7 +194,8 @@ class SqliteStore:
     def _check_place(self) -> None:
         """Raise if the file or its log is no longer where it was: no other process would ever see what is written.
 
-        Called after each write, before it is answered: what was written to a file that is gone starts nothing.
+        Called before each write, and again before it is answered: what was written to a file that is gone starts
+        nothing.
         """
         if self._place is not None and self._where() != self._place:
             raise StoreUnavailable(
@@ -212,6 +213,7 @@ class SqliteStore:
             self.compare(tenant)
             self._compared.add(tenant)
         with self._explained, self._writing:
+            self._check_place()
             try:
                 batch = self._transact(tenant, commands, guessed(commands, known))
             except (Refused, apsw.ConstraintError):
