@@ -167,7 +167,8 @@ def test_05_a_store_that_blinks_when_the_handler_returns_makes_no_failure(ledger
         ledger.run(charge(), handler)
     store.apply = apply
     assert problem.value.value == "charged", "whoever called knows what happened"
-    assert ledger.effects()[0].status == "processing"
+    # The ledger says in the background that it could not report: it is in doubt at once if the store is back by then.
+    assert ledger.effects()[0].status in ("processing", "in_doubt")
     clock.advance(LEASE)
     second = Count()
     with pytest.raises(EffectInDoubt):
