@@ -23,6 +23,7 @@ from indelible import (
     connect,
 )
 from indelible.compat.zehrava import Gate, GateError
+from indelible.core.policy.policy import policy_of
 from indelible.errors import (
     ApprovalPending,
     BadCall,
@@ -307,6 +308,34 @@ def test_46_a_grant_given_with_a_token_that_was_revoked_since_covers_nothing(pla
     assert place.begin(run_id=run + "-2", **words).status_code == 201
     Credentials(place.store, "acme").revoke(key, by=ROOT)
     assert place.begin(run_id=run + "-3", **words).status_code == 202
+
+
+@pytest.mark.parametrize("has_voted", [False, True])
+@pytest.mark.parametrize("by_client", [False, True], ids=["http", "client"])
+def test_46_a_delegation_given_with_a_token_that_was_revoked_since_lets_no_one_vote(
+    store_url: str, has_voted: bool, by_client: bool
+) -> None:
+    rule = {"name": "one", "match": {"tool": "charge"}, "then": "ask"}
+    place = Place(store_url, policy=policy_of({"people": {"eve": {}}, "rules": [rule]}))
+    try:
+        key, token = given(place, "eve")
+        until = datetime.now(UTC) + timedelta(days=1)
+        if by_client:
+            with connect(place.served.url, token=token) as client:
+                client.delegate("bob", until=until, by=Actor("eve", credential="key_other"), reason="on holiday")
+        else:
+            told = {"to": "bob", "until": until.isoformat().replace("+00:00", "Z")}
+            assert place.post("/v1/delegations", told, "eve").status_code == 201
+        approval = place.begin(run_id="r1").json()["approval"]
+        if has_voted:
+            assert decide(place, approval, "bob") == 201
+        Credentials(place.store, "acme").revoke(key, by=ROOT)
+        if not has_voted:
+            assert decide(place, approval, "bob") == 409
+        again = place.begin(run_id="r1")
+        assert (again.status_code, again.json()["approval"]["votes"]) == (202, [])
+    finally:
+        place.close()
 
 
 # ── 47 ───────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -405,7 +405,7 @@ class Approving:
         if by.kind != "person":
             raise BadCall(f"only people delegate, and {by.id} is {by.kind}")
         check_name("to", to)
-        delegation = Delegation(id=self._id("dlg"), giver=by.id, to=to, until=until)
+        delegation = Delegation(id=self._id("dlg"), giver=by.id, to=to, until=until, credential=by.credential)
         self._tell("delegation_given", by, delegation_sheet(delegation), reason)
         return delegation
 

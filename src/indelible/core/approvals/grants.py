@@ -199,6 +199,8 @@ class Delegation:
     giver: str
     to: str
     until: datetime
+    credential: str | None = None
+    """The id of the token that it was given with, if one was."""
     is_ended: bool = False
 
     def __post_init__(self) -> None:
@@ -220,6 +222,7 @@ def delegation_ref(delegation_id: str) -> SheetRef:
 def delegation_sheet(delegation: Delegation) -> Sheet:
     """Writes a delegation on its sheet."""
     content: Mapping[str, Any] = {
+        "credential": delegation.credential,
         "giver": delegation.giver,
         "id": delegation.id,
         "is_ended": delegation.is_ended,
@@ -247,6 +250,7 @@ def read_delegation(sheet: Sheet) -> Delegation:
         giver=content["giver"],
         to=content["to"],
         until=datetime.fromisoformat(content["until"]),
+        credential=content["credential"],
         is_ended=content["is_ended"],
     )
 

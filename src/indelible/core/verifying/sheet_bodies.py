@@ -119,6 +119,7 @@ _APPROVAL = {
             "at": str,
             "by": str,
             "credential": _MAYBE,
+            "delegated_with": _MAYBE,
             "is_approval": bool,
             "is_by_editor": bool,
             "on_behalf_of": _MAYBE,
@@ -145,7 +146,16 @@ _GRANT = {
     "v": 1,
     "version": int,
 }
-_DELEGATION = {"giver": str, "id": str, "is_ended": bool, "to": str, "until": str, "v": 1, "version": int}
+_DELEGATION = {
+    "credential": _MAYBE,
+    "giver": str,
+    "id": str,
+    "is_ended": bool,
+    "to": str,
+    "until": str,
+    "v": 1,
+    "version": int,
+}
 _RUN = {
     "agent": str,
     "allowed_tools": ([str], None),
