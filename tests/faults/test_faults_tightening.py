@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ import pytest
 from indelible import (
     Actor,
     AwaitingApproval,
+    GrantTerms,
     Ledger,
     MayRun,
     Resource,
@@ -21,6 +23,7 @@ from indelible import (
     Succeeded,
     ToolCall,
     connect,
+    migrate,
 )
 from indelible.compat.zehrava import Gate, GateError
 from indelible.core.policy.policy import policy_of
@@ -37,6 +40,8 @@ from indelible.errors import (
     VoteRefused,
 )
 from indelible.integrations.function_calls import FunctionCalls
+from indelible.server.gateway import Gateway
+from indelible.server.gateway_tools import GatewayTool
 from indelible.server.signin.credentials import Credentials
 from tests.scenarios.policies import asking
 from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge, somebody_waits, types_of
@@ -120,6 +125,79 @@ def test_39_a_call_makes_no_repeat_of_what_its_tool_holds(ledger: Driver, of_too
 
 def _interrupted(effect: Any) -> None:
     raise MayHaveHappened("no answer came")
+
+
+def test_39_a_call_after_doubt_may_demand_more_than_the_first_one(ledger: Driver) -> None:
+    with pytest.raises(MayHaveHappened):
+        ledger.run(charge(), _interrupted, side_effect="payment", on_crash="retry")
+    with pytest.raises(EffectInDoubt):
+        ledger.run(charge(), Count(), side_effect="payment", on_crash="hold", wait=False)
+
+
+def _asked_for(tool: str, number: int, **args: Any) -> list[dict[str, Any]]:
+    return [{"id": f"call_{number}abc", "type": "function", "function": {"name": tool, "arguments": json.dumps(args)}}]
+
+
+@pytest.mark.parametrize(
+    ("of_tool", "of_terms"),
+    [
+        ({"dedupe": "args"}, {}),
+        ({"key": ["order"]}, {}),
+        ({"key": ["order"]}, {"dedupe": "call"}),
+        ({"resource": {"namespace": "shop", "type": "order", "id": "args.order"}}, {}),
+    ],
+    ids=str,
+)
+def test_39_what_a_tool_says_of_identity_holds_behind_adapters(store_url: str, of_tool: Any, of_terms: Any) -> None:
+    entries: list[str] = []
+    migrate(store_url)
+    with Ledger.open(store_url) as ledger:
+
+        @ledger.tool("mail", side_effect="notification", **of_tool)
+        def mail(order: str, text: str = "hi") -> str:
+            entries.append(order)
+            return "sent"
+
+        calls = FunctionCalls(ledger, {"mail": mail.__wrapped__}, run="r1", terms={"mail": of_terms})  # type: ignore[attr-defined]
+        for number in range(3):
+            calls.answer(_asked_for("mail", number, order="o1"), turn=f"m{number}")
+        assert entries == ["o1"]
+
+
+@pytest.mark.parametrize("by", ["tool", "ledger"])
+def test_39_what_only_the_terms_call_a_read_is_not_repeated_as_one(store_url: str, by: str) -> None:
+    entries: list[str] = []
+    migrate(store_url)
+
+    def wire(to: str) -> str:
+        entries.append(to)
+        return "sent"
+
+    with Ledger.open(store_url, **said(side_effect="payment" if by == "ledger" else None)) as ledger:
+        if by == "tool":
+            ledger.tool("wire", side_effect="payment")(wire)
+        calls = FunctionCalls(ledger, {"wire": wire}, run="r1", terms={"wire": {"side_effect": "read"}})
+        for number in range(3):
+            calls.answer(_asked_for("wire", number, to="x"), turn="m1")
+        assert (entries, [effect.side_effect for effect in ledger.effects()]) == (["x"], ["payment"])
+
+
+@pytest.mark.parametrize("told", [{"dedupe": "args"}, {"key": ["order"]}], ids=str)
+def test_39_an_agent_does_not_overrule_what_the_servers_tool_says_of_identity(store_url: str, told: Any) -> None:
+    entries: list[str] = []
+
+    def mail(order: str) -> None:
+        entries.append(order)
+
+    tool = GatewayTool(name="mail", words={"side_effect": "notification"}, identity=told, function=mail)
+    place = Place(store_url, gateway=Gateway({"mail": tool}))
+    try:
+        for number in range(3):
+            body = {"args": {"order": "o1"}, "run_id": "r1", "dedupe": "turn", "turn": f"m{number}"}
+            assert place.post("/v1/tools/mail/calls", body).status_code < 300
+        assert entries == ["o1"]
+    finally:
+        place.close()
 
 
 @pytest.mark.parametrize(
@@ -238,9 +316,9 @@ def place(each_place: Place) -> Iterator[Place]:
     return each_place
 
 
-def given(place: Place, name: str, **words: Any) -> tuple[str, str]:
-    """Gives a person a token; gives its id and the token."""
-    credential, token = Credentials(place.store, "acme").give(name, ("approver",), by=ROOT, **words)
+def given(place: Place, name: str, scopes: tuple[str, ...] = ("approver",), **words: Any) -> tuple[str, str]:
+    """Give a token; return its id and the token."""
+    credential, token = Credentials(place.store, "acme").give(name, scopes, by=ROOT, **words)
     place.tokens[name] = str(token)
     return credential.id, str(token)
 
@@ -610,3 +688,47 @@ def test_52_sole_approver_is_for_one_person(people: Any) -> None:
     policy = asking(people, sole_approver=True)
     with pytest.raises(BadPolicy):
         Ledger.open(":memory:", policy=policy)
+
+
+def test_52_a_grant_that_a_delegate_gave_covers_no_call_in_the_name_of_who_delegated(store_url: str) -> None:
+    soon, entries = datetime.now(UTC) + timedelta(hours=1), Count()
+    rules = [{"name": "wires", "match": {"tool": "wire"}, "then": "ask"}]
+    migrate(store_url)
+    with (
+        Ledger.open(store_url, principal="bob", actor="agent-b", wait=False) as bobs,
+        Ledger.open(store_url, principal="ana", actor="agent-a", wait=False) as anas,
+    ):
+        bobs.apply_policy({"people": {"ana": {}, "bob": {}}, "rules": rules}, by="root")
+        anas.apply_policy({"people": {"ana": {}, "bob": {}}, "rules": rules}, by="root")
+        bobs.delegate("dan", by="ana", until=soon, reason="on holiday")
+
+        def wire(number: int) -> ToolCall:
+            return ToolCall(tool="wire", args={"to": "x", "number": number}, run_id="r")
+
+        begun = bobs.begin(wire(1))
+        assert isinstance(begun, AwaitingApproval)
+        terms = GrantTerms(count=5, until=soon, pin=("to",))
+        bobs.approve(begun.approval, digest=begun.approval.digest, by="dan", grant=terms)
+        bobs.run(wire(2), entries)
+        with pytest.raises(ApprovalPending):
+            anas.run(wire(3), entries)
+    assert entries.entries == 1
+
+
+def test_52_no_call_runs_on_the_vote_of_the_person_it_is_made_for(store_url: str) -> None:
+    """Another agent asked, and the agent of the person who approved it then ran the same call."""
+    place = Place(store_url)
+    try:
+        for name, principal in (("doras", "dora"), ("bobs", "bob")):
+            given(place, name, scopes=("agent",), principal=principal)
+        words = {"run_id": "r1", "approval": "required"}
+        approval = place.begin("doras", **words).json()["approval"]
+        assert place.begin("bobs", **words).status_code == 202
+        assert decide(place, approval, "bob") == 201
+        asked_anew = place.begin("bobs", **words)
+        assert (asked_anew.status_code, asked_anew.json()["approval"]["votes"]) == (202, [])
+        assert decide(place, asked_anew.json()["approval"], "bob") == 403
+        assert decide(place, asked_anew.json()["approval"], "ana") == 201
+        assert place.begin("bobs", **words).status_code == 201
+    finally:
+        place.close()

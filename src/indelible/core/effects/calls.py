@@ -239,10 +239,10 @@ class IdentityWords(TypedDict, total=False):
     scope: TextFrom | None
     resource: ResourceFrom | None
     turn: TextFrom | None
-    dedupe: Dedupe
-    varies: Sequence[str]
-    added: Mapping[str, Any]
-    on_reuse: OnReuse
+    dedupe: Dedupe | None
+    varies: Sequence[str] | None
+    added: Mapping[str, Any] | None
+    on_reuse: OnReuse | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

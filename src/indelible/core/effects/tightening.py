@@ -61,6 +61,8 @@ HANDLED: Mapping[str, Demand] = {
     "on_repeat": Demand(("run", "ask", "refuse")),
 }
 """The demands once every default is filled in: a registered tool is complete, so a call can only go above it."""
+READING = frozenset({"none", "read"})
+"""The classes without an effect: repeating them does no harm."""
 IDENTITY: Mapping[str, Literal["refused", "overruled"]] = {
     "key": "refused",
     "scope": "refused",
@@ -77,6 +79,10 @@ IDENTITY: Mapping[str, Literal["refused", "overruled"]] = {
 `resource` and `adopted_key` stand in for `key`. Adapters choose a `dedupe` and name a `turn` for each
 call, so the tool overrules these.
 """
+
+
+UNSAID: Mapping[str, Any] = {one.name: {} if one.name == "added" else one.default for one in fields(ToolCall)}
+"""What a call says of itself where its caller leaves it to the tool."""
 
 
 def handling_for(ledger: Options, tool: Options | None, call: Options | None, name: str) -> Handling:
@@ -146,20 +152,31 @@ def identified_by(call: ToolCall, said: Mapping[str, Any], unsaid: Mapping[str, 
 
     Args:
         call: A call of the tool.
-        said: What the tool says of identity.
-        unsaid: What stands for "not said", by word.
+        said: What the tool says of identity, and nothing that it does not say.
+        unsaid: What stands for "not said" in a call, by word.
     """
     if said.get("key") is not None and (call.resource is not None or call.adopted_key is not None):
         raise _other_identity(call, "resource" if call.resource is not None else "adopted_key")
     gaps: dict[str, Any] = {}
+    if call.dedupe in ("call", "turn") and "dedupe" not in said and ("key" in said or "resource" in said):
+        gaps["dedupe"] = "args"  # what the tool names is its identity, in every turn
     for word, value in said.items():
         given = getattr(call, word)
-        if value == unsaid[word] or given == value:
+        if given == value:
             continue
         if given != unsaid[word] and IDENTITY[word] == "refused":
             raise _other_identity(call, word)
         gaps[word] = value
     return gaps
+
+
+def occurring(call: ToolCall, said: SideEffect | None, handling: Handling) -> ToolCall:
+    """Return the call, told apart by its turn and not by its id where its class is stronger than its caller says.
+
+    Each read has an occurrence of its own. What only its caller calls a read must not be repeated as one.
+    """
+    is_misread = call.dedupe == "call" and said in READING and handling.side_effect not in READING
+    return replace(call, dedupe="turn") if is_misread else call
 
 
 def _other_identity(call: ToolCall, word: str) -> BadCall:
