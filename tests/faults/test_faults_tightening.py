@@ -15,6 +15,7 @@ import pytest
 from indelible import (
     Actor,
     AwaitingApproval,
+    Claimed,
     GrantTerms,
     Ledger,
     MayRun,
@@ -47,6 +48,7 @@ from tests.scenarios.policies import asking
 from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge, somebody_waits, types_of
 from tests.server.conftest import each_place as each_place
 from tests.server.places import ROOT, Place
+from tests.waiting import eventually
 
 BLANK = [" ", "\t", "\u00a0", "\u3000", "\u200b", "\u2060\ufeff", "\u2800", "\u3164", " \u00a0\u200d\n"]
 WORDS: list[str | None] = [None, "none", "required"]
@@ -732,3 +734,141 @@ def test_52_no_call_runs_on_the_vote_of_the_person_it_is_made_for(store_url: str
         assert place.begin("bobs", **words).status_code == 201
     finally:
         place.close()
+
+
+# ── 39, 40, 47: found by strangers who never saw the code ─────────────────────────────────────────────────────────────
+
+
+def test_39_an_edit_is_judged_in_the_environment_of_the_call(store_url: str) -> None:
+    big = {"tool": "wire", "environment": "production", "args": {"amount": {"gt": 1000}}}
+    rules = [
+        {"name": "no big ones", "match": big, "then": "refuse"},
+        {"name": "wires", "match": {"tool": "wire"}, "then": "ask"},
+    ]
+    migrate(store_url)
+    with Ledger.open(store_url, environment="production") as agent, Ledger.open(store_url) as desk:
+        agent.apply_policy({"rules": rules}, by="root")
+        desk.apply_policy({"rules": rules}, by="root")
+        begun = agent.begin(ToolCall(tool="wire", args={"to": "x", "amount": 10}, run_id="r", key=["to"]))
+        assert isinstance(begun, AwaitingApproval)
+        for ledger in (agent, desk):
+            with pytest.raises(VoteRefused) as refused:
+                ledger.edit_approval(
+                    begun.approval, {"to": "x", "amount": 5000}, digest=begun.approval.digest, by="ana", reason="more"
+                )
+            assert refused.value.code == "policy"
+
+
+def test_39_the_class_that_a_policy_declares_holds_whatever_the_caller_says(store_url: str) -> None:
+    budget = {"name": "day", "match": {"tool": "pay"}, "sum": "amount", "limit": 100, "window": "1d"}
+    policy = {"tools": {"pay": {"side_effect": "payment"}}, "defaults": "allow", "budgets": [budget]}
+    migrate(store_url)
+    with Ledger.open(store_url) as ledger:
+        ledger.apply_policy(policy, by="root")
+        call = ToolCall(tool="pay", args={"amount": 100}, run_id="r")
+        with pytest.raises(ConnectionError):
+            ledger.run(call, _raising(ConnectionError), side_effect="read", wait=False)
+        (effect,) = ledger.effects()
+        assert (effect.status, effect.side_effect, effect.on_crash) == ("in_doubt", "payment", "hold")
+        assert effect.charges_json is not None
+        with pytest.raises(EffectInDoubt):
+            ledger.run(call, Count(), side_effect="read", wait=False)
+        ledger.start_run("base", agent="a", intent="i").complete("done")
+        fork = ledger.fork_run("base", at=0)
+        dry = ToolCall(tool="pay", args={"amount": 1}, run_id=fork.id)
+        with pytest.raises(PolicyRefused):
+            ledger.run(dry, Count(), side_effect="read", wait=False)
+
+
+def test_39_over_http_the_class_that_a_policy_declares_holds(store_url: str) -> None:
+    place = Place(store_url, policy=policy_of({"tools": {"charge": {"side_effect": "payment"}}, "defaults": "allow"}))
+    try:
+        effect = place.begin(run_id="r1", side_effect="read").json()["effect"]
+        assert (effect["side_effect"], effect["on_crash"]) == ("payment", "hold")
+        with connect(place.served.url, token=place.tokens["agent"]) as client:
+            begun = client.begin(charge(run_id="r2"), side_effect="read")
+            assert isinstance(begun, Claimed)
+            assert (begun.claim.effect.side_effect, begun.claim.effect.on_crash) == ("payment", "hold")
+    finally:
+        place.close()
+
+
+DERIVED: Any = [
+    {"scope": "args.order"},
+    {"scope": lambda args: args["order"]},
+    {"scope": "args.order", "key": ["order"]},
+    {"resource": {"namespace": "shop", "type": "order", "id": "args.order"}},
+    {"resource": lambda args: Resource(namespace="shop", type="order", id=args["order"])},
+    {"exclusive": {"namespace": "shop", "type": "order", "id": "args.order"}},
+]
+
+
+@pytest.mark.parametrize("words", DERIVED, ids=range(len(DERIVED)))
+def test_47_no_edit_changes_an_argument_that_says_which_call_it_is(store_url: str, words: Any) -> None:
+    entries: list[str] = []
+    migrate(store_url)
+    with Ledger.open(store_url) as agent, Ledger.open(store_url) as desk:
+
+        @agent.tool("ship", side_effect="payment", approval="required", **words)
+        def ship(order: str, note: str = "") -> str:
+            entries.append(order)
+            return "sent"
+
+        with agent.in_run("r"):
+            begun = agent.begin(ship.bind("o1"))
+            assert isinstance(begun, AwaitingApproval)
+            for ledger in (agent, desk):
+                with pytest.raises(BadCall):
+                    ledger.edit_approval(
+                        begun.approval,
+                        {"order": "o2", "note": ""},
+                        digest=begun.approval.digest,
+                        by="ana",
+                        reason="that one",
+                    )
+            approve(agent, begun, by="bob")
+            assert ship("o1") == "sent"
+    assert entries == ["o1"]
+
+
+def test_47_a_client_does_not_edit_it_either(store_url: str) -> None:
+    place = Place(store_url)
+    try:
+        with connect(place.served.url, token=place.tokens["agent"]) as agent:
+            ship = agent.tool("ship", approval="required", scope="args.order")(_ship)
+            with agent.in_run("r"):
+                begun = agent.begin(ship.bind("o1"))
+        assert isinstance(begun, AwaitingApproval)
+        path, body = f"/v1/approvals/{begun.approval.id}/edit", {"args": {"order": "o2"}, "reason": "that one"}
+        assert place.post(path, {**body, "digest": begun.approval.digest}, "ana").status_code == 400
+        with connect(place.served.url, token=place.tokens["ana"]) as client, pytest.raises(BadCall):
+            client.edit_approval(begun.approval, {"order": "o2"}, digest=begun.approval.digest, by="ana", reason="so")
+    finally:
+        place.close()
+
+
+def _ship(order: str) -> str:
+    return order
+
+
+def test_40_a_claim_is_not_answered_again_after_its_effect_ended(place: Place) -> None:
+    """`Idempotency-Key` gave the claim again after success and after the lease: a second deed."""
+    words: dict[str, Any] = {"run_id": run_id(), "tool": "charge", "args": {"amount": 5}, "side_effect": "payment"}
+    headers = {"Idempotency-Key": words["run_id"]}
+
+    def begin() -> Any:
+        return place.post("/v1/effects", words, headers=headers)
+
+    first, again = begin(), begin()
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json()["token"] == first.json()["token"], "the answer may have been lost on the way"
+    assert place.commit(first.json()).status_code == 200
+    assert (begin().status_code, begin().json()["replayed"]) == (200, True)
+
+
+def test_40_a_claim_is_not_answered_again_after_its_lease(place: Place) -> None:
+    words: dict[str, Any] = {"run_id": run_id(), "tool": "charge", "args": {"amount": 6}, "side_effect": "payment"}
+    headers = {"Idempotency-Key": words["run_id"]}
+    body = {**words, "lease_s": 1}
+    assert place.post("/v1/effects", body, headers=headers).status_code == 201
+    eventually(lambda: place.post("/v1/effects", body, headers=headers).status_code == 409)

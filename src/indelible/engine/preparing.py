@@ -163,7 +163,8 @@ class Preparing:
             principal=approval.principal,
         )
         self._engine.judging.refresh()
-        verdict = keeping_resource(self._engine.judging.verdict_on(prepared), prepared)
+        judging = self._engine.judging
+        verdict = keeping_resource(judging.verdict_on(prepared, environment=approval.naming.environment), prepared)
         if verdict.question is None or verdict.question.notify:
             return verdict
         # Whoever was told of the question is told of its edit: this process may have no channels of its own.

@@ -90,6 +90,8 @@ class ToolCall:
     varies: Sequence[str] = ()
     added: Mapping[str, Any] = field(default_factory=dict, repr=False)
     on_reuse: OnReuse = "refuse"
+    derived_from: Sequence[str] = ()
+    """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.tool):

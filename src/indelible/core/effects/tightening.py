@@ -73,6 +73,7 @@ IDENTITY: Mapping[str, Literal["refused", "overruled"]] = {
     "adopted_key": "refused",
     "dedupe": "overruled",
     "turn": "overruled",
+    "derived_from": "overruled",
 }
 """What becomes of a call's word about its identity if its registered tool says another one.
 
@@ -91,13 +92,26 @@ def handling_for(ledger: Options, tool: Options | None, call: Options | None, na
     if call is not None:
         handling = handling_of(merged(ledger, tool, call, name))
     if call is not None and tool is not None:
-        both = (usual, handling)
-        stricter = {word: _strictest(rule, *(getattr(each, word) for each in both)) for word, rule in HANDLED.items()}
-        handling = replace(handling, **stricter)
+        handling = _strictest_of(usual, handling)
     said = [level.side_effect for level in (ledger, tool, call) if level is not None]
     named = [*said, usual.side_effect if tool is not None else None]
     classes = tuple(dict.fromkeys(each for each in named if each is not None))
     return replace(handling, judged_as=classes) if len(classes) > 1 else handling
+
+
+def at_least(handling: Handling, side_effect: SideEffect) -> Handling:
+    """Return how a call is treated whose class is this one or a stronger one: never weaker than either."""
+    if SIDE_EFFECT_ORDER.index(side_effect) <= SIDE_EFFECT_ORDER.index(handling.side_effect):
+        return handling
+    return _strictest_of(handling_of(Options(side_effect=side_effect, downstream=handling.downstream)), handling)
+
+
+def _strictest_of(first: Handling, second: Handling) -> Handling:
+    """Return the second one, with the strictest demands of both."""
+    return replace(
+        second,
+        **{word: _strictest(rule, getattr(first, word), getattr(second, word)) for word, rule in HANDLED.items()},
+    )
 
 
 def merged(ledger: Options, tool: Options | None, call: Options | None, name: str) -> Options:

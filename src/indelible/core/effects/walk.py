@@ -53,6 +53,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
+from indelible.core.effects.from_arguments import derived_from
 from indelible.core.effects.identity import naming_of, repeat_of, resource_json
 from indelible.core.effects.meaning import Meaning, is_about, meaning_of
 from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
@@ -76,6 +77,7 @@ from indelible.core.effects.requests import (
     Submit,
     Walk,
 )
+from indelible.core.effects.tightening import at_least
 from indelible.core.journal.set_back import way_out
 from indelible.core.policy.verdicts import UNREAD_LIMITS, asked_as_repeat, capped
 from indelible.core.privacy.redaction import Screen
@@ -144,7 +146,7 @@ def opening(
         turn=call.turn,
         omitted=identity.omitted,
         on_reuse=call.on_reuse,
-        naming=naming_of(call),
+        naming=naming_of(call, derived_from(*handling.exclusive), judged.environment),
         resend_within=None if handling.downstream is None else handling.downstream.window,
         again=again,
     )
@@ -169,6 +171,8 @@ def begin(
         again: The token of the newest attempt, if this caller gave it up in doubt to try again.
     """
     judged: Judged = yield Judge(prepared, waited, afresh)
+    if judged.handling is not None:
+        prepared = replace(prepared, handling=judged.handling)
     for origin in judged.origins:
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
@@ -386,7 +390,8 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
     `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure. With
     `is_doubted`, an earlier attempt of this call may have happened: one that did nothing leaves the doubt.
     """
-    screen, handling = prepared.screen, prepared.handling
+    # Its policy, or the call that opened it, may have named a stronger class than this caller does.
+    screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
     report: Returned | Raised = yield Invoke(claim, handling, screen)
     if isinstance(report, Returned):
         return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
