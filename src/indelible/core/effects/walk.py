@@ -79,7 +79,7 @@ from indelible.core.effects.requests import (
 )
 from indelible.core.effects.tightening import at_least
 from indelible.core.journal.set_back import way_out
-from indelible.core.policy.verdicts import UNREAD_LIMITS, asked_as_repeat, capped
+from indelible.core.policy.verdicts import REPEAT_RULE, UNREAD_LIMITS, asked_as_repeat, capped
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
 from indelible.core.runs.commands import RunMoved, RunNotMoved
@@ -268,11 +268,14 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
     at, one after the other: what is open there goes on, and what succeeded there is asked about, if its class or the
     tool says so.
     """
-    asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
+    verdict = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
+    # A grant answers the rule it was given for, and not whether a repeat is meant.
+    grants = command.grants if verdict.rule == REPEAT_RULE else {}
+    asking = replace(command, verdict=verdict, grants=grants)
     if command.dedupe == "ask":
         assert command.call_id is not None
         ref = repeat_of(command.ref, command.call_id)
-        answer: Answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
+        answer: Answer = yield Submit(replace(asking, ref=ref, dedupe="call"))
         return answer
     made: Effect | None = None
     number = 0
@@ -285,9 +288,9 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
                 effect=made,
             )
         number += 1
-        verdict = asking if made is not None and handling.on_repeat == "ask" else judged.verdict
         ref = repeat_of(command.ref, "turn", str(number))
-        answer = yield Submit(replace(command, ref=ref, verdict=verdict))
+        asked = asking if made is not None and handling.on_repeat == "ask" else command
+        answer = yield Submit(replace(asked, ref=ref))
         if not isinstance(answer, LooksRepeated):
             return answer
         earlier = answer.effect
