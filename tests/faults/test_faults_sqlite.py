@@ -468,6 +468,28 @@ def test_59_the_command_tells_of_it_and_declares_a_new_ledger(lost: Path, capsys
         assert ledger.run(charge(args={"amount": 77}), lambda effect: "again") == "new"
 
 
+@pytest.mark.parametrize("how", ["link", "folder"])
+def test_59_an_address_that_leads_elsewhere_begins_no_new_ledger(tmp_path: Path, how: str) -> None:
+    """The folder is a link to another release or volume now, where no ledger is."""
+    folder = tmp_path / "current"
+    first = tmp_path / "release-1"
+    first.mkdir()
+    folder.symlink_to(first) if how == "link" else folder.mkdir()
+    url = f"sqlite:///{folder / 'ledger.db'}"
+    with Ledger.open(url) as ledger:
+        ledger.run(charge(), lambda effect: "paid")
+    folder.unlink() if how == "link" else folder.rename(tmp_path / "moved")
+    (tmp_path / "release-2").mkdir()
+    folder.symlink_to(tmp_path / "release-2")
+    with pytest.raises(Misconfigured):
+        Ledger.open(url)
+    assert cli_main(["doctor", "--url", url]) == 1
+    folder.unlink()
+    folder.symlink_to(first if how == "link" else tmp_path / "moved")
+    with Ledger.open(url) as ledger:
+        assert ledger.run(charge(), lambda effect: "again") == "paid"
+
+
 def test_59_many_processes_may_begin_one_ledger_together(tmp_path: Path) -> None:
     program = "import sys; from indelible import Ledger, ToolCall; l = Ledger.open(sys.argv[1]); " + (
         "print(l.run(ToolCall(run_id='r', tool='t', args={}), lambda e: 'once')); l.close()"
