@@ -336,7 +336,7 @@ def test_an_approval_that_was_used_covers_a_crash_and_not_a_retry_on_somebody_s_
     opening(path, verdict=asks(), on_crash="retry")
     path.send(cast(path.shelf.approval()))
     for _ in range(2):
-        opening(path, verdict=asks())
+        opening(path, verdict=asks(), on_crash="retry")
         path.shelf.now += HOUR
     path.send(reopen(at=path.shelf.now))
     opening(path, verdict=allows())
