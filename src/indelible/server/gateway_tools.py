@@ -99,10 +99,22 @@ class GatewayTool:
 
     def call(self, args: Mapping[str, Any], run_id: str | None, call_id: str | None) -> ToolCall:
         """Return the call of this tool, with every default filled in; raise `BadCall` if the tool does not take it."""
+        whole = self.bound_args(args)
+        return ToolCall(
+            tool=self.name,
+            args=whole,
+            run_id=run_id,
+            call_id=call_id,
+            schema=self.schema_hash,
+            binds=self.bound_args,
+            **identity_of(self.identity, whole, self.name),
+        )
+
+    def bound_args(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments with every default filled in; raise `BadCall` if the tool does not take them."""
         whole = {**self.defaults, **bound(self.schema, args, self.name)}
         self.check(whole)
-        identity = identity_of(self.identity, whole, self.name)
-        return ToolCall(tool=self.name, args=whole, run_id=run_id, call_id=call_id, schema=self.schema_hash, **identity)
+        return whole
 
 
 def load_tools(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, GatewayTool]:

@@ -7,9 +7,11 @@ run are these arguments, so a default that a model leaves out is seen by the pol
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from indelible.core.values.canonical import decode, encode
+from indelible.core.values.revive import holds_objects, plainly
 from indelible.errors import BadCall
 
 Parameters = inspect.Signature | Mapping[str, Any]
@@ -37,19 +39,39 @@ def bound(parameters: Parameters | None, args: Mapping[str, Any], tool: str) -> 
     return filled
 
 
-def filled(said: Any, read: Any) -> Any:
-    """Return what was said, with what the value has besides that was read of it: the defaults of a model inside.
+def as_read(said: Any, read: Callable[[Any], Any]) -> Any:
+    """Return a value as its tool reads it, in the form that is recorded. Reading that form gives the same value.
+
+    So a default inside a model is there, under the field's own name, and a number is a number. What the model leaves
+    unread is not there.
 
     Args:
-        said: The value that the caller gave, as JSON.
-        read: What a function's type makes of it, as JSON.
+        said: The value that the caller gave: JSON, or an object such as a model.
+        read: Makes of recorded JSON what the function gets.
+
+    Raises:
+        ValueError: It cannot be recorded so that the tool reads it again as it was.
     """
-    if isinstance(said, Mapping) and isinstance(read, Mapping):
-        known = {name: filled(one, read[name]) if name in read else one for name, one in said.items()}
-        return {**read, **known}
-    if isinstance(said, list) and isinstance(read, list) and len(said) == len(read):
-        return [filled(one, other) for one, other in zip(said, read, strict=True)]
-    return said
+    given = _recorded(said)
+    known = _recorded(read(given))
+    if _is_same(known, given):
+        return known
+    if holds_objects(said):
+        raise ValueError("the tool would get another object than you passed; pass JSON values that its type takes")
+    if not _is_same(known, _recorded(read(known))):
+        raise ValueError("its type reads its own values differently each time; let it leave valid values as they are")
+    return known
+
+
+def _recorded(value: Any) -> Any:
+    try:
+        return decode(encode(plainly(value)))
+    except RecursionError:
+        raise ValueError("it is nested too deeply, or holds itself") from None
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return encode(one) == encode(other)
 
 
 def _by_signature(signature: inspect.Signature, args: Mapping[str, Any], tool: str) -> dict[str, Any]:
