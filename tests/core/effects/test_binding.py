@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.effects.binding import bound, filled
+from indelible.core.effects.binding import as_read, bound
 from indelible.errors import BadCall
 
 
@@ -119,18 +119,3 @@ def test_binding_twice_is_binding_once(args: dict[str, Any]) -> None:
     once = bound(SCHEMA, args, "t")
     assert bound(SCHEMA, once, "t") == once
     assert {name: once[name] for name in args} == args
-
-
-@pytest.mark.parametrize(
-    ("said", "read", "whole"),
-    [
-        ({"a": 1}, {"a": 1.0, "b": 5000}, {"a": 1, "b": 5000}),
-        ({"a": {"x": 1}, "extra": 2}, {"a": {"x": 1, "y": 2}}, {"a": {"x": 1, "y": 2}, "extra": 2}),
-        ([{"a": 1}, {}], [{"a": 1, "b": 2}, {"b": 2}], [{"a": 1, "b": 2}, {"b": 2}]),
-        ([1, 2], [1], [1, 2]),
-        ({"a": 1}, [1], {"a": 1}),
-        (5, 5.0, 5),
-    ],
-)
-def test_38_what_was_said_is_kept_and_what_a_type_adds_is_filled_in(said: Any, read: Any, whole: Any) -> None:
-    assert filled(said, read) == whole

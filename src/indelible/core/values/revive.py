@@ -97,7 +97,7 @@ def _leaf(value: Any) -> Any:
 
 
 def _revive_union(value: Any, choices: tuple[Any, ...]) -> Any:
-    """Takes the first choice that changes the value; a value that is plainly one of them stays."""
+    """Take the first choice that changes the value, or an item of it; a value that is plainly one of them stays."""
     if any(type(value) is choice for choice in choices):
         return value
     for choice in choices:
@@ -105,7 +105,7 @@ def _revive_union(value: Any, choices: tuple[Any, ...]) -> Any:
             revived = revive(value, choice)
         except (TypeError, ValueError):
             continue
-        if type(revived) is not type(value):
+        if type(revived) is not type(value) or (isinstance(value, list | dict) and revived != value):
             return revived
     return value
 
