@@ -1,4 +1,4 @@
-"""FAULT 38, inside of values: what a tool reads is what is judged, shown, keyed and run, by every door and every edit."""
+"""FAULT 38, inside of values: what a tool reads is what is judged, shown, keyed and run, also after an edit."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.effects.binding import as_read, bound
+from indelible.core.effects.binding import bound
 from indelible.errors import BadCall
 
 
