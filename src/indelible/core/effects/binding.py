@@ -28,7 +28,7 @@ def bound(parameters: Parameters | None, args: Mapping[str, Any], tool: str) -> 
         tool: The tool's name, for the error.
 
     Raises:
-        BadCall: The arguments do not fit the signature.
+        BadCall: The arguments do not fit the signature, or one is of another type than the schema says.
     """
     if parameters is None:
         return dict(args)
@@ -36,6 +36,12 @@ def bound(parameters: Parameters | None, args: Mapping[str, Any], tool: str) -> 
         return _by_signature(parameters, args, tool)
     filled = _filled(args, parameters, parameters, 0)
     assert isinstance(filled, dict)
+    misread = _misread(filled, parameters, parameters, "args", 0)
+    if misread is not None:
+        raise BadCall(
+            f"{tool}: {misread} is of another type than the tool's schema says, and the tool may read another value "
+            "than is judged and shown; give it as the schema says"
+        )
     return filled
 
 
@@ -102,10 +108,55 @@ def _filled(value: Any, schema: Any, root: Mapping[str, Any], depth: int) -> Any
             name: one["default"] for name, one in missing.items() if isinstance(one, Mapping) and "default" in one
         }
     if isinstance(value, list):
-        first = schema.get("prefixItems")
-        kinds = [*(first if isinstance(first, list) else ()), *[schema.get("items")] * len(value)]
-        return [_filled(one, kind, root, depth + 1) for one, kind in zip(value, kinds, strict=False)]
+        return [_filled(one, kind, root, depth + 1) for one, kind in zip(value, _items(schema, value), strict=False)]
     return value
+
+
+def _items(schema: Mapping[str, Any], value: list[Any]) -> list[Any]:
+    return [*_listed(schema.get("prefixItems")), *[schema.get("items")] * len(value)]
+
+
+_SCALARS: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+
+def _misread(value: Any, schema: Any, root: Mapping[str, Any], at: str, depth: int) -> str | None:
+    """Return the place of a value that a lenient reader would convert: "5" where 5 is expected, or JSON in a text."""
+    schema = _resolved(schema, root)
+    if depth > _DEEPEST or not isinstance(schema, Mapping):
+        return None
+    choices = [*_listed(schema.get("anyOf")), *_listed(schema.get("oneOf"))]
+    if not _is_read_as_it_is(value, [schema.get("type")]):
+        return at
+    if choices and not _is_read_as_it_is(value, [_named(_resolved(one, root)).get("type") for one in choices]):
+        return at
+    inside: list[tuple[Any, Any, str]] = [(value, part, at) for part in _parts(value, schema, root)]
+    if isinstance(value, Mapping):
+        known, others = _named(schema.get("properties")), schema.get("additionalProperties")
+        inside += [(one, known.get(name, others), f"{at}.{name}") for name, one in value.items()]
+    elif isinstance(value, list):
+        pairs = enumerate(zip(value, _items(schema, value), strict=False))
+        inside += [(one, kind, f"{at}.{number}") for number, (one, kind) in pairs]
+    found = (_misread(one, part, root, place, depth + 1) for one, part, place in inside)
+    return next((place for place in found if place is not None), None)
+
+
+def _is_read_as_it_is(value: Any, types: list[Any]) -> bool:
+    """Say whether one of the types of a schema is that of the value. Nothing is said where a type is not told."""
+    named = [name for one in types for name in (one if isinstance(one, list) else [one])]
+    is_told = all(name in _JSON_TYPES for name in named) and (
+        type(value) is str or not _SCALARS.keys().isdisjoint(named)
+    )
+    if type(value) not in (str, int, float, bool) or not is_told:
+        return True
+    return any(type(value) in _SCALARS.get(name, ()) for name in named)
+
+
+_JSON_TYPES = frozenset({*_SCALARS, "object", "array", "null"})
 
 
 def _parts(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
