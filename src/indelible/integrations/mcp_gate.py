@@ -109,7 +109,11 @@ class McpGate:
     async def call_tool(self, ctx: Context | None, params: types.CallToolRequestParams) -> Answer:
         """Run a call, replay it, ask a person, or say why not; without a context, the client cannot be asked."""
         said = _read(params)
-        entry = await self._entry(params, said)
+        try:
+            entry = await self._entry(params, said)
+        except BadCall as misfit:
+            text = types.TextContent(text=f"{params.name} was not called: {misfit}")
+            return types.CallToolResult(content=[text], is_error=True)
         while True:
             answer: Answer | ApprovalPending | None = await entry.walk_async(self._ledger, entry.words)
             if isinstance(answer, ApprovalPending):

@@ -219,6 +219,7 @@ def test_38_a_model_is_recorded_by_its_fields_and_read_from_them() -> None:
     whole = Whole.model_validate({"more": {"x": 1}})
     assert plainly(whole) == WHOLE
     assert revive(plainly(whole), Whole) == whole
+    assert revive([{"sku": "a"}], Items) == whole.items
 
 
 def test_38_what_a_model_hides_is_not_recorded_behind_its_back() -> None:

@@ -148,10 +148,9 @@ def _misread(value: Any, schema: Any, root: Mapping[str, Any], at: str, depth: i
 def _is_read_as_it_is(value: Any, types: list[Any]) -> bool:
     """Say whether one of the types of a schema is that of the value. Nothing is said where a type is not told."""
     named = [name for one in types for name in (one if isinstance(one, list) else [one])]
-    is_told = all(name in _JSON_TYPES for name in named) and (
-        type(value) is str or not _SCALARS.keys().isdisjoint(named)
-    )
-    if type(value) not in (str, int, float, bool) or not is_told:
+    is_told = all(name in _JSON_TYPES for name in named)
+    may_be_read = type(value) is str or any(name in _SCALARS for name in named)
+    if type(value) not in (str, int, float, bool) or not is_told or not may_be_read:
         return True
     return any(type(value) in _SCALARS.get(name, ()) for name in named)
 
