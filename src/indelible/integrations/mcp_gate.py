@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, IndelibleError, NotRun, VoteRefused
+from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, VoteRefused
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.entries import Entry
 from indelible.integrations.mcp_words import (
@@ -112,8 +112,7 @@ class McpGate:
         try:
             entry = await self._entry(params, said)
         except BadCall as misfit:
-            text = types.TextContent(text=f"{params.name} was not called: {misfit}")
-            return types.CallToolResult(content=[text], is_error=True)
+            return tool_error(f"{params.name} was not called: {misfit}")
         while True:
             answer: Answer | ApprovalPending | None = await entry.walk_async(self._ledger, entry.words)
             if isinstance(answer, ApprovalPending):

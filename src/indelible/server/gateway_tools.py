@@ -106,9 +106,16 @@ class GatewayTool:
             run_id=run_id,
             call_id=call_id,
             schema=self.schema_hash,
-            binds=self.bound_args,
+            binds=self._read_edit,
             **identity_of(self.identity, whole, self.name),
         )
+
+    def _read_edit(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return edited arguments with every default; those that the tool does not take fail when it is entered."""
+        try:
+            return self.bound_args(args)
+        except BadCall:
+            return dict(args)
 
     def bound_args(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments with every default filled in; raise `BadCall` if the tool does not take them."""
