@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
 from indelible.core.effects.binding import Parameters as Parameters
@@ -19,7 +19,7 @@ from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
-from indelible.core.effects.tightening import identified_by
+from indelible.core.effects.tightening import UNSAID, identified_by
 from indelible.core.values.canonical import encode
 from indelible.core.values.revive import is_read_otherwise, plainly, revive
 from indelible.engine.running import RunningEffect
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_UNSAID: dict[str, Any] = {one.name: {} if one.name == "added" else one.default for one in fields(ToolCall)}
-"""What a call says of itself where its caller left it to the tool."""
 
 
 class Tool(Generic[P, R]):
@@ -100,10 +97,10 @@ class Tool(Generic[P, R]):
             BadCall: The arguments do not fit the function, or the call names another identity than the tool does.
         """
         if call.schema not in ("", self.schema):
-            gaps = identified_by(call, self._identity_of(call.args), _UNSAID)
+            gaps = identified_by(call, self._identity_of(call.args), UNSAID)
             return replace(call, **gaps) if gaps else call
         args = self.bound_args(call.args)
-        gaps = identified_by(call, self._identity_of(args), _UNSAID)
+        gaps = identified_by(call, self._identity_of(args), UNSAID)
         return replace(call, args=args, schema=self.schema, binds=self.bound_args, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:

@@ -16,6 +16,7 @@ from indelible.core.commands import (
     EditUnread,
     Forbidden,
     InDoubt,
+    InFlight,
     LimitsUnseen,
     MayRun,
     Reworded,
@@ -122,15 +123,8 @@ def everything() -> tuple[list[Command], list[Answer]]:
     """Gives all of them."""
     told = [*(overheard(seed) for seed in SEEDS), of_runs()]
     stopped = AllStopped(Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts"), effect())
-    rare = [
-        stopped,
-        LimitsUnseen(effect()),
-        MayRun(effect()),
-        Reworded(effect()),
-        EditUnread(effect()),
-        InDoubt(effect("in_doubt")),
-    ]
-    rare.append(Forbidden(effect(), "is not yours"))
+    rare = [stopped, LimitsUnseen(effect()), MayRun(effect()), Reworded(effect()), InDoubt(effect("in_doubt"))]
+    rare += [Forbidden(effect(), "is not yours"), InFlight(effect()), EditUnread(effect())]
     answers = [*rare, *(each for _, answers in told for each in answers)]
     return [each for commands, _ in told for each in commands], answers
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, folded, unvoted
 from indelible.core.approvals.asking import why_altered
-from indelible.core.approvals.edits import changes_in, check_whole, holds_mark, place_taken
+from indelible.core.approvals.edits import changes_in, check_underived, check_whole, holds_mark, place_taken
 from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import (
     Delegation,
@@ -342,7 +342,7 @@ class Approving:
         approval = self.find(name)
         effect = self._effect_of(approval)
         if effect.args_json is not None:
-            args = self.bound_edit(effect, args)
+            args = self.bound_edit(approval, effect, args)
         args_json = encode(args, root="args", max_bytes=most)
         command = Amend(
             ref=approval.ref,
@@ -362,7 +362,7 @@ class Approving:
         ref = place_taken(approval, effect, args_json)
         return None if ref is None else Taken(ref=ref, effect_id=self._engine.mint.effect_id())
 
-    def bound_edit(self, effect: Effect, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    def bound_edit(self, approval: Approval, effect: Effect, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return edited arguments as the tool reads them, if this process knows it.
 
         Raises:
@@ -372,6 +372,7 @@ class Approving:
         check_whole(effect.tool, edited, effect.args)
         if not holds_mark(edited):  # only the caller has what a mark stands for: it reads the edit before it runs
             edited = decode(encode(self._binds(effect.tool, edited), root="args"))
+        check_underived(approval, edited, effect.args)
         self._check_edit(effect, edited)
         return dict(edited)
 

@@ -16,6 +16,7 @@ from indelible.core.commands import (
     Cancel,
     CastVote,
     Command,
+    EditRead,
     Expire,
     Keep,
     Open,

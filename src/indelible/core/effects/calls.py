@@ -92,6 +92,8 @@ class ToolCall:
     on_reuse: OnReuse = "refuse"
     binds: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = field(default=None, repr=False, compare=False)
     """Returns arguments as the tool reads them. The ledger asks it about arguments that an approver edited."""
+    derived_from: Sequence[str] = ()
+    """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.tool):
@@ -241,10 +243,10 @@ class IdentityWords(TypedDict, total=False):
     scope: TextFrom | None
     resource: ResourceFrom | None
     turn: TextFrom | None
-    dedupe: Dedupe
-    varies: Sequence[str]
-    added: Mapping[str, Any]
-    on_reuse: OnReuse
+    dedupe: Dedupe | None
+    varies: Sequence[str] | None
+    added: Mapping[str, Any] | None
+    on_reuse: OnReuse | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
