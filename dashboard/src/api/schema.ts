@@ -3426,6 +3426,23 @@ export interface components {
             };
         };
         /**
+         * ExecutionReport
+         * @description Tells what came of an execution.
+         */
+        ExecutionReport: {
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "succeeded" | "failed";
+            /** Execution Token */
+            execution_token: string;
+            /** Result */
+            result?: unknown;
+            /** Error */
+            error?: string | null;
+        };
+        /**
          * ExportAsked
          * @description Says what to export: everything, or a run, or a period, or places of the journal.
          */
@@ -3757,6 +3774,47 @@ export interface components {
             receipt: string;
         };
         /**
+         * IntentProposal
+         * @description Says what an agent wants to do.
+         */
+        IntentProposal: {
+            /** Destination */
+            destination: string;
+            /** Policy */
+            policy: string;
+            /** Payload */
+            payload?: unknown;
+            /** Recordcount */
+            recordCount?: number | null;
+            /** Estimated Value Usd */
+            estimated_value_usd?: number | null;
+            /** Sensitivity Tags */
+            sensitivity_tags?: string[] | null;
+            /** Idempotency Key */
+            idempotency_key?: string | null;
+            /** On Behalf Of */
+            on_behalf_of?: string | null;
+            /**
+             * Expiresin
+             * @description How long the intent may be executed, as in `30m`, unless the ledger's policy allows less.
+             */
+            expiresIn?: string | null;
+            /** Metadata */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** Runid */
+            runId?: string | null;
+        };
+        /**
+         * IntentRejection
+         * @description Says why an intent is rejected.
+         */
+        IntentRejection: {
+            /** Reason */
+            reason?: string | null;
+        };
+        /**
          * Invited
          * @description Holds the link, from the server's own address on: it is not shown again.
          */
@@ -3912,10 +3970,10 @@ export interface components {
             policy: string | null;
         };
         /**
-         * Nothing
+         * NothingTold
          * @description Says nothing.
          */
-        Nothing: Record<string, never>;
+        NothingTold: Record<string, never>;
         /**
          * OnePasskey
          * @description Is the passkey that was added.
@@ -4193,39 +4251,6 @@ export interface components {
             next_step: string;
         };
         /**
-         * Proposal
-         * @description Says what an agent wants to do.
-         */
-        Proposal: {
-            /** Destination */
-            destination: string;
-            /** Policy */
-            policy: string;
-            /** Payload */
-            payload?: unknown;
-            /** Recordcount */
-            recordCount?: number | null;
-            /** Estimated Value Usd */
-            estimated_value_usd?: number | null;
-            /** Sensitivity Tags */
-            sensitivity_tags?: string[] | null;
-            /** Idempotency Key */
-            idempotency_key?: string | null;
-            /** On Behalf Of */
-            on_behalf_of?: string | null;
-            /**
-             * Expiresin
-             * @description How long the intent may be executed, as in `30m`, unless the ledger's policy allows less.
-             */
-            expiresIn?: string | null;
-            /** Metadata */
-            metadata?: {
-                [key: string]: unknown;
-            } | null;
-            /** Runid */
-            runId?: string | null;
-        };
-        /**
          * QuestionShown
          * @description Says who would be asked.
          */
@@ -4374,14 +4399,6 @@ export interface components {
             events: components["schemas"]["RecordedEvent"][];
         };
         /**
-         * Rejection
-         * @description Says why an intent is rejected.
-         */
-        Rejection: {
-            /** Reason */
-            reason?: string | null;
-        };
-        /**
          * Release
          * @description Gives an attempt up: `ready` when nothing happened outside, `in_doubt` when something may have.
          */
@@ -4408,26 +4425,9 @@ export interface components {
         };
         /**
          * Report
-         * @description Tells what came of an execution.
-         */
-        "Report-Input": {
-            /**
-             * Status
-             * @enum {string}
-             */
-            status: "succeeded" | "failed";
-            /** Execution Token */
-            execution_token: string;
-            /** Result */
-            result?: unknown;
-            /** Error */
-            error?: string | null;
-        };
-        /**
-         * Report
          * @description Says whether a run's record holds together; it rests on this database alone.
          */
-        "Report-Output": {
+        Report: {
             /** Run Id */
             run_id: string;
             /** Is Valid */
@@ -8899,7 +8899,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Report-Output"];
+                    "application/json": components["schemas"]["Report"];
                 };
             };
             400: components["responses"]["Problem400"];
@@ -9268,7 +9268,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Proposal"];
+                "application/json": components["schemas"]["IntentProposal"];
             };
         };
         responses: {
@@ -9345,7 +9345,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Nothing"] | null;
+                "application/json": components["schemas"]["NothingTold"] | null;
             };
         };
         responses: {
@@ -9388,7 +9388,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Rejection"] | null;
+                "application/json": components["schemas"]["IntentRejection"] | null;
             };
         };
         responses: {
@@ -9431,7 +9431,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Nothing"] | null;
+                "application/json": components["schemas"]["NothingTold"] | null;
             };
         };
         responses: {
@@ -9474,7 +9474,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Report-Input"];
+                "application/json": components["schemas"]["ExecutionReport"];
             };
         };
         responses: {

@@ -51,7 +51,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _STATUS_OF_EFFECT = {"processing": "scheduled", "denied": "rejected", "canceled": "blocked", "ready": "approved"}
 
 
-class Proposal(Sent):
+class IntentProposal(Sent):
     """Says what an agent wants to do."""
 
     destination: Name
@@ -83,17 +83,17 @@ class Proposal(Sent):
         return {name: value for name, value in told.items() if value is not None}
 
 
-class Nothing(Sent):
+class NothingTold(Sent):
     """Says nothing."""
 
 
-class Rejection(Sent):
+class IntentRejection(Sent):
     """Says why an intent is rejected."""
 
     reason: Text | None = None
 
 
-class Report(Sent):
+class ExecutionReport(Sent):
     """Tells what came of an execution."""
 
     status: Literal["succeeded", "failed"]
@@ -103,7 +103,7 @@ class Report(Sent):
 
 
 @intents.post("/v1/intents", response_model=Content)
-async def propose(body: Proposal, asked: Asking = asking("call")) -> Response:
+async def propose(body: IntentProposal, asked: Asking = asking("call")) -> Response:
     """Propose an intent: a person has to approve it. The same proposal twice is one intent."""
     asked.ledgers.gateway.check_not_ours(body.destination)
     call = _begin_body(body.destination, body.args(), body.runId or RUN)
@@ -154,7 +154,7 @@ async def show_intent(intent_id: IntentId, asked: Asking = asking("read")) -> Re
 
 
 @intents.post("/v1/intents/{intent_id}/approve", response_model=Content)
-async def approve(intent_id: IntentId, body: Nothing | None = None, asked: Asking = asking("decide")) -> Response:
+async def approve(intent_id: IntentId, body: NothingTold | None = None, asked: Asking = asking("decide")) -> Response:
     """Approve what is asked at this moment; to decide on what was seen, use `POST /v1/approvals/{id}/decisions`."""
     approval = await find_approval(asked, intent_id)
     with saying_who():
@@ -163,7 +163,9 @@ async def approve(intent_id: IntentId, body: Nothing | None = None, asked: Askin
 
 
 @intents.post("/v1/intents/{intent_id}/reject", response_model=Content)
-async def reject(intent_id: IntentId, body: Rejection | None = None, asked: Asking = asking("decide")) -> Response:
+async def reject(
+    intent_id: IntentId, body: IntentRejection | None = None, asked: Asking = asking("decide")
+) -> Response:
     """Reject an intent."""
     approval = await find_approval(asked, intent_id)
     with saying_who():
@@ -172,7 +174,7 @@ async def reject(intent_id: IntentId, body: Rejection | None = None, asked: Aski
 
 
 @intents.post("/v1/intents/{intent_id}/execute", response_model=Content, status_code=201)
-async def execute(intent_id: IntentId, body: Nothing | None = None, asked: Asking = asking("call")) -> Response:
+async def execute(intent_id: IntentId, body: NothingTold | None = None, asked: Asking = asking("call")) -> Response:
     """Give the right to execute an approved intent, once. Report what came of it within 15 minutes."""
     approval = await find_approval(asked, intent_id)
     view = await asked.ledger.view_approval(approval)
@@ -197,7 +199,7 @@ async def execute(intent_id: IntentId, body: Nothing | None = None, asked: Askin
 
 
 @intents.post("/v1/executions/{execution_id}/report", response_model=Content)
-async def report(execution_id: ExecutionId, body: Report, asked: Asking = asking("report")) -> Response:
+async def report(execution_id: ExecutionId, body: ExecutionReport, asked: Asking = asking("report")) -> Response:
     """Tell what came of an execution; until then nobody else may execute it."""
     named = _EXECUTION.fullmatch(execution_id)
     if named is None:
