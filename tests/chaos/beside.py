@@ -84,10 +84,11 @@ def locks_of(pid: int, database: Path) -> dict[int, int]:
     """
     held = re.compile(rf"^lock:.* OFDLCK .*:{database.stat().st_ino} {SHARED}$", re.MULTILINE)
     found: dict[int, int] = {}
-    for opened in Path(f"/proc/{pid}/fdinfo").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed since
-            if held.search(told := opened.read_text()):
-                found[int(opened.name)] = int(told.split()[1])
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # the process is gone
+        for opened in Path(f"/proc/{pid}/fdinfo").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it was closed since
+                if held.search(told := opened.read_text()):
+                    found[int(opened.name)] = int(told.split()[1])
     return found
 
 
@@ -99,7 +100,9 @@ class Programs:
         self._done = itertools.count()
         self._failure: str | None = None
         self._threads = [
-            threading.Thread(target=self._run, args=(list(commands(database, where / f"copy-{number}.db")), number))
+            threading.Thread(
+                target=self._run, args=(list(commands(database, where / f"copy-{number}.db")), number), daemon=True
+            )
             for number in range(2)
         ]
         for thread in self._threads:
