@@ -16,7 +16,7 @@ import apsw
 import psycopg
 import pytest
 
-from indelible import Effect, Ledger, ToolCall, migrate
+from indelible import Ledger, RunningEffect, ToolCall, migrate
 from indelible.cli.doctor.command import Check, examine
 from indelible.cli.opening import Where
 from indelible.errors import IllegalMove, KeyUnusable, Stopped
@@ -34,7 +34,7 @@ class Till:
     def __init__(self) -> None:
         self.charged: Counter[int] = Counter()
 
-    def __call__(self, effect: Effect) -> str:
+    def __call__(self, effect: RunningEffect) -> str:
         self.charged[effect.args["amount"]] += 1
         return "paid"
 
@@ -315,7 +315,7 @@ def test_60_a_memory_that_is_spoiled_under_a_program_ends_its_calls_and_keeps_re
         ledger.run(charge(1), till)
         ledger.seal()
 
-        def spoil(effect: Effect) -> str:
+        def spoil(effect: RunningEffect) -> str:
             _memory(place).chmod(0o644)
             return "paid"
 
