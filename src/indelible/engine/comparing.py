@@ -7,8 +7,7 @@ signer's memory lies outside the database, so a process that has the key folder 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from indelible.core.effects.effect import SYSTEM
@@ -42,14 +41,13 @@ class Comparison:
             StoreError: The store did not answer, so it is not known yet. Nothing may be written.
         """
         try:
-            with self._readable():
-                memory = self._memory()
-                is_lost = memory is not None and stop_if_set_back(
-                    self._store, tenant, memory, lambda: self._mint.stamp(SYSTEM)
-                )
-        except KeyUnusable:
+            memory = self._memory()
+            is_lost = memory is not None and stop_if_set_back(
+                self._store, tenant, memory, lambda: self._mint.stamp(SYSTEM)
+            )
+        except JournalError as problem:
             self.unknown.add(tenant)
-            raise
+            raise self._cannot_tell(problem) from problem
         self.unknown.discard(tenant)
         if not is_lost:
             self.set_back.discard(tenant)
@@ -60,19 +58,17 @@ class Comparison:
 
     def signed(self, origin: str) -> int:
         """Return how many entries of a journal were signed; 0 if none were, as far as is known here."""
-        with self._readable():
+        try:
             memory = self._memory()
             last = None if memory is None else memory.last(origin)
+        except JournalError as problem:
+            raise self._cannot_tell(problem) from problem
         return 0 if last is None else last.size
 
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except JournalError as problem:
-            raise KeyUnusable(
-                f"{self._store.address} may have been set back, and that cannot be told, so no effect runs: {problem}"
-            ) from problem
+    def _cannot_tell(self, problem: JournalError) -> KeyUnusable:
+        return KeyUnusable(
+            f"{self._store.address} may have been set back, and that cannot be told, so no effect runs: {problem}"
+        )
 
 
 def memory_finder(store: Store, keys: str | Path | None, signer: Signer | None) -> Callable[[], Memory | None]:

@@ -9,7 +9,6 @@ import string
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -45,7 +44,6 @@ def resolved_keys(keys: str | Path | None) -> Path | None:
         return None
 
 
-@lru_cache(1000)
 def file_name(text: str) -> str:
     """Gives a file name for any text; no two texts share one, not even where capitals do not count."""
     name = "".join(letter if letter in _PLAIN else _escaped(letter) for letter in text)

@@ -6,6 +6,7 @@ itself: the same head is signed again, to the same bytes.
 
 from __future__ import annotations
 
+import os
 import shlex
 import threading
 from collections.abc import Iterator
@@ -106,6 +107,7 @@ class FileHeadState:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._heads = folder / "heads"
+        self._paths: dict[str, str] = {}
         self._seen: dict[str, tuple[tuple[int, ...], TreeHead]] = {}
 
     def lock(self) -> AbstractContextManager[None]:
@@ -131,13 +133,17 @@ class FileHeadState:
 
     def last(self, origin: str) -> TreeHead | None:
         """Return the head that was signed last for this journal; the file is read again only if it changed."""
-        path = self._path(origin)
+        path = self._paths.get(origin)
+        if path is None:
+            if len(self._paths) >= _MOST_SEEN:
+                self._paths.clear()
+            path = self._paths[origin] = str(self._path(origin))
         try:
-            found = path.stat()
+            found = os.stat(path)  # noqa: PTH116 - asked before every claim, and a path takes longer
         except FileNotFoundError:
             return None
         except OSError as problem:
-            raise _cannot_tell(path, problem.strerror or "it cannot be read") from problem
+            raise _cannot_tell(self._path(origin), problem.strerror or "it cannot be read") from problem
         mark = (found.st_ino, found.st_size, found.st_mode, found.st_uid, found.st_mtime_ns, found.st_ctime_ns)
         seen = self._seen.get(origin)
         if seen is not None and seen[0] == mark:
