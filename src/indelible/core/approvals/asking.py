@@ -101,7 +101,7 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
     grants: list[Sheet] = []
     if command.grant is not None:
         counted = replace(counted, grant=command.grant_id)
-        grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor))]
+        grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, vote))]
     told = deliveries_of(counted, "approved", channels_told(counted, sheets), now)
     return _moved(command, effect, counted, seq, "ready", [*told, *grants])
 

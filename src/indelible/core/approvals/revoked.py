@@ -28,17 +28,13 @@ def _resting_on(sheet: Sheet) -> Iterator[SheetRef]:
             yield from map(credential_ref, _tokens_in(vote))
     elif sheet.kind == "grant":
         grant = read_grant(sheet)
-        yield place_of(grant.given_by)
-        yield from _token_of(grant.credential)
+        yield from map(place_of, grant.givers)
+        yield from map(credential_ref, grant.tokens)
     elif sheet.kind == "delegation":
         delegation = read_delegation(sheet)
         yield place_of(delegation.giver)
-        yield from _token_of(delegation.credential)
-
-
-def _token_of(credential_id: str | None) -> Iterator[SheetRef]:
-    if credential_id is not None:
-        yield credential_ref(credential_id)
+        if delegation.credential is not None:
+            yield credential_ref(delegation.credential)
 
 
 def _tokens_in(vote: Vote) -> Iterator[str]:

@@ -270,6 +270,10 @@ def _check_given(telling: Telling, grant: Grant, approval: Approval | None) -> N
         raise Caught(f"{grant.id} is not new, or not given by {telling.actor.id}")
     if approval is None:
         return
+    vote = approval.votes[-1]
+    behind = (vote.by, vote.credential, vote.on_behalf_of, vote.delegated_with)
+    if (grant.given_by, grant.credential, grant.on_behalf_of, grant.delegated_with) != behind:
+        raise Caught(f"{grant.id} does not rest on the vote that it came with")
     question = approval.question
     bound = (approval.grant, approval.id, approval.schema, approval.policy, question.rule)
     if (grant.id, grant.approval_id, grant.schema, grant.policy, grant.rule) != bound:
