@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +15,12 @@ import apsw
 import psycopg
 import pytest
 
-from indelible import Ledger, RunningEffect, ToolCall, migrate
+from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.cli.doctor.command import Check, examine
 from indelible.cli.opening import Where
+from indelible.engine.stops import Stops
 from indelible.errors import IllegalMove, KeyUnusable, Stopped
+from indelible.stores import is_postgres
 from tests.journal.test_set_back import Backup
 from tests.scenarios.shells import Count
 
@@ -95,16 +96,45 @@ def test_60_go_compares_before_it_lifts_a_stop(stopped_and_restored: tuple[dict[
     assert till.charged == {1: 1, 2: 1}
 
 
+def test_60_go_compares_also_on_a_connection_that_was_compared(place: dict[str, Any], tmp_path: Path) -> None:
+    url, till, dump = place["url"], Till(), tmp_path / "dump"
+    with Ledger.open(**place) as ledger:
+        ledger.run(charge(1), till)
+        ledger.stop(by="ana", reason="maintenance")
+        ledger.seal()
+    if is_postgres(url):
+        _tool("pg_dump", "--format=custom", "-f", str(dump), url)
+    else:
+        Backup(url).make()
+    with Ledger.open(**place) as ledger:
+        ledger.go(by="ana", reason="done")
+        ledger.run(charge(2), till)
+        ledger.seal()
+        if is_postgres(url):
+            _clean(url, dump)
+        else:
+            _restore_into(url)
+        with pytest.raises(IllegalMove, match="journal continue"):
+            ledger.go(by="ana", reason="maintenance is over")
+        with pytest.raises(Stopped, match="set back"):
+            ledger.run(charge(2), till)
+    assert till.charged == {1: 1, 2: 1}
+
+
 def test_60_a_tenant_that_was_set_back_is_compared_before_every_call(
     stopped_and_restored: tuple[dict[str, Any], Till],
 ) -> None:
     place, till = stopped_and_restored
-    command = [sys.executable, "-m", "indelible", "--url", place["url"], "go", "--force", "-m", "never mind"]
-    with Ledger.open(**place) as ledger:
+    with Ledger.open(**{**place, "keys": place["keys"] / "none"}) as ledger:  # it grows past what was signed
+        ledger.go(by="ana", reason="maintenance is over")
+        for amount in range(10, 15):
+            ledger.run(charge(amount), Count())
+        ledger._engine.store.journal.integrate(ledger.tenant, 1000)
+    with Ledger.open(**place) as ledger, Ledger.open(**{**place, "keys": place["keys"] / "none"}) as other:
         for _ in range(2):
             with pytest.raises(Stopped, match="set back"):
                 ledger.run(charge(2), till)
-            subprocess.run(command, check=True, env=os.environ | {"INDELIBLE_KEYS": str(place["keys"])})
+            Stops(other._engine, other.tenant).go(Actor("ana"), "never mind", is_forced=True)
         with pytest.raises(Stopped, match="set back"):
             ledger.run(charge(2), till)
     assert till.charged == {1: 1, 2: 1}
