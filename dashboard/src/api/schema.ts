@@ -4372,7 +4372,7 @@ export interface components {
              * @example ok
              * @enum {string}
              */
-            status: "ok" | "set back";
+            status: "ok" | "set back" | "unknown";
         };
         /**
          * RecordedEvent
