@@ -14,6 +14,7 @@ from typing import Any
 
 import apsw
 
+from indelible import file_lock
 from indelible.core.batch import Batch
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
@@ -85,6 +86,7 @@ class SqliteStore:
             self._path = f"file:/indelible-{uuid.uuid4().hex}?vfs=memdb"
             self.address = ":memory:"
         else:
+            file_lock.require()
             self._path = str(folder_of(path).resolve() / Path(path).name)
             self.address = f"sqlite:///{path}"
         self.file = None if self._is_memory else str(Path(path).absolute())
