@@ -3958,6 +3958,12 @@ export interface components {
              * @default 3600
              */
             lasts_s: number;
+            /**
+             * Convert
+             * @description Make a provider's person one of the ledger's own.
+             * @default false
+             */
+            convert: boolean;
         };
         /**
          * PersonLeft
@@ -3970,7 +3976,7 @@ export interface components {
         };
         /**
          * PersonShown
-         * @description Is somebody whom the server lets in.
+         * @description Is somebody whom the server lets in; `standing` says whether it does now.
          */
         PersonShown: {
             /** Id */
@@ -3981,6 +3987,11 @@ export interface components {
             scopes: ("agent" | "approver" | "auditor" | "admin")[];
             /** Issuer */
             issuer: string | null;
+            /**
+             * Standing
+             * @enum {string}
+             */
+            standing: "in" | "sign_in_again" | "not_allowed" | "revoked";
             /** Created At */
             created_at: string;
             /** Is Revoked */
