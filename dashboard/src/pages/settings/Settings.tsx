@@ -183,7 +183,7 @@ function Tokens() {
       <List heads={['for', 'scope', 'given', 'last used', '']}>
         {data?.api_keys.map((one) => (
           <tr key={one.id} className="border-t border-line">
-            <th scope="row" className="px-3 py-1.5 font-normal"><Text>{one.name}</Text> <Id>{one.id}</Id>{STANDING[one.standing]}</th>
+            <th scope="row" className="px-3 py-1.5 font-normal"><Text>{one.name}</Text> <Id>{one.id}</Id>{one.is_revoked && ' (revoked)'}</th>
             <td className="px-3 py-1.5">{one.scopes.join(', ')}</td>
             <td className="px-3 py-1.5"><When at={one.created_at} /> by <Text>{one.given_by}</Text></td>
             <td className="px-3 py-1.5">{one.last_used ? <When at={one.last_used} /> : 'never'}</td>

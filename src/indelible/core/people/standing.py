@@ -49,19 +49,15 @@ class Standing:
 
     def why_not(self, name: str, now: datetime) -> str | None:
         """Say why they may do nothing now, and what to do about it; None if they may."""
-        match self.word(now):
-            case "in":
-                return None
-            case "revoked":
-                return f"{name} was revoked; to let them in again: indelible people invite"
-            case "not_allowed":
-                return (
-                    f"no rule lets {name} in any more by what {self.issuer} said last. If their groups changed there, "
-                    "they sign in at /signin again. Else an administrator adds a rule (indelible serve --oidc-allow), "
-                    f"or makes them a person of this ledger: indelible people invite {name} --scope SCOPE --convert"
-                )
-            case "sign_in_again":
-                return f"{name} was confirmed by {self.issuer} too long ago; sign in through it again at /signin"
+        why: dict[StandingWord, str | None] = {
+            "in": None,
+            "revoked": f"{name} was revoked; to let them in again: indelible people invite",
+            "not_allowed": f"no rule lets {name} in any more by what {self.issuer} said last. If their groups changed "
+            "there, they sign in at /signin again. Else an administrator adds a rule (indelible serve --oidc-allow) or "
+            f"makes them a person of this ledger: indelible people invite {name} --scope SCOPE --convert",
+            "sign_in_again": f"{name} was confirmed by {self.issuer} too long ago; sign in through it again at /signin",
+        }
+        return why[self.word(now)]
 
     def why_not_decide(self, name: str, now: datetime) -> tuple[str, str] | None:
         """Say why they may not decide now, with a code of `VoteRefused`; None if they may."""
