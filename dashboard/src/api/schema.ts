@@ -4141,6 +4141,12 @@ export interface components {
              * @default 3600
              */
             lasts_s: number;
+            /**
+             * Convert
+             * @description Make a provider's person one of the ledger's own.
+             * @default false
+             */
+            convert: boolean;
         };
         /**
          * PersonLeft
@@ -4153,7 +4159,7 @@ export interface components {
         };
         /**
          * PersonShown
-         * @description Is somebody whom the server lets in.
+         * @description Is somebody whom the server lets in; `standing` says whether it does now.
          */
         PersonShown: {
             /** Id */
@@ -4164,6 +4170,11 @@ export interface components {
             scopes: ("agent" | "approver" | "auditor" | "admin")[];
             /** Issuer */
             issuer: string | null;
+            /**
+             * Standing
+             * @enum {string}
+             */
+            standing: "in" | "sign_in_again" | "not_allowed" | "revoked";
             /** Created At */
             created_at: string;
             /** Is Revoked */

@@ -42,7 +42,7 @@ from indelible.core.effects.calls import OnCrash
 from indelible.core.effects.effect import Claim, Effect, asked_by, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
-from indelible.core.people.standing import is_revoked, is_token_revoked
+from indelible.core.people.standing import is_token_revoked, may_permit
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.policy.verdicts import Verdict, verdict_json
@@ -422,7 +422,7 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
         if sheet is None or sheet.body is None:
             continue
         grant = read_grant(sheet)
-        is_gone = any(is_revoked(name, sheets) for name in grant.givers)
+        is_gone = not all(may_permit(name, sheets) for name in grant.givers)
         if is_gone or any(is_token_revoked(token, sheets) for token in grant.tokens):
             continue
         why_not = grant.why_not(

@@ -51,6 +51,7 @@ _GUESSES = 3
 _REPEATS_IN_A_ROW = 2
 _WARY_FOR = 16
 _PERMISSIONS = frozenset({"approval", "delegation", "grant"})
+_MOST_LOOKS = 4  # the effect, its permission, the people who gave it, the provider that let them in
 _MOST_TENANTS = 1000
 
 
@@ -312,7 +313,7 @@ class Lane:
 
     def _look(self, work: Work) -> View | None:
         """Reads what commands rest on, all at one moment; which sheets these are shows by and by."""
-        for _ in range(3):
+        for _ in range(_MOST_LOOKS):
             asked = self._with_likely_people(work)
             seen = look(self._session(work), work.commands, self.test_time(), work.patience.until, asked)
             work.sheets = sheets_for(work.commands, seen.effects, seen.sheets)
