@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from indelible.cli.ending import ending_at_once
-from indelible.cli.opening import about_ledger, where
+from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder
 from indelible.errors import Misconfigured
-from indelible.ledger import Ledger
 
 if TYPE_CHECKING:
     from mcp.server import Server
+
+    from indelible import Ledger
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -66,8 +67,7 @@ def proxy(run_id: str | None, terms: Path | None, approval: str | None, approver
 
     Terms(told, usual)  # what cannot be said of a tool is said before anything starts
     run = run_id or f"mcp-{secrets.token_hex(8)}"
-    place = where()
-    with Ledger.open(place.url, tenant=place.tenant) as ledger, ending_at_once():
+    with open_existing(where(), wakeups=True) as ledger, ending_at_once():
         _run_proxy(ledger, server, run=run, terms=told, approver=approver, **usual)
 
 
@@ -104,8 +104,7 @@ def serve() -> None:
     anyio = _needed()
     from indelible.integrations.mcp_lookup import lookup_server
 
-    place = where()
-    with Ledger.open(place.url, tenant=place.tenant) as ledger, ending_at_once():
+    with open_existing(where(), wakeups=True) as ledger, ending_at_once():
         anyio.run(_speak, lookup_server(ledger))
 
 
