@@ -224,7 +224,7 @@ def test_90_a_ledger_that_cannot_be_written_blocks(sqlite_url: str, tmp_path: Pa
 
 
 def test_96_a_model_that_numbers_its_calls_from_zero_runs_each_turns_command(sqlite_url: str, tmp_path: Path) -> None:
-    """Its ids tell nothing: in a later prompt the same command under the same id is another call, and it is reported."""
+    """Its ids tell nothing: in a later prompt, the same command under the same id is another call."""
     from indelible.integrations.claude_code import ClaudeCodeHook
 
     migrate(sqlite_url)

@@ -44,7 +44,8 @@ def claude_code(run_id: str | None, terms: Path | None, approval: str | None, al
 
     Each tool call once, with permission, on the record. Reads what a hook is told from standard input, and answers on
     standard output. PreToolUse begins the effect, or denies the call with the reason; PostToolUse and
-    PostToolUseFailure record what came of it. On every error the exit code is 2, which stops the call; no ledger is made.
+    PostToolUseFailure record what came of it. On every error the exit code is 2, which stops the call. No ledger
+    is made.
 
     \b
     {"hooks": {"PreToolUse": [{"matcher": "Bash|Write|Edit", "hooks": [

@@ -121,7 +121,7 @@ class ClaudeCodeHook:
         return may_run(args, call.args, allows=self._allows)
 
     def take_back(self) -> None:
-        """Give back the call that the last answer let in; call it if the answer was not told and the tool is stopped."""
+        """Give back the call that the last answer let in. Call it if that was not told, and the tool is stopped."""
         if self._begun is not None:
             claim, token = self._begun
             self._ledger.commit(claim, NothingHappened("Claude Code could not be told that it may run"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.ports import Clock, Store
@@ -58,7 +59,7 @@ def open_store(
 
     path = sqlite_path(address)
     if not create:
-        if not os.path.isfile(path):  # no folder is made for it either
+        if not Path(path).is_file():  # no folder is made for it either
             raise _no_ledger(address)
         expect = _existing(address, expect)
     return SqliteStore(path, clock=clock, wakeups=wakeups, expect=expect)
