@@ -114,9 +114,7 @@ def test_90_instrument_by_the_environment_needs_a_ledger(tmp_path: Path, monkeyp
     ("given", "shell"),
     [
         ("", ""),
-        ("{", ""),
         ("[]", ""),
-        ("\x00", ""),
         ("{}", ""),
         (None, "0<&-"),
         ("{", "2>&-"),
@@ -129,8 +127,10 @@ def test_96_a_hook_that_cannot_read_blocks(given: str | None, shell: str, sqlite
     assert statuses(sqlite_url) == []
 
 
-@pytest.mark.parametrize("shell", ["1>&-", "1>/dev/full", "1>&- 2>&-"])
-@pytest.mark.parametrize("options", [("--approval", "required"), ("--allow",)], ids=["waits", "allowed"])
+@pytest.mark.parametrize(
+    ("options", "shell"),
+    [(("--approval", "required"), "1>&-"), (("--allow",), "1>/dev/full"), (("--allow",), "1>&- 2>&-")],
+)
 def test_96_a_hook_whose_answer_cannot_be_told_blocks(
     options: tuple[str, ...], shell: str, store_url: str, tmp_path: Path
 ) -> None:
@@ -145,16 +145,16 @@ def test_96_a_hook_whose_answer_cannot_be_told_blocks(
         assert statuses(store_url) == ["processing"]
 
 
-def test_96_a_reader_that_is_gone_blocks(store_url: str, tmp_path: Path) -> None:
+def test_96_a_reader_that_is_gone_blocks(sqlite_url: str, tmp_path: Path) -> None:
     """The pipe is closed before the hook begins, whether or not SIGPIPE is ignored."""
-    migrate(store_url)
+    migrate(sqlite_url)
     for ignored in (True, False):
         reading, writing = os.pipe()
         os.close(reading)
         ran = subprocess.run(
             [*INDELIBLE, "hook", "claude-code", "--approval", "required"],
             input=json.dumps(event()), stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
-            env={**os.environ, "INDELIBLE_CLAIMS": str(tmp_path / "claims"), "INDELIBLE_URL": store_url},
+            env={**os.environ, "INDELIBLE_CLAIMS": str(tmp_path / "claims"), "INDELIBLE_URL": sqlite_url},
             restore_signals=not ignored, timeout=PATIENCE,
         )  # fmt: skip
         os.close(writing)
@@ -184,7 +184,7 @@ def test_96_whatever_is_wrong_before_the_event_is_read_blocks(
     assert statuses(sqlite_url) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_96_a_hook_that_is_ended_while_it_reads_blocks(number: signal.Signals, sqlite_url: str, tmp_path: Path) -> None:
     migrate(sqlite_url)
     with subprocess.Popen(

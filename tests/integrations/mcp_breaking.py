@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-DEEDS = Path(sys.argv[1])
+DEEDS = Path(sys.argv[1] if __name__ == "__main__" else "")
 WAY = {"type": "object", "properties": {"way": {"type": "string"}}, "required": ["way"], "additionalProperties": False}
 PAID = {"type": "object", "properties": {"paid": {"type": "integer"}}, "required": ["paid"]}
 TOOLS = [

@@ -121,6 +121,7 @@ class McpGate:
         terms, usual, self._meta_of = split_meta(terms, usual)
         self._terms = Terms(terms, usual)
         self._approver = approver
+        self._known: dict[str, types.Tool] = {}
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """List the tools as the server below tells them; what it says of their safety is not believed."""
@@ -145,8 +146,8 @@ class McpGate:
                 return answer
 
     async def _entry(self, params: types.CallToolRequestParams, said: _Said) -> _Entry:
-        tool, meta = await self._tool(params.name), dict(params.meta or {})
-        turn = meta.get(TURN)
+        below, meta = await self._tool(params.name), dict(params.meta or {})
+        tool, turn = below.tool, meta.get(TURN)
         named = Named(
             tool=params.name,
             args=self._with_meta(params, meta),
@@ -157,7 +158,6 @@ class McpGate:
             parameters=tool.input_schema,
         )
         call = self._terms.call(named)
-        below = _Below(self._upstream, tool, binds_meta=bool(self._meta_of(tool.name)))
         check_fits(tool.name, tool.input_schema, below.split(call.args)[0])
         return _Entry(below, await self._meant(call, meta), self._terms.at_once(call.tool), said)
 
@@ -195,23 +195,32 @@ class McpGate:
         found = [await self._ledger.effects(run_id=self._run, tool=call.tool, status=status) for status in OPEN]
         return meant(call, (effect for page in found for effect in page))
 
-    async def _tool(self, name: str) -> types.Tool:
-        """Find a tool as it is listed now: an approval holds for what was described when it was given."""
-        cursor: str | None = None
-        while True:
-            try:
-                page: types.ListToolsResult = await self._upstream.session.list_tools(
-                    params=types.PaginatedRequestParams(cursor=cursor)
-                )
-            except Exception as broken:
-                why = f"{name} was not carried out: its server does not list its tools ({broken})"
+    async def _tool(self, name: str) -> _Below:
+        """Find a tool as it is listed now: an approval holds for what was described when it was given.
+
+        If its server does not answer, the tool is as it was listed last, and is not entered: the record still answers.
+        """
+        binds_meta = bool(self._meta_of(name))
+        try:
+            found = await self._listed(name)
+        except Exception as broken:
+            if name not in self._known:
+                why = f"{name} cannot be called now: its server does not list its tools ({broken})"
                 raise MCPError(types.INTERNAL_ERROR, why) from broken
+            return _Below(self._upstream, self._known[name], binds_meta, why_not=str(broken) or type(broken).__name__)
+        if found is None:
+            raise MCPError(types.INVALID_PARAMS, f"no tool is named {name!r}; see: tools/list")
+        self._known[name] = found
+        return _Below(self._upstream, found, binds_meta)
+
+    async def _listed(self, name: str) -> types.Tool | None:
+        params = types.PaginatedRequestParams()
+        while True:
+            page: types.ListToolsResult = await self._upstream.session.list_tools(params=params)
             found = next((tool for tool in page.tools if tool.name == name), None)
-            if found is not None:
+            if found is not None or page.next_cursor is None:
                 return found
-            cursor = page.next_cursor
-            if cursor is None:
-                raise MCPError(types.INVALID_PARAMS, f"no tool is named {name!r}; see: tools/list")
+            params = types.PaginatedRequestParams(cursor=page.next_cursor)
 
     async def _asked(self, ctx: Context | None, entry: _Entry, pending: ApprovalPending, said: _Said) -> Answer | None:
         """Gives what to answer while a person has to decide; None when somebody may have decided by now."""
@@ -261,6 +270,8 @@ class _Below(NamedTuple):
     upstream: Upstream
     tool: types.Tool
     binds_meta: bool
+    why_not: str | None = None
+    """Why it cannot be called now."""
 
     def split(self, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the tool's own arguments, and what goes beside them."""
@@ -286,6 +297,8 @@ class _Entry(Entry):
         said, self._entered = self._said, effect.id
         args, meta = self._below.split(effect.args)
         with self.running(effect):
+            if self._below.why_not is not None:
+                raise NothingHappened(f"{self.call.tool} was not called: its server is away ({self._below.why_not})")
             self._check(effect, args)
             result = await self._below.upstream.session.call_tool(
                 self.call.tool,

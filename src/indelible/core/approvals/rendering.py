@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from indelible.core.values.visible import visible
+from indelible.errors import IndelibleError
 
 if TYPE_CHECKING:
     from indelible.core.approvals.approval import Approval
@@ -44,7 +45,10 @@ def shown(approval: Approval, effect: Effect | None, most: int | None = None) ->
         return Shown(None, "its recorded arguments are not at hand here", None, command)
     if effect.are_args_erased:
         return Shown(None, "its arguments were erased", None, command)
-    text = args_text(effect)
+    try:
+        text = args_text(effect)
+    except IndelibleError as sealed:
+        return Shown(None, str(sealed), None, command)
     if most is not None and len(text) > most:
         return Shown(None, f"its arguments have {len(text)} characters, which is too many to show here", None, command)
     if approval.question.needs_signature:
