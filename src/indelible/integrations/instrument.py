@@ -189,7 +189,8 @@ def instrument(
     """Puts a ledger around the agent frameworks that are installed, and reports what it could wrap and what not.
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all. Without a
-    ledger, it opens the one that `Ledger.open()` finds. A second call with the same ledger changes nothing.
+    ledger, it opens the one that `Ledger.open(create=False)` finds, and makes none. A second call with the same ledger
+    changes nothing.
     """
     global _active
     Terms(terms, usual)  # what is wrong with them is told before anything is changed
@@ -198,7 +199,7 @@ def instrument(
             if ledger is None or ledger.blocking.__dict__ is _active.ledger.blocking.__dict__:
                 return _active
             raise BadCall(f"the ledger at {_active.ledger.address} is put around already; call its undo() first")
-        around = Around(Ledger.open() if ledger is None else ledger, terms, usual)
+        around = Around(Ledger.open(create=False) if ledger is None else ledger, terms, usual)
         undos: list[Undo] = []
         findings = [_reached(known, version, around, undos) for known, version in installed()]
         _active = Instrumented(around.ledger, findings, undos)
