@@ -14,7 +14,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import ParentCommand
+from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field
@@ -342,7 +342,7 @@ def test_a_command_that_a_tool_gives_is_kept_and_replayed(quick: Ledger) -> None
 
 def test_a_tool_that_pauses_the_graph_itself_is_resumed_and_recorded_once(quick: Ledger) -> None:
     till = Till(lambda order, amount: f"the user says {interrupt('sure?')}")
-    pausing = agent(till, [LedgerMiddleware(quick)])
+    pausing = agent(till, [LedgerMiddleware(quick, nothing_on=GraphInterrupt)])
     (asked,) = pausing.invoke(HELLO, THREAD)["__interrupt__"]
     assert asked.value == "sure?"
     result = pausing.invoke(Command(resume="yes"), THREAD)

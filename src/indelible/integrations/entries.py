@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt
+from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, MayHaveHappened
 from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again
 
@@ -83,6 +83,23 @@ class Entry:
     def _raised_in(self, error: Exception) -> str | None:
         """Return the id of the effect whose tool raised this error; None if the ledger raised it."""
         return self._raised[1] if self._raised is not None and self._raised[0] is error else None
+
+
+def paused_by(pause: Exception, effect: RunningEffect, words: Mapping[str, Any]) -> Exception:
+    """Return what to raise for a tool that paused its agent by itself. When it is resumed, it starts from its first line.
+
+    A tool may pause before it acts or after, and its pause does not tell which. `nothing_on=` says that it did nothing;
+    tools that only read may start again anyway. All others are in doubt, so that nothing is done twice unseen.
+
+    Args:
+        pause: What the tool raised, as its framework defines it.
+        effect: The effect whose tool it is.
+        words: How the tool is treated.
+    """
+    why = f"the tool paused the agent itself ({type(pause).__qualname__}) and starts again when that is resumed"
+    if effect.effect.side_effect in ("none", "read") or isinstance(pause, words.get("nothing_on") or ()):
+        return NothingHappened(why)
+    return MayHaveHappened(f"{why}; if it pauses before it acts, declare nothing_on={type(pause).__qualname__}")
 
 
 def doubt_of(refusal: EffectInDoubt) -> dict[str, Any]:
