@@ -11,6 +11,7 @@ from typing import Any
 from agents import Agent as OpenAIAgent
 from agents import Runner, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, interrupt
@@ -39,18 +40,25 @@ def langgraph(tracer: Any, url: str, folder: str, resume: Any = None, first: boo
     saver = SqliteSaver(sqlite3.connect(Path(folder, "graph.db"), check_same_thread=False))
     terms = {"charge": {**PAYS, "nothing_on": GraphInterrupt}}
     with Ledger.open(url) as ledger:
-        graph = agent(till, [LedgerMiddleware(ledger, terms=terms)], saver=saver)
+        graph = agent(
+            till, [LedgerMiddleware(ledger, terms=terms)], None if first else [AIMessage("done")], saver=saver
+        )
         result = graph.invoke(HELLO if first else None if resume is None else Command(resume=resume), THREAD)
     asked = [one.value for one in result.get("__interrupt__", ())]
     _end(folder, asked=asked, entered=len(till.charged), said=[message.content for message in said(result)])
 
 
-def openai(tracer: Any, url: str, folder: str, approve: list[str] | None = None, first: bool = False) -> None:
-    """Runs an agent once: its first time, or from its saved state, in which the calls of these ids are approved."""
-    asyncio.run(_openai(url, folder, approve or []))
+def openai(
+    tracer: Any, url: str, folder: str, approve: list[str] | None = None, unseen: bool = False, first: bool = False
+) -> None:
+    """Runs an agent once: its first time, or from its saved state, in which the calls of these ids are approved.
+
+    `unseen` approves them without asking the ledger what they are about.
+    """
+    asyncio.run(_openai(url, folder, approve or [], unseen))
 
 
-async def _openai(url: str, folder: str, approve: list[str]) -> None:
+async def _openai(url: str, folder: str, approve: list[str], unseen: bool) -> None:
     set_tracing_disabled(True)
     entered: list[str] = []
 
@@ -71,7 +79,7 @@ async def _openai(url: str, folder: str, approve: list[str]) -> None:
         else:
             state = await gate.load(agent_)
             assert state is not None
-            for item in await gate.answer(state):
+            for item in state.get_interruptions() if unseen else await gate.answer(state):
                 if str(item.call_id) in approve:
                     state.approve(item)
             result = await Runner.run(agent_, state)

@@ -16,6 +16,7 @@ A state that says "approved" approves nothing: what runs is what the ledger lets
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
@@ -30,6 +31,7 @@ from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffe
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
+from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain, text_in
 from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
@@ -38,6 +40,10 @@ from indelible.integrations.terms import Named, Terms, hash_of, turn_of
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
 TurnOf = Callable[[RunContextWrapper[Any]], str | None]
+OWN_QUESTION = (
+    "{tool} was not carried out: the tool asks a person by itself, and they have not been shown its question. Call it "
+    "again with exactly the same arguments; then they are asked."
+)
 _TELLING = frozenset({"text", "image", "file"})
 
 
@@ -75,8 +81,6 @@ class LedgerTools:
     def _behind(self, tool: Tool) -> Tool:
         if not isinstance(tool, FunctionTool):
             raise BadCall(f"{tool.name}: runs outside of this program, so no ledger can stand before it; leave it out")
-        if tool.needs_approval is not False:
-            raise BadCall(f"{tool.name}: say approval='required' to the ledger instead of needs_approval to the tool")
         self._tools[tool.name] = tool
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
@@ -85,8 +89,10 @@ class LedgerTools:
             return await self._invoked(bare, context, arguments)
 
         async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-            standing = await self._standing(self._call(context, tool.name, arguments, call_id))
-            return isinstance(standing, AwaitingApproval)
+            call = self._call(context, tool.name, arguments, call_id)
+            if isinstance(await self._standing(call), AwaitingApproval):
+                return True
+            return await self._is_asked_by_tool(context, call)
 
         # The ledger keeps the tool's time limit: the SDK would tell the model in words of its own that it timed out.
         return dataclasses.replace(
@@ -95,6 +101,8 @@ class LedgerTools:
 
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
+        if await self._lacks_own_approval(context, call):
+            return OWN_QUESTION.format(tool=tool.name)
         words = self._terms.at_once(tool.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
@@ -128,15 +136,24 @@ class LedgerTools:
         return self._run if isinstance(self._run, str) else self._run(context)
 
     async def answer(self, state: RunState[Any, Any]) -> list[ToolApprovalItem]:
-        """Answer the interruptions of a state as people decided at the ledger; return those that still wait."""
+        """Answer the interruptions of a state as people decided at the ledger; return those that still wait.
+
+        If a tool has `needs_approval` of its own, that is asked next, as a new interruption of the same call. It is
+        among those that wait, and `state.approve` or `state.reject` answers it.
+        """
         waiting = []
         for item in state.get_interruptions():
             call = await self._asked_about(state, item)
+            needs_own = await self._needs_own_approval(_context_of(state), call)
             match await self._standing(call):
                 case AwaitingApproval():
                     waiting.append(item)
                 case Denied() as denied:
                     state.reject(item, rejection_message=heard_of_answer(denied, call.tool).text)
+                case _ if needs_own and await self._pauses(call).is_tool_asked():
+                    waiting.append(item)
+                case _ if needs_own:  # the SDK shows the same interruption again, which is the tool's question now
+                    await self._pauses(call).note("tool")
                 case _:
                     state.approve(item)
         return waiting
@@ -147,6 +164,32 @@ class LedgerTools:
             return await self._ledger.ask(call, **self._terms.options(call.tool))
         except NotRun:
             return None
+
+    async def _is_asked_by_tool(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+        """Say whether the tool itself asks a person, and record that it does."""
+        if not await self._needs_own_approval(context, call):
+            return False
+        pauses = self._pauses(call)
+        if not await pauses.is_tool_asked():
+            await pauses.note("tool")
+        return True
+
+    async def _lacks_own_approval(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+        """Say whether the tool's own question was not asked: the SDK has one answer for it and for the ledger's."""
+        if not await self._needs_own_approval(context, call):
+            return False
+        is_always_approved = context.is_tool_approved(call.tool, "indelible: any call") is True
+        return not is_always_approved and not await self._pauses(call).is_tool_asked()
+
+    async def _needs_own_approval(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+        own = self._tools[call.tool].needs_approval
+        if not callable(own):
+            return bool(own)
+        said: Any = own(context, dict(call.args), str(call.call_id))
+        return bool(await said if inspect.isawaitable(said) else said)
+
+    def _pauses(self, call: ToolCall) -> Pauses:
+        return Pauses(self._ledger, call.run, hash_of([call.tool, call.args, call.call_id]))
 
     async def _asked_about(self, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
         """Return the call of an interruption, in the turn in which it was asked about: an agent's tool has its own."""

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -34,10 +36,12 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
-from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
-from indelible.integrations.entries import Entry, doubt_of
+from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.pauses import AskedBy, Pauses
 from indelible.integrations.results import plain
 from indelible.integrations.telling import error_in, heard_of, with_note
 from indelible.integrations.terms import (
@@ -56,6 +60,7 @@ RunOf = Callable[[RunContext[Any]], str]
 _DEFERRED = (ApprovalRequired, CallDeferred)
 # What the framework tells a model of these asks it to call again.
 _TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError)
+_IS_TOOL_APPROVED: ContextVar[bool | None] = ContextVar("indelible_is_tool_approved", default=None)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
 
@@ -85,13 +90,22 @@ class LedgerCapability(AbstractCapability[Any]):
         """Stands innermost: nothing changes the arguments after the ledger has seen them."""
         return CapabilityOrdering(position="innermost")
 
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        """Keep answers to the ledger's questions from the tools."""
+        return OwnAnswers(toolset)
+
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
     ) -> Any:
         """Run a tool call, replay it, pause the agent, or tell the model why not."""
         validated: dict[str, Any] = _ANYTHING.dump_python(args, mode="json")
         asked = self._call(ctx, call, tool_def, validated)
-        return await _Entry(args, handler, asked).walk_async(self._ledger, self._terms.at_once(asked.tool))
+        entry = _Entry(args, handler, asked, _Asking(self._ledger, ctx, tool_def), self._terms.at_once(asked.tool))
+        try:
+            return await entry.walk_async(self._ledger, entry.words)
+        except ApprovalRequired:
+            await entry.note_pause()
+            raise
 
     def _call(
         self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
@@ -129,13 +143,65 @@ class LedgerCapability(AbstractCapability[Any]):
             raise turn.error or nothing from None
 
 
+@dataclass
+class OwnAnswers(WrapperToolset[Any]):
+    """Enters tools with the answer to their own question, and not with one that the ledger asked for."""
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+        """Call the tool."""
+        is_approved = _IS_TOOL_APPROVED.get()
+        if is_approved is not None and ctx.tool_call_approved:
+            ctx = replace(ctx, tool_call_approved=is_approved)
+        return await super().call_tool(name, tool_args, ctx, tool)
+
+
+class _Asking:
+    """What a person said about a call. The framework hands one answer to the ledger and to the tool alike.
+
+    Args:
+        ledger: The ledger.
+        ctx: The context that the tool is entered with.
+        tool: What the tool says of itself. If the framework itself asks about it, that was answered before.
+    """
+
+    def __init__(self, ledger: AsyncLedger, ctx: RunContext[Any], tool: ToolDefinition) -> None:
+        self._ledger = ledger
+        self._is_approved = ctx.tool_call_approved
+        self._is_asked_before = tool.kind == "unapproved"
+
+    @asynccontextmanager
+    async def handed_on(self, effect: Effect) -> AsyncIterator[None]:
+        """Let the tool see an approval only if it is the answer to the tool's own question."""
+        is_ours = self._is_approved and not self._is_asked_before
+        token = _IS_TOOL_APPROVED.set(await self._pauses(effect).is_tool_answered() if is_ours else None)
+        try:
+            yield
+        finally:
+            _IS_TOOL_APPROVED.reset(token)
+
+    async def note(self, by: AskedBy, effect: Effect) -> None:
+        """Record who asks now. The ledger's own question is on the record already; an answer to the tool's is not."""
+        if self._is_asked_before:
+            return
+        if by == "tool":
+            await self._pauses(effect).note("tool")
+        elif self._is_approved and await self._pauses(effect).is_tool_answered():
+            await self._pauses(effect).note("ledger", is_tool_answered=True)
+
+    def _pauses(self, effect: Effect) -> Pauses:
+        return Pauses(self._ledger, effect.run_id, effect.id)
+
+
 class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, validated: Any, handler: Any, call: ToolCall) -> None:
+    def __init__(self, validated: Any, handler: Any, call: ToolCall, asking: _Asking, words: dict[str, Any]) -> None:
         super().__init__(call)
+        self.words = words
         self._validated = validated
         self._handler = handler
+        self._asking = asking
+        self._asked_about: Effect | None = None
         self._live: list[Any] = []
         self._deferred: Exception | None = None
 
@@ -145,16 +211,23 @@ class _Entry(Entry):
             raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
         with self.running(effect):
             try:
-                result = await self._handler(self._validated)
-            except _DEFERRED as deferred:  # the tool itself asks for a person or for a result: it is entered again then
+                async with self._asking.handed_on(effect.effect):
+                    result = await self._handler(self._validated)
+            except _DEFERRED as deferred:  # the tool itself asks for a person or for a result
                 self._deferred = deferred
-                raise NothingHappened("the tool defers the call") from deferred
+                await self._asking.note("tool", effect.effect)
+                raise paused_by(deferred, effect, self.words) from deferred
             except (ToolRetryError, ToolFailedError) as wrapped:  # what the tool raised is what it may declare
                 raise wrapped.__cause__ or wrapped from None
         self._live.append(result)
         if isinstance(result, ToolReturn):
             return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
         return {"gave": _ANYTHING.dump_python(result, mode="json"), "is_return": False}
+
+    async def note_pause(self) -> None:
+        """Record that the ledger asks, if the tool's own question was answered meanwhile."""
+        if self._asked_about is not None:
+            await self._asking.note("ledger", self._asked_about)
 
     def given(self, recorded: Any) -> Any:
         """Return what the tool gave, now or as it was recorded, here or by another framework, or by a person."""
@@ -172,7 +245,10 @@ class _Entry(Entry):
         Raises:
             Exception: What pauses the agent, or stops it.
         """
+        if self._deferred is not None:  # the tool paused the agent by itself, and what it asks is shown as it is
+            raise self._deferred
         is_the_tools = error is not refusal
+        self._asked_about = getattr(refusal, "effect", None)
         match refusal:
             case ApprovalPending():
                 raise ApprovalRequired(question_of(refusal, self.elsewhere)) from None
@@ -184,7 +260,7 @@ class _Entry(Entry):
             case EffectFailed():
                 raise error if is_the_tools else _again(refusal) from None
             case NothingHappened():
-                raise self._deferred or error
+                raise error
             case _:
                 pass
         heard = heard_of(refusal, self.call.tool)

@@ -37,7 +37,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import BadCall, IndelibleError, KeyReused, NoRun, ReviewRequired, UnknownRun
-from indelible.integrations.pydantic_ai import LedgerCapability, RunOf, lasting
+from indelible.integrations.pydantic_ai import LedgerCapability, OwnAnswers, RunOf, lasting
 from indelible.integrations.terms import MODEL_TURN, TURN, Terms
 
 Params = TypeVar("Params")
@@ -137,6 +137,10 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
                 f"run {run_id} cannot go on: {wrong} is not what was recorded. See: indelible runs verify {run_id}",
                 code="review",
             )
+
+    def get_wrapper_toolset(self, toolset: Any) -> Any:
+        """Keep answers to the ledger's questions from the tools."""
+        return OwnAnswers(super().get_wrapper_toolset(toolset) or toolset)
 
     async def wrap_tool_execute(self, ctx: RunContext[Any], *, call: Any, tool_def: ToolDefinition, **rest: Any) -> Any:
         """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
