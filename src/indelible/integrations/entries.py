@@ -67,6 +67,18 @@ class Entry:
                         self.elsewhere = await ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)
 
+    def check_injected(self, effect: RunningEffect, *others: str) -> None:
+        """Raise `NothingHappened` if the framework supplies something else now than what is recorded and was shown.
+
+        Args:
+            effect: The effect whose tool is entered.
+            others: Names under which something may have been supplied when the call was recorded.
+        """
+        supplied = {*self.call.injected, *others}
+        names = sorted(name for name in supplied if effect.args.get(name) != self.call.args.get(name))
+        if names:
+            raise NothingHappened(f"{', '.join(names)} changed since it was recorded; call again, or deny it")
+
     def note_replay(self, effect: Effect) -> None:
         """Note what the model hears with a recorded result."""
         self.note = replayed(effect, self.call)
@@ -86,7 +98,7 @@ class Entry:
 
 
 def paused_by(pause: Exception, effect: RunningEffect, words: Mapping[str, Any]) -> Exception:
-    """Return what to raise for a tool that paused its agent by itself. When it is resumed, it starts from its first line.
+    """Return what to raise for a tool that paused its agent by itself, and starts from its first line when resumed.
 
     A tool may pause before it acts or after, and its pause does not tell which. `nothing_on=` says that it did nothing;
     tools that only read may start again anyway. All others are in doubt, so that nothing is done twice unseen.

@@ -32,6 +32,7 @@ from indelible.errors import (
     VoteRefused,
 )
 from indelible.integrations.entries import Entry, paused_by
+from indelible.integrations.langgraph_injected import given_by_caller, injected_in
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.results import text_in
@@ -176,6 +177,7 @@ class ToolGate:
             scope=f"{run_id}|{inside}" if inside else None,
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
+            injected=injected_in(request, self._terms.unbound(call["name"])),
             ordinal=ordinal_of(call["id"], _spoken(request.state, self._messages_key)) if counts else None,
         )
 
@@ -336,6 +338,7 @@ class _Entry(Entry):
         self._request = request
         self._execute = execute
         self._live: list[Given] = []
+        self._supplied = named.injected.keys() - set(given_by_caller(request))
         self.bubble: GraphBubbleUp | None = None
         self.task = Task(request.runtime.config, named.call_id)
         self.not_counted: str | None = None
@@ -355,7 +358,14 @@ class _Entry(Entry):
         return self._gate.heard(refusal, error, self)
 
     def _with_recorded_args(self, effect: RunningEffect) -> ToolCallRequest:
-        return self._request.override(tool_call={**self._request.tool_call, "args": effect.args})
+        """Return the request with the recorded arguments; the framework adds what it injects, which has to be the same.
+
+        Raises:
+            NothingHappened: The framework would inject something else than what is recorded.
+        """
+        self.check_injected(effect)
+        args = {name: value for name, value in effect.args.items() if name not in self._supplied}
+        return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
     def _kept(self, result: Given) -> dict[str, Any]:
         if isinstance(result, ToolMessage) and result.status == "error":

@@ -31,6 +31,7 @@ from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffe
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
+from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain, text_in
@@ -106,7 +107,7 @@ class LedgerTools:
         words = self._terms.at_once(tool.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
-        return await _Entry(tool, context, call).walk_async(self._ledger, words)
+        return await _Entry(tool, context, call, self._beside(tool.name)).walk_async(self._ledger, words)
 
     def _call(
         self,
@@ -116,8 +117,10 @@ class LedgerTools:
         call_id: str,
         turn: str | None = None,
     ) -> ToolCall:
+        supplied = {} if context.context is None else {self._beside(tool): context.context}
         named = Named(
             tool=tool,
+            injected=recorded(supplied, self._terms.unbound(tool)),
             args=arguments,
             run_id=self._run_of(context),
             call_id=call_id,
@@ -126,6 +129,10 @@ class LedgerTools:
             parameters=self._tools[tool].params_json_schema,
         )
         return self._terms.call(named)
+
+    def _beside(self, tool: str) -> str:
+        """Return the name under which the run's context is recorded: the SDK hands it to every tool."""
+        return name_beside(self._tools[tool].params_json_schema, "context")
 
     def _turn_of(self, context: RunContextWrapper[Any]) -> str | None:
         if self._turn is not None:
@@ -185,11 +192,11 @@ class LedgerTools:
         own = self._tools[call.tool].needs_approval
         if not callable(own):
             return bool(own)
-        said: Any = own(context, dict(call.args), str(call.call_id))
+        said: Any = own(context, _said(call), str(call.call_id))
         return bool(await said if inspect.isawaitable(said) else said)
 
     def _pauses(self, call: ToolCall) -> Pauses:
-        return Pauses(self._ledger, call.run, hash_of([call.tool, call.args, call.call_id]))
+        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id]))
 
     async def _asked_about(self, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
         """Return the call of an interruption, in the turn in which it was asked about: an agent's tool has its own."""
@@ -277,16 +284,19 @@ class _Entrance:
 class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall) -> None:
+    def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall, beside: str) -> None:
         super().__init__(call)
+        self._beside = beside
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
+        self.check_injected(effect, self._beside)
+        args = {name: value for name, value in effect.args.items() if name != self._beside}
         with self.running(effect):
-            output = await self._tool.on_invoke_tool(self._context, json.dumps(effect.args))
+            output = await self._tool.on_invoke_tool(self._context, json.dumps(args))
         self._live.append(output)
         return as_json(output)
 
@@ -304,6 +314,11 @@ class _Entry(Entry):
         if heard is None:
             raise error
         return heard.text
+
+
+def _said(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments that the model says."""
+    return {name: value for name, value in call.args.items() if name not in call.injected}
 
 
 def _noted(output: Any, note: str) -> Any:

@@ -41,6 +41,7 @@ from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
 from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.pauses import AskedBy, Pauses
 from indelible.integrations.results import plain
 from indelible.integrations.telling import error_in, heard_of, with_note
@@ -110,8 +111,10 @@ class LedgerCapability(AbstractCapability[Any]):
     def _call(
         self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
     ) -> ToolCall:
+        supplied = {} if ctx.deps is None else {name_beside(tool.parameters_json_schema, "deps"): ctx.deps}
         named = Named(
             tool=call.tool_name,
+            injected=recorded(supplied, self._terms.unbound(call.tool_name), (ModelRequest, ModelResponse)),
             args=args,
             run_id=self.run_of(ctx),
             call_id=call.tool_call_id,
@@ -207,6 +210,7 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
+        self.check_injected(effect)
         if effect.args != self.call.args:
             raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
         with self.running(effect):

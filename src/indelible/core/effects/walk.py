@@ -142,6 +142,7 @@ def opening(
         only_asks=only_asks,
         turn=call.turn,
         omitted=identity.omitted,
+        injected=tuple(call.injected),
         on_reuse=call.on_reuse,
         naming=naming_of(call),
         resend_within=None if handling.downstream is None else handling.downstream.window,
