@@ -48,6 +48,7 @@ from indelible.integrations.terms import (
     ordinal_of,
     question_of,
 )
+from indelible.integrations.ways import Watch
 from indelible.tool import bound
 
 DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
@@ -56,6 +57,7 @@ DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
 Who resumes the graph proves nothing: it hands out old answers again whenever its node is entered, whoever is there.
 """
 RunOf = Callable[[RunnableConfig], str]
+NAME = "LangChain and LangGraph"
 _LOG = logging.getLogger("indelible.integrations")
 
 
@@ -263,6 +265,13 @@ def ledger_tool_node(
         wrap_tool_call=gate.wrap_tool_call,
         awrap_tool_call=gate.awrap_tool_call,
     )
+
+
+def note_provider_tools(watch: Watch, tools: Any) -> None:
+    """Note the tools of a model that are no tools of the program: its provider runs them."""
+    hosted = [one for one in tools if isinstance(one, dict)]
+    names = [str(one.get("type") or one.get("name") or one) for one in hosted if "function" not in one]
+    watch.note(NAME, "provider tools", names)
 
 
 def subgraph_of(config: RunnableConfig) -> str:

@@ -16,13 +16,31 @@ A state that says "approved" approves nothing: what runs is what the ledger lets
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from agents import Agent, FunctionTool, ItemHelpers, RunContextWrapper, RunResult, RunResultStreaming, RunState, Tool
+from agents import (
+    Agent,
+    ApplyPatchTool,
+    CodeInterpreterTool,
+    ComputerTool,
+    CustomTool,
+    FunctionTool,
+    Handoff,
+    HostedMCPTool,
+    ItemHelpers,
+    LocalShellTool,
+    RunContextWrapper,
+    RunResult,
+    RunResultStreaming,
+    RunState,
+    ShellTool,
+    Tool,
+)
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
@@ -37,10 +55,21 @@ from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain, text_in
 from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
 from indelible.integrations.terms import Named, Terms, hash_of, turn_of
+from indelible.integrations.ways import Watch
 
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
 TurnOf = Callable[[RunContextWrapper[Any]], str | None]
+_NAME = "OpenAI Agents"
+_WAYS: Mapping[type, str] = {
+    ShellTool: "shell",
+    LocalShellTool: "local shell",
+    ComputerTool: "computer",
+    ApplyPatchTool: "apply_patch",
+    CodeInterpreterTool: "code interpreter",
+    CustomTool: "custom tools",
+    HostedMCPTool: "hosted MCP",
+}
 OWN_QUESTION = (
     "{tool} was not carried out: the tool asks a person by itself, and they have not been shown its question. Call it "
     "again with exactly the same arguments; then they are asked."
@@ -57,6 +86,8 @@ class LedgerTools:
         terms: How single tools are treated, in the words of `@ledger.tool`.
         turn: The id of the user's last message, or a function of the context. Default: the number of the user's
             messages in the input of `Runner.run`, and the hash of the last one.
+        strict: Refuse what would run without the ledger, also in `check`. Default: False.
+        allow: Names of tools that may run without the ledger, for example `web_search`.
         usual: The words of `terms` for all tools.
     """
 
@@ -67,8 +98,11 @@ class LedgerTools:
         run: str | RunOf,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         turn: str | TurnOf | None = None,
+        strict: bool = False,
+        allow: Iterable[str] = (),
         **usual: Any,
     ) -> None:
+        self._watch = Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
         self._turn = turn
@@ -76,12 +110,38 @@ class LedgerTools:
         self._tools: dict[str, FunctionTool] = {}
 
     def tools(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Gives the tools behind the ledger; those that run elsewhere, at the model's provider, cannot be."""
+        """Return the tools behind the ledger. Others than function tools are refused, unless they are allowed."""
         return [self._behind(tool) for tool in tools]
 
+    async def check(self, agent: Agent[Any], context: RunContextWrapper[Any] | None = None) -> tuple[str, ...]:
+        """Return the names of what an agent, and those that it hands off to, would run without the ledger.
+
+        Raises:
+            BadCall: In strict mode, if there is anything.
+        """
+        at_hand: RunContextWrapper[Any] = context or RunContextWrapper(context=None)
+        todo, done = [agent], list[Agent[Any]]()
+        while todo:
+            current = todo.pop()
+            done.append(current)
+            tools = await current.get_all_tools(at_hand)
+            note_unguarded(self._watch, current, tools)
+            functions = [one for one in tools if isinstance(one, FunctionTool)]
+            bare = [one.name for one in functions if not one._is_agent_tool and not is_guarded(one)]
+            self._watch.note(_NAME, "function tools", bare)
+            inner = [one._agent_instance for one in functions if one._is_agent_tool]
+            next_ = [*inner, *(_target_of(one) for one in current.handoffs)]
+            todo += [one for one in next_ if isinstance(one, Agent) and not any(one is known for known in done)]
+        return tuple(name for _, name in self._watch.seen)
+
     def _behind(self, tool: Tool) -> Tool:
+        if not isinstance(tool, FunctionTool) and tool.name in self._watch.allowed:
+            return tool
         if not isinstance(tool, FunctionTool):
-            raise BadCall(f"{tool.name}: runs outside of this program, so no ledger can stand before it; leave it out")
+            raise BadCall(
+                f"{tool.name}: is no function, so no ledger can stand before it; leave it out, or if it only reads say "
+                f"allow=[{tool.name!r}]"
+            )
         self._tools[tool.name] = tool
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
@@ -249,9 +309,39 @@ def ledger_tools(tools: Iterable[Tool], ledger: Ledger | AsyncLedger, **words: A
     return LedgerTools(ledger, **words).tools(tools)
 
 
+def note_unguarded(watch: Watch, agent: Any, tools: Iterable[Tool]) -> None:
+    """Note what an agent runs that is no function tool, and the functions that its handoffs call.
+
+    Args:
+        watch: Notes it, or refuses it.
+        agent: The agent.
+        tools: Its tools, those of its MCP servers included.
+    """
+    for tool in tools:
+        if not isinstance(tool, FunctionTool):
+            watch.note(_NAME, _WAYS.get(type(tool), "hosted tools"), [tool.name])
+    handed = [one for one in getattr(agent, "handoffs", ()) if isinstance(one, Handoff)]
+    watch.note(_NAME, "on_handoff functions", [one.tool_name for one in handed if _calls_something(one)])
+
+
+def _calls_something(handoff: Handoff[Any, Any]) -> bool:
+    """Say whether a handoff calls a function of the program; one whose code cannot be seen does."""
+    entered: Any = handoff.on_invoke_handoff
+    while isinstance(entered, functools.partial):
+        entered = next(iter(entered.args), None)
+    if not inspect.isfunction(entered) or not entered.__module__.startswith("agents."):
+        return True
+    return inspect.getclosurevars(entered).nonlocals.get("on_handoff") is not None
+
+
 def is_guarded(tool: FunctionTool) -> bool:
     """Does a ledger stand before this tool already?"""
     return isinstance(tool.on_invoke_tool, _Entrance)
+
+
+def _target_of(handoff: Any) -> Any:
+    """Return the agent that a handoff leads to."""
+    return handoff if not isinstance(handoff, Handoff) or handoff._agent_ref is None else handoff._agent_ref()
 
 
 class _Entrance:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -35,6 +35,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
@@ -43,7 +44,7 @@ from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, Indel
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.pauses import AskedBy, Pauses
-from indelible.integrations.results import plain
+from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import error_in, heard_of, with_note
 from indelible.integrations.terms import (
     MODEL_TURN,
@@ -56,8 +57,10 @@ from indelible.integrations.terms import (
     question_of,
     turn_of,
 )
+from indelible.integrations.ways import Watch
 
 RunOf = Callable[[RunContext[Any]], str]
+_NAME = "Pydantic AI"
 _DEFERRED = (ApprovalRequired, CallDeferred)
 # What the framework tells a model of these asks it to call again.
 _TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError)
@@ -71,6 +74,9 @@ class LedgerCapability(AbstractCapability[Any]):
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
     belong to the run that `run` names, by default the conversation.
+
+    Output functions are guarded like tools. Native tools, external tools and output validators run without the ledger:
+    `strict` refuses them, unless `allow` names them.
     """
 
     def __init__(
@@ -80,8 +86,12 @@ class LedgerCapability(AbstractCapability[Any]):
         run: str | RunOf | None = None,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         model_turns: bool = True,
+        strict: bool = False,
+        allow: Iterable[str] = (),
+        watch: Watch | None = None,
         **usual: Any,
     ) -> None:
+        self._watch = watch or Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)
@@ -132,8 +142,38 @@ class LedgerCapability(AbstractCapability[Any]):
             raise NoRun("an agent's calls belong to its conversation: run it with conversation_id=…, or say run=…")
         return ctx.conversation_id
 
+    async def wrap_output_process(
+        self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any, handler: Any
+    ) -> Any:
+        """Call the function that makes the agent's output once; a run that is repeated gets what it returned, as JSON.
+
+        It cannot pause the agent. If a person has to decide, the run ends with `ApprovalPending`: run it again then.
+        """
+        if not output_context.has_function:
+            return await handler(output)
+        if ctx.partial_output:  # the model has not finished, and the function is called when it has
+            return output
+        name = output_context.function_name or "output"
+        said: Any = _ANYTHING.dump_python(output, mode="json")
+        part = output_context.tool_call
+        tool = output_context.tool_def or ToolDefinition(name=name)
+        call = ToolCallPart(name, {}, part.tool_call_id) if part is not None else ToolCallPart(name, {})
+        asked = self._call(ctx, call, tool, said if isinstance(said, dict) else {"output": said})
+        entered = _Output(output, handler)
+        recorded_ = await self._ledger.run(asked, entered.enter, **self._terms.at_once(name))
+        return entered.live[0] if entered.live else recorded_["gave"]
+
+    def _note_unguarded(self, ctx: RunContext[Any], asked: Any) -> None:
+        """Note what runs without the ledger: at the model's provider, at the caller's, or as a judge of the output."""
+        self._watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
+        external = [tool.name for tool in asked.function_tools if tool.kind == "external"]
+        self._watch.note(_NAME, "external tools", external)
+        judges = getattr(ctx.agent, "_output_validators", None) or ()
+        self._watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
+
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
+        self._note_unguarded(ctx, request_context.model_request_parameters)
         if not self._keeps_turns:
             response: ModelResponse = await handler(request_context)
             return response
@@ -271,6 +311,27 @@ class _Entry(Entry):
         if heard is None:
             raise error
         return heard.text
+
+
+class _Output:
+    """The function that makes an agent's output: what it returned stays at hand."""
+
+    def __init__(self, output: Any, handler: Any) -> None:
+        self._output = output
+        self._handler = handler
+        self.live: list[Any] = []
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Call it."""
+        try:
+            self.live.append(await self._handler(self._output))
+        except ToolRetryError as wrapped:  # what the function raised is what it may declare
+            raise wrapped.__cause__ or wrapped from None
+        return {"gave": as_json(self.live[0])}
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__name__", None) or type(function).__qualname__)
 
 
 def _noted(given: Any, note: str | None) -> Any:

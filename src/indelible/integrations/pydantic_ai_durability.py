@@ -146,6 +146,10 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
         """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
         return await self._gate.wrap_tool_execute(ctx, call=call, tool_def=tool_def, **rest)
 
+    async def wrap_output_process(self, ctx: RunContext[Any], *, output_context: Any, **rest: Any) -> Any:
+        """Call the function that makes the agent's output once."""
+        return await self._gate.wrap_output_process(ctx, output_context=output_context, **rest)
+
     async def recorded(self, ctx: RunContext[Any], unit: _Unit) -> Any:
         """Gives what a unit of the run gave, now or when it was done."""
         place = await self._place(ctx)
