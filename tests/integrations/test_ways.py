@@ -359,6 +359,17 @@ def test_88_every_way_is_tried() -> None:
     assert set(WAYS) == reached, "a framework that is wrapped says what is not"
 
 
+PAGES = {"LangChain and LangGraph": "langchain", "OpenAI Agents": "openai-agents", "Pydantic AI": "pydantic-ai"}
+
+
+@pytest.mark.parametrize("framework", TRIED)
+def test_88_each_page_has_the_table_of_all_ways(framework: str) -> None:
+    page = (ROOT / "docs" / "integrations" / f"{PAGES[framework]}.md").read_text()
+    rows = page.partition("| how code runs | the ledger |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    says = {True: "guarded", False: "named, and refused in strict mode"}
+    assert rows == [f"| {way.name} | {says[way.is_guarded]} |" for way in WAYS[framework]]
+
+
 @pytest.mark.parametrize(("framework", "way"), GUARDED)
 def test_88_what_counts_as_guarded_meets_the_ledger(ledger: Ledger, framework: str, way: str) -> None:
     with instrument(ledger, strict=True) as report, ledger.in_run("order-1"):
