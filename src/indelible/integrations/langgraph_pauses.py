@@ -10,7 +10,7 @@ taken away before a tool is entered, from this process and from the saved state.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from langgraph._internal._constants import (
     CONFIG_KEY_RESUME_MAP,
     CONFIG_KEY_SCRATCHPAD,
     CONFIG_KEY_SEND,
-    CONFIG_KEY_TASK_ID,
     INTERRUPT,
     NULL_TASK_ID,
     RESUME,
@@ -60,14 +59,18 @@ class Task:
         """Find out who was asked last, if there is an answer that names no question; keep ours from the tool."""
         if self._unnamed is None:
             return
-        self._note(self._saver.get_tuple(self._place(self._graph)))
+        for graph, task in self._above():
+            if self._note(task, self._saver.get_tuple(self._place(graph))):
+                break
         self.clear()
 
     async def read_async(self) -> None:
         """Do as `read` does, without blocking the loop."""
         if self._unnamed is None:
             return
-        self._note(await self._saver.aget_tuple(self._place(self._graph)))
+        for graph, task in self._above():
+            if self._note(task, await self._saver.aget_tuple(self._place(graph))):
+                break
         await self.clear_async()
 
     def clear(self) -> None:
@@ -83,10 +86,10 @@ class Task:
     def answer_to(self, subject: str) -> Answer | None:
         """Return what was answered to the pause about an approval or an effect, once; None if nothing was."""
         named: Mapping[str, Any] = self._here.get(CONFIG_KEY_RESUME_MAP) or {}
-        pause_id = self._pause_id(subject)
-        if pause_id in named:
-            found = Answer(named[pause_id])
-            self._here[CONFIG_KEY_RESUME_MAP] = {name: one for name, one in named.items() if name != pause_id}
+        own = pause_id(subject, self._call_id)
+        if own in named:
+            found = Answer(named[own])
+            self._here[CONFIG_KEY_RESUME_MAP] = {name: one for name, one in named.items() if name != own}
             return found
         if not self._is_ours or self._unnamed is None or self._stands_at is None:
             return None
@@ -106,15 +109,15 @@ class Task:
                 answered.append(self._unnamed)
             if answered:
                 self._here[CONFIG_KEY_SEND]([(RESUME, answered)])
-        return GraphInterrupt((Interrupt(value=dict(question), id=self._pause_id(subject)),))
+        return GraphInterrupt((Interrupt(value=dict(question), id=pause_id(subject, self._call_id)),))
 
-    def _note(self, saved: Any) -> None:
-        """Note the question that this task stands at."""
+    def _note(self, task_id: str, saved: Any) -> bool:
+        """Note the question that a task stands at; say whether it stands at one."""
         writes = () if saved is None else saved.pending_writes or ()
         asked = [
             one
             for task, channel, value in writes
-            if task == self._here.get(CONFIG_KEY_TASK_ID) and channel == INTERRUPT
+            if task == task_id and channel == INTERRUPT
             for one in (value if isinstance(value, list | tuple) else [value])
         ]
         self._stands_at = asked[-1] if asked else None
@@ -122,21 +125,23 @@ class Task:
         if self._is_ours:
             # The graph hands this to every `interrupt()` of the task, and of graphs below it.
             self._here[CONFIG_KEY_SCRATCHPAD] = replace(self._scratchpad, get_null_resume=_nothing)
+        return bool(asked)
 
     def _asked_by_us(self, question: Interrupt[Any]) -> bool:
         value = question.value
         subject = (value.get("approval") or value.get("effect")) if isinstance(value, dict) else None
-        return subject is not None and question.id == self._pause_id(str(subject))
+        return subject is not None and question.id == pause_id(str(subject), value.get("tool_call_id"))
 
-    def _pause_id(self, subject: str) -> str:
-        """Return an id in the form that LangGraph takes for one: 32 hexadecimal digits."""
-        named = f"indelible {self._here.get(CONFIG_KEY_CHECKPOINT_NS, '')} {subject}"
-        return hashlib.sha256(named.encode()).hexdigest()[:32]
+    def _above(self) -> Iterator[tuple[str, str]]:
+        """Yield the graph that this task is of, and the task, by their ids; then those around them.
 
-    @property
-    def _graph(self) -> str:
-        """The namespace of the graph that this task is of."""
-        return str(self._here.get(CONFIG_KEY_CHECKPOINT_NS, "")).rpartition(_ABOVE)[0]
+        A graph that keeps no state of its own has its questions in the state of the one around it.
+        """
+        parts = str(self._here.get(CONFIG_KEY_CHECKPOINT_NS, "")).split(_ABOVE)
+        while parts:
+            last = parts.pop()
+            if not last.isdigit():  # a number tells apart graphs that one task runs
+                yield _ABOVE.join(parts), last.rpartition(":")[2]
 
     @property
     def _saver(self) -> Any:
@@ -146,6 +151,11 @@ class Task:
         known: Mapping[str, str] = self._here.get(CONFIG_KEY_CHECKPOINT_MAP) or {}
         place = {"thread_id": self._here.get("thread_id"), "checkpoint_ns": namespace}
         return {"configurable": place | ({"checkpoint_id": known[namespace]} if namespace in known else {})}
+
+
+def pause_id(subject: str, call_id: str | None) -> str:
+    """Return the id of a pause about an approval or an effect, in LangGraph's form: 32 hexadecimal digits."""
+    return hashlib.sha256(f"indelible {subject} {call_id}".encode()).hexdigest()[:32]
 
 
 def _nothing(consume: bool = False) -> None:
