@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
 from indelible.core.effects.binding import Parameters as Parameters
@@ -19,7 +19,7 @@ from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
-from indelible.core.effects.tightening import identified_by
+from indelible.core.effects.tightening import UNSAID, identified_by
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.revive import revive
 from indelible.engine.running import RunningEffect
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_UNSAID: dict[str, Any] = {one.name: {} if one.name == "added" else one.default for one in fields(ToolCall)}
-"""What a call says of itself where its caller left it to the tool."""
 
 
 class Tool(Generic[P, R]):
@@ -99,10 +96,10 @@ class Tool(Generic[P, R]):
             BadCall: The call names another identity than the tool does.
         """
         if call.schema:
-            gaps = identified_by(call, self._identity_of(call.args), _UNSAID)
+            gaps = identified_by(call, self._identity_of(call.args), UNSAID)
             return replace(call, **gaps) if gaps else call
         args = {name: self._filled(name, value) for name, value in bound(self._signature, call.args, self.name).items()}
-        gaps = identified_by(call, self._identity_of(args), _UNSAID)
+        gaps = identified_by(call, self._identity_of(args), UNSAID)
         return replace(call, args=args, schema=self.schema, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:

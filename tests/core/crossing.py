@@ -15,6 +15,7 @@ from indelible.core.commands import (
     Command,
     Forbidden,
     InDoubt,
+    InFlight,
     LimitsUnseen,
     MayRun,
     Reworded,
@@ -122,7 +123,7 @@ def everything() -> tuple[list[Command], list[Answer]]:
     told = [*(overheard(seed) for seed in SEEDS), of_runs()]
     stopped = AllStopped(Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts"), effect())
     rare = [stopped, LimitsUnseen(effect()), MayRun(effect()), Reworded(effect()), InDoubt(effect("in_doubt"))]
-    rare.append(Forbidden(effect(), "is not yours"))
+    rare += [Forbidden(effect(), "is not yours"), InFlight(effect())]
     answers = [*rare, *(each for _, answers in told for each in answers)]
     return [each for commands, _ in told for each in commands], answers
 

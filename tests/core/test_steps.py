@@ -127,18 +127,18 @@ STRANGER = claim_of(effect(attempt=1, token="ee" * 16))  # knows the number, not
 OTHER: Any = {"digest": OTHER_DIGEST, "args_json": OTHER_ARGS, "verdict": allows()}
 
 COMMANDS: dict[str, Command] = {
-    "open": open_command(verdict=allows()),
-    "open, asked": open_command(verdict=asks()),
-    "open, refused": open_command(verdict=refuses()),
-    "open, too dear": open_command(verdict=charging(charge(6))),
-    "open, after waiting": open_command(verdict=allows(), awaited_approval=PENDING.id),
-    "open, answer lost": open_command(verdict=allows(), token="bb" * 16),
-    "open other content": open_command(**OTHER),
-    "open other by key": open_command(**OTHER, has_key_fields=True),
-    "open other, replays": open_command(**OTHER, has_key_fields=True, on_reuse="replay"),
-    "ask, same call id": open_command(verdict=allows(), dedupe="ask", call_id="c1"),
-    "ask, new call id": open_command(verdict=allows(), dedupe="ask", call_id="c2"),
-    "ask, no call id": open_command(verdict=allows(), dedupe="ask", call_id=None),
+    "open": open_command(on_crash="retry", verdict=allows()),
+    "open, asked": open_command(on_crash="retry", verdict=asks()),
+    "open, refused": open_command(on_crash="retry", verdict=refuses()),
+    "open, too dear": open_command(on_crash="retry", verdict=charging(charge(6))),
+    "open, after waiting": open_command(on_crash="retry", verdict=allows(), awaited_approval=PENDING.id),
+    "open, answer lost": open_command(on_crash="retry", verdict=allows(), token="bb" * 16),
+    "open other content": open_command(on_crash="retry", **OTHER),
+    "open other by key": open_command(on_crash="retry", **OTHER, has_key_fields=True),
+    "open other, replays": open_command(on_crash="retry", **OTHER, has_key_fields=True, on_reuse="replay"),
+    "ask, same call id": open_command(on_crash="retry", verdict=allows(), dedupe="ask", call_id="c1"),
+    "ask, new call id": open_command(on_crash="retry", verdict=allows(), dedupe="ask", call_id="c2"),
+    "ask, no call id": open_command(on_crash="retry", verdict=allows(), dedupe="ask", call_id=None),
     "finish well": finish(HOLDER),
     "finish badly": finish(HOLDER, "failed", b'{"message":"no","type":"E"}'),
     "finish by elder": finish(ELDER),
@@ -452,14 +452,14 @@ def test_the_detail_of_a_settled_effect_is_the_outcome_and_not_the_evidence() ->
 def test_arguments_that_are_not_those_of_the_call_do_not_run(status: str) -> None:
     """Somebody has edited the store: a person is asked about what the call says."""
     edited = effect(status, args_json=b'{"amount":99}', on_crash="retry")
-    waiting = changed(open_command(verdict=allows()), edited)
+    waiting = changed(open_command(on_crash="retry", verdict=allows()), edited)
     assert (waiting.status, waiting.args_json, waiting.opened_seq) == ("requires_approval", ARGS, SEQ)
 
 
 @pytest.mark.parametrize("status", ["ready", "in_doubt", "requires_approval"])
 def test_without_its_arguments_an_effect_cannot_be_attempted(status: str) -> None:
     erased = effect(status, args_json=None, on_crash="retry")
-    assert next_step(open_command(verdict=refuses()), erased, NOON, SEQ) == Step(ArgsErased(erased))
+    assert next_step(open_command(on_crash="retry", verdict=refuses()), erased, NOON, SEQ) == Step(ArgsErased(erased))
     assert isinstance(next_step(reopen(), effect("failed", args_json=None), NOON, SEQ).answer, Illegal)
 
 
@@ -544,7 +544,7 @@ def test_a_key_that_was_taken_over_replays_nothing_of_another_tool() -> None:
 def test_the_report_of_whoever_held_it_before_it_was_asked_about_is_kept() -> None:
     """A tool that may be repeated was abandoned, and by now the policy asks: the first worker's result still counts."""
     left = effect("processing", lease_until=NOON, on_crash="retry")
-    waiting = changed(open_command(verdict=asks()), left)
+    waiting = changed(open_command(on_crash="retry", verdict=asks()), left)
     late = next_step(finish(claim_of(left), detail=b'"did it"'), waiting, NOON, SEQ)
     assert isinstance(late.answer, Late)
     assert isinstance(late.change, Change)

@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 
-from indelible import Failed, Idempotent, Ledger, Refused, Resource, Succeeded, ToolCall, migrate
+from indelible import (
+    Failed,
+    Idempotent,
+    Ledger,
+    NothingHappened,
+    Refused,
+    Resource,
+    Retry,
+    Succeeded,
+    ToolCall,
+    migrate,
+)
 from indelible.errors import (
     ApprovalPending,
     BudgetExceeded,
@@ -359,3 +370,65 @@ def test_two_calls_on_one_resource_are_not_open_at_once(ledger: Ledger) -> None:
     thread.join()
     ledger.run(refund, lambda effect: done.append("refund 1"), exclusive=order_of)
     assert done == ["refund 2", "slow", "refund 1"]
+
+
+def test_37_an_attempt_that_did_nothing_leaves_the_doubt_of_a_retried_one(ledger: Ledger) -> None:
+    provider = Provider(ConnectionError("answer lost"), NothingHappened("not connected"))
+    retry = Retry(on=(ConnectionError,), attempts=3, backoff=timedelta(milliseconds=1))
+    charge = ledger.tool("charge", side_effect="payment", retry=retry)(provider.charge)
+    with ledger.in_run("r"):
+        with pytest.raises(NothingHappened):
+            charge("1", 1000)
+        (effect,) = ledger.effects()
+        assert (effect.status, effect.attempt) == ("in_doubt", 2)
+        with pytest.raises(BudgetExceeded):
+            charge("2", 1000)
+    assert provider.charged == [1000, 1000]
+
+
+def test_37_callers_wait_for_a_retry_and_get_its_result(ledger: Ledger) -> None:
+    provider, paused, results = Provider(ConnectionError("answer lost")), threading.Event(), list[Any]()
+
+    class Slow(Retry):
+        def pause_after(self, attempt: int) -> timedelta:
+            paused.set()
+            return timedelta(milliseconds=300)
+
+    retry = Slow(on=(ConnectionError,), attempts=2)
+    charge = ledger.tool("charge", side_effect="payment", retry=retry)(provider.charge)
+
+    def call() -> None:
+        with ledger.in_run("r"):
+            results.append(charge("1"))
+
+    first = threading.Thread(target=call)
+    first.start()
+    assert paused.wait(10)
+    eventually(lambda: [one.status for one in ledger.effects()] == ["in_doubt"])
+    call()
+    first.join(10)
+    assert (results, provider.charged) == ([{"charged": 500}] * 2, [500, 500])
+
+
+def test_37_the_window_of_a_provider_counts_from_the_first_entry(ledger: Ledger) -> None:
+    provider = Provider(*[ConnectionError("answer lost")] * 3)
+    words: dict[str, Any] = {"side_effect": "payment", "approval": "required", "wait": False}
+    downstream = Idempotent(window=timedelta(seconds=1), attempts=1)
+    charge = ledger.tool("charge", downstream=downstream, **words)(provider.charge)
+
+    def allowed(error: type[Exception]) -> None:
+        with pytest.raises(ApprovalPending) as pending:
+            charge("1")
+        ledger.approve(pending.value.approval, digest=pending.value.approval.digest, by="ana")
+        with pytest.raises(error):
+            charge("1")
+
+    with ledger.in_run("r"):
+        allowed(ConnectionError)
+        (effect,) = ledger.effects()
+        eventually(lambda: ledger._mint.stamp(ledger._actor).at > effect.created_at + timedelta(seconds=1))
+        ledger.retry(effect.id, by="ana", reason="the provider has none")
+        allowed(ConnectionError)
+        with pytest.raises(EffectInDoubt):
+            charge("1")
+    assert provider.charged == [500, 500]

@@ -131,6 +131,52 @@ def is_open(descriptor: int) -> bool:
     return True
 
 
+FORKING = """
+import os, sys
+import apsw
+from indelible import Ledger, ToolCall
+
+ledger, parent = Ledger.open(sys.argv[1]), os.getpid()
+for number in range(20):
+    ledger.run(ToolCall(tool="charge", args={"number": number}, run_id="r"), lambda effect: "paid")
+own = apsw.Connection(sys.argv[2])
+own.set_busy_timeout(20000)
+own.execute("CREATE TABLE rows_of_it (text)")
+own.close()
+
+def handler(effect):
+    with effect.transaction() as connection:
+        for number in range(3000):  # more than SQLite keeps in memory, so it is in the log already
+            connection.execute("INSERT INTO rows_of_it VALUES (?)", ("x" * 2000,))
+        child = os.fork()
+        if child == 0:
+            if sys.argv[3] == "raise":
+                raise ValueError("in the child")
+            sys.exit(3)
+        os.waitpid(child, 0)
+        connection.execute("INSERT INTO rows_of_it VALUES ('last')")
+    return "done"
+
+try:
+    print(ledger.run(ToolCall(tool="write", run_id="r"), handler), flush=True)
+    ledger.close()
+finally:
+    if os.getpid() != parent and sys.argv[3] == "raise":
+        os._exit(1)
+"""
+
+
+@pytest.mark.parametrize("how", ["exit", "raise"])
+def test_49_a_child_that_is_forked_inside_a_transaction_leaves_it_to_its_parent(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "ledger.db"
+    command = [sys.executable, "-c", FORKING, f"sqlite:///{path}", str(path), how]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout == "done\n", ran.stderr
+    found = sqlite3.connect(path)
+    assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert found.execute("SELECT count(*) FROM rows_of_it").fetchall() == [(3001,)]
+
+
 # ── 57: a process that is stopped ────────────────────────────────────────────────────────────────────────────────────
 
 STOPPING = """
@@ -420,6 +466,28 @@ def test_59_the_command_tells_of_it_and_declares_a_new_ledger(lost: Path, capsys
         ledger.run(charge(args={"amount": 77}), lambda effect: "new")
     with Ledger.open(url) as ledger:
         assert ledger.run(charge(args={"amount": 77}), lambda effect: "again") == "new"
+
+
+@pytest.mark.parametrize("how", ["link", "folder"])
+def test_59_an_address_that_leads_elsewhere_begins_no_new_ledger(tmp_path: Path, how: str) -> None:
+    """The folder is a link to another release or volume now, where no ledger is."""
+    folder = tmp_path / "current"
+    first = tmp_path / "release-1"
+    first.mkdir()
+    folder.symlink_to(first) if how == "link" else folder.mkdir()
+    url = f"sqlite:///{folder / 'ledger.db'}"
+    with Ledger.open(url) as ledger:
+        ledger.run(charge(), lambda effect: "paid")
+    folder.unlink() if how == "link" else folder.rename(tmp_path / "moved")
+    (tmp_path / "release-2").mkdir()
+    folder.symlink_to(tmp_path / "release-2")
+    with pytest.raises(Misconfigured):
+        Ledger.open(url)
+    assert cli_main(["doctor", "--url", url]) == 1
+    folder.unlink()
+    folder.symlink_to(first if how == "link" else tmp_path / "moved")
+    with Ledger.open(url) as ledger:
+        assert ledger.run(charge(), lambda effect: "again") == "paid"
 
 
 def test_59_many_processes_may_begin_one_ledger_together(tmp_path: Path) -> None:

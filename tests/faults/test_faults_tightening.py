@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,8 @@ import pytest
 from indelible import (
     Actor,
     AwaitingApproval,
+    Claimed,
+    GrantTerms,
     Ledger,
     MayRun,
     Resource,
@@ -21,8 +24,10 @@ from indelible import (
     Succeeded,
     ToolCall,
     connect,
+    migrate,
 )
 from indelible.compat.zehrava import Gate, GateError
+from indelible.core.policy.policy import policy_of
 from indelible.errors import (
     ApprovalPending,
     BadCall,
@@ -36,11 +41,14 @@ from indelible.errors import (
     VoteRefused,
 )
 from indelible.integrations.function_calls import FunctionCalls
+from indelible.server.gateway import Gateway
+from indelible.server.gateway_tools import GatewayTool
 from indelible.server.signin.credentials import Credentials
 from tests.scenarios.policies import asking
 from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge, somebody_waits, types_of
 from tests.server.conftest import each_place as each_place
 from tests.server.places import ROOT, Place
+from tests.waiting import eventually
 
 BLANK = [" ", "\t", "\u00a0", "\u3000", "\u200b", "\u2060\ufeff", "\u2800", "\u3164", " \u00a0\u200d\n"]
 WORDS: list[str | None] = [None, "none", "required"]
@@ -119,6 +127,79 @@ def test_39_a_call_makes_no_repeat_of_what_its_tool_holds(ledger: Driver, of_too
 
 def _interrupted(effect: Any) -> None:
     raise MayHaveHappened("no answer came")
+
+
+def test_39_a_call_after_doubt_may_demand_more_than_the_first_one(ledger: Driver) -> None:
+    with pytest.raises(MayHaveHappened):
+        ledger.run(charge(), _interrupted, side_effect="payment", on_crash="retry")
+    with pytest.raises(EffectInDoubt):
+        ledger.run(charge(), Count(), side_effect="payment", on_crash="hold", wait=False)
+
+
+def _asked_for(tool: str, number: int, **args: Any) -> list[dict[str, Any]]:
+    return [{"id": f"call_{number}abc", "type": "function", "function": {"name": tool, "arguments": json.dumps(args)}}]
+
+
+@pytest.mark.parametrize(
+    ("of_tool", "of_terms"),
+    [
+        ({"dedupe": "args"}, {}),
+        ({"key": ["order"]}, {}),
+        ({"key": ["order"]}, {"dedupe": "call"}),
+        ({"resource": {"namespace": "shop", "type": "order", "id": "args.order"}}, {}),
+    ],
+    ids=str,
+)
+def test_39_what_a_tool_says_of_identity_holds_behind_adapters(store_url: str, of_tool: Any, of_terms: Any) -> None:
+    entries: list[str] = []
+    migrate(store_url)
+    with Ledger.open(store_url) as ledger:
+
+        @ledger.tool("mail", side_effect="notification", **of_tool)
+        def mail(order: str, text: str = "hi") -> str:
+            entries.append(order)
+            return "sent"
+
+        calls = FunctionCalls(ledger, {"mail": mail.__wrapped__}, run="r1", terms={"mail": of_terms})  # type: ignore[attr-defined]
+        for number in range(3):
+            calls.answer(_asked_for("mail", number, order="o1"), turn=f"m{number}")
+        assert entries == ["o1"]
+
+
+@pytest.mark.parametrize("by", ["tool", "ledger"])
+def test_39_what_only_the_terms_call_a_read_is_not_repeated_as_one(store_url: str, by: str) -> None:
+    entries: list[str] = []
+    migrate(store_url)
+
+    def wire(to: str) -> str:
+        entries.append(to)
+        return "sent"
+
+    with Ledger.open(store_url, **said(side_effect="payment" if by == "ledger" else None)) as ledger:
+        if by == "tool":
+            ledger.tool("wire", side_effect="payment")(wire)
+        calls = FunctionCalls(ledger, {"wire": wire}, run="r1", terms={"wire": {"side_effect": "read"}})
+        for number in range(3):
+            calls.answer(_asked_for("wire", number, to="x"), turn="m1")
+        assert (entries, [effect.side_effect for effect in ledger.effects()]) == (["x"], ["payment"])
+
+
+@pytest.mark.parametrize("told", [{"dedupe": "args"}, {"key": ["order"]}], ids=str)
+def test_39_an_agent_does_not_overrule_what_the_servers_tool_says_of_identity(store_url: str, told: Any) -> None:
+    entries: list[str] = []
+
+    def mail(order: str) -> None:
+        entries.append(order)
+
+    tool = GatewayTool(name="mail", words={"side_effect": "notification"}, identity=told, function=mail)
+    place = Place(store_url, gateway=Gateway({"mail": tool}))
+    try:
+        for number in range(3):
+            body = {"args": {"order": "o1"}, "run_id": "r1", "dedupe": "turn", "turn": f"m{number}"}
+            assert place.post("/v1/tools/mail/calls", body).status_code < 300
+        assert entries == ["o1"]
+    finally:
+        place.close()
 
 
 @pytest.mark.parametrize(
@@ -237,9 +318,9 @@ def place(each_place: Place) -> Iterator[Place]:
     return each_place
 
 
-def given(place: Place, name: str, **words: Any) -> tuple[str, str]:
-    """Gives a person a token; gives its id and the token."""
-    credential, token = Credentials(place.store, "acme").give(name, ("approver",), by=ROOT, **words)
+def given(place: Place, name: str, scopes: tuple[str, ...] = ("approver",), **words: Any) -> tuple[str, str]:
+    """Give a token; return its id and the token."""
+    credential, token = Credentials(place.store, "acme").give(name, scopes, by=ROOT, **words)
     place.tokens[name] = str(token)
     return credential.id, str(token)
 
@@ -307,6 +388,34 @@ def test_46_a_grant_given_with_a_token_that_was_revoked_since_covers_nothing(pla
     assert place.begin(run_id=run + "-2", **words).status_code == 201
     Credentials(place.store, "acme").revoke(key, by=ROOT)
     assert place.begin(run_id=run + "-3", **words).status_code == 202
+
+
+@pytest.mark.parametrize("has_voted", [False, True])
+@pytest.mark.parametrize("by_client", [False, True], ids=["http", "client"])
+def test_46_a_delegation_given_with_a_token_that_was_revoked_since_lets_no_one_vote(
+    store_url: str, has_voted: bool, by_client: bool
+) -> None:
+    rule = {"name": "one", "match": {"tool": "charge"}, "then": "ask"}
+    place = Place(store_url, policy=policy_of({"people": {"eve": {}}, "rules": [rule]}))
+    try:
+        key, token = given(place, "eve")
+        until = datetime.now(UTC) + timedelta(days=1)
+        if by_client:
+            with connect(place.served.url, token=token) as client:
+                client.delegate("bob", until=until, by=Actor("eve", credential="key_other"), reason="on holiday")
+        else:
+            told = {"to": "bob", "until": until.isoformat().replace("+00:00", "Z")}
+            assert place.post("/v1/delegations", told, "eve").status_code == 201
+        approval = place.begin(run_id="r1").json()["approval"]
+        if has_voted:
+            assert decide(place, approval, "bob") == 201
+        Credentials(place.store, "acme").revoke(key, by=ROOT)
+        if not has_voted:
+            assert decide(place, approval, "bob") == 409
+        again = place.begin(run_id="r1")
+        assert (again.status_code, again.json()["approval"]["votes"]) == (202, [])
+    finally:
+        place.close()
 
 
 # ── 47 ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -581,3 +690,204 @@ def test_52_sole_approver_is_for_one_person(people: Any) -> None:
     policy = asking(people, sole_approver=True)
     with pytest.raises(BadPolicy):
         Ledger.open(":memory:", policy=policy)
+
+
+def test_52_a_grant_that_a_delegate_gave_covers_no_call_in_the_name_of_who_delegated(store_url: str) -> None:
+    soon, entries = datetime.now(UTC) + timedelta(hours=1), Count()
+    rules = [{"name": "wires", "match": {"tool": "wire"}, "then": "ask"}]
+    migrate(store_url)
+    with (
+        Ledger.open(store_url, principal="bob", actor="agent-b", wait=False) as bobs,
+        Ledger.open(store_url, principal="ana", actor="agent-a", wait=False) as anas,
+    ):
+        bobs.apply_policy({"people": {"ana": {}, "bob": {}}, "rules": rules}, by="root")
+        anas.apply_policy({"people": {"ana": {}, "bob": {}}, "rules": rules}, by="root")
+        bobs.delegate("dan", by="ana", until=soon, reason="on holiday")
+
+        def wire(number: int) -> ToolCall:
+            return ToolCall(tool="wire", args={"to": "x", "number": number}, run_id="r")
+
+        begun = bobs.begin(wire(1))
+        assert isinstance(begun, AwaitingApproval)
+        terms = GrantTerms(count=5, until=soon, pin=("to",))
+        bobs.approve(begun.approval, digest=begun.approval.digest, by="dan", grant=terms)
+        bobs.run(wire(2), entries)
+        with pytest.raises(ApprovalPending):
+            anas.run(wire(3), entries)
+    assert entries.entries == 1
+
+
+def test_52_no_call_runs_on_the_vote_of_the_person_it_is_made_for(store_url: str) -> None:
+    """Another agent asked, and the agent of the person who approved it then ran the same call."""
+    place = Place(store_url)
+    try:
+        for name, principal in (("doras", "dora"), ("bobs", "bob")):
+            given(place, name, scopes=("agent",), principal=principal)
+        words = {"run_id": "r1", "approval": "required"}
+        approval = place.begin("doras", **words).json()["approval"]
+        assert place.begin("bobs", **words).status_code == 202
+        assert decide(place, approval, "bob") == 201
+        asked_anew = place.begin("bobs", **words)
+        assert (asked_anew.status_code, asked_anew.json()["approval"]["votes"]) == (202, [])
+        assert decide(place, asked_anew.json()["approval"], "bob") == 403
+        assert decide(place, asked_anew.json()["approval"], "ana") == 201
+        assert place.begin("bobs", **words).status_code == 201
+    finally:
+        place.close()
+
+
+# ── 39, 40, 47: found by strangers who never saw the code ─────────────────────────────────────────────────────────────
+
+
+def test_39_an_edit_is_judged_in_the_environment_of_the_call(store_url: str) -> None:
+    big = {"tool": "wire", "environment": "production", "args": {"amount": {"gt": 1000}}}
+    rules = [
+        {"name": "no big ones", "match": big, "then": "refuse"},
+        {"name": "wires", "match": {"tool": "wire"}, "then": "ask"},
+    ]
+    migrate(store_url)
+    with Ledger.open(store_url, environment="production") as agent, Ledger.open(store_url) as desk:
+        agent.apply_policy({"rules": rules}, by="root")
+        desk.apply_policy({"rules": rules}, by="root")
+        begun = agent.begin(ToolCall(tool="wire", args={"to": "x", "amount": 10}, run_id="r", key=["to"]))
+        assert isinstance(begun, AwaitingApproval)
+        for ledger in (agent, desk):
+            with pytest.raises(VoteRefused) as refused:
+                ledger.edit_approval(
+                    begun.approval, {"to": "x", "amount": 5000}, digest=begun.approval.digest, by="ana", reason="more"
+                )
+            assert refused.value.code == "policy"
+
+
+def test_39_the_class_that_a_policy_declares_holds_whatever_the_caller_says(store_url: str) -> None:
+    budget = {"name": "day", "match": {"tool": "pay"}, "sum": "amount", "limit": 100, "window": "1d"}
+    policy = {"tools": {"pay": {"side_effect": "payment"}}, "defaults": "allow", "budgets": [budget]}
+    migrate(store_url)
+    with Ledger.open(store_url) as ledger:
+        ledger.apply_policy(policy, by="root")
+        call = ToolCall(tool="pay", args={"amount": 100}, run_id="r")
+        with pytest.raises(ConnectionError):
+            ledger.run(call, _raising(ConnectionError), side_effect="read", wait=False)
+        (effect,) = ledger.effects()
+        assert (effect.status, effect.side_effect, effect.on_crash) == ("in_doubt", "payment", "hold")
+        assert effect.charges_json is not None
+        with pytest.raises(EffectInDoubt):
+            ledger.run(call, Count(), side_effect="read", wait=False)
+        ledger.start_run("base", agent="a", intent="i").complete("done")
+        fork = ledger.fork_run("base", at=0)
+        dry = ToolCall(tool="pay", args={"amount": 1}, run_id=fork.id)
+        with pytest.raises(PolicyRefused):
+            ledger.run(dry, Count(), side_effect="read", wait=False)
+
+
+def test_39_over_http_the_class_that_a_policy_declares_holds(store_url: str) -> None:
+    place = Place(store_url, policy=policy_of({"tools": {"charge": {"side_effect": "payment"}}, "defaults": "allow"}))
+    try:
+        effect = place.begin(run_id="r1", side_effect="read").json()["effect"]
+        assert (effect["side_effect"], effect["on_crash"]) == ("payment", "hold")
+        with connect(place.served.url, token=place.tokens["agent"]) as client:
+            begun = client.begin(charge(run_id="r2"), side_effect="read")
+            assert isinstance(begun, Claimed)
+            assert (begun.claim.effect.side_effect, begun.claim.effect.on_crash) == ("payment", "hold")
+    finally:
+        place.close()
+
+
+DERIVED: Any = [
+    {"scope": "args.order"},
+    {"scope": lambda args: args["order"]},
+    {"scope": "args.order", "key": ["order"]},
+    {"resource": {"namespace": "shop", "type": "order", "id": "args.order"}},
+    {"resource": lambda args: Resource(namespace="shop", type="order", id=args["order"])},
+    {"exclusive": {"namespace": "shop", "type": "order", "id": "args.order"}},
+]
+
+
+@pytest.mark.parametrize("words", DERIVED, ids=range(len(DERIVED)))
+def test_47_no_edit_changes_an_argument_that_says_which_call_it_is(store_url: str, words: Any) -> None:
+    entries: list[str] = []
+    migrate(store_url)
+    with Ledger.open(store_url) as agent, Ledger.open(store_url) as desk:
+
+        @agent.tool("ship", side_effect="payment", approval="required", **words)
+        def ship(order: str, note: str = "") -> str:
+            entries.append(order)
+            return "sent"
+
+        with agent.in_run("r"):
+            begun = agent.begin(ship.bind("o1"))
+            assert isinstance(begun, AwaitingApproval)
+            for ledger in (agent, desk):
+                with pytest.raises(BadCall):
+                    ledger.edit_approval(
+                        begun.approval,
+                        {"order": "o2", "note": ""},
+                        digest=begun.approval.digest,
+                        by="ana",
+                        reason="that one",
+                    )
+            approve(agent, begun, by="bob")
+            assert ship("o1") == "sent"
+    assert entries == ["o1"]
+
+
+def test_47_a_client_does_not_edit_it_either(store_url: str) -> None:
+    place = Place(store_url)
+    try:
+        with connect(place.served.url, token=place.tokens["agent"]) as agent:
+            ship = agent.tool("ship", approval="required", scope="args.order")(_ship)
+            with agent.in_run("r"):
+                begun = agent.begin(ship.bind("o1"))
+        assert isinstance(begun, AwaitingApproval)
+        path, body = f"/v1/approvals/{begun.approval.id}/edit", {"args": {"order": "o2"}, "reason": "that one"}
+        assert place.post(path, {**body, "digest": begun.approval.digest}, "ana").status_code == 400
+        with connect(place.served.url, token=place.tokens["ana"]) as client, pytest.raises(BadCall):
+            client.edit_approval(begun.approval, {"order": "o2"}, digest=begun.approval.digest, by="ana", reason="so")
+    finally:
+        place.close()
+
+
+def _ship(order: str) -> str:
+    return order
+
+
+def test_40_a_claim_is_not_answered_again_after_its_effect_ended(place: Place) -> None:
+    """`Idempotency-Key` gave the claim again after success and after the lease: a second deed."""
+    words: dict[str, Any] = {"run_id": run_id(), "tool": "charge", "args": {"amount": 5}, "side_effect": "payment"}
+    headers = {"Idempotency-Key": words["run_id"]}
+
+    def begin() -> Any:
+        return place.post("/v1/effects", words, headers=headers)
+
+    first, again = begin(), begin()
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json()["token"] == first.json()["token"], "the answer may have been lost on the way"
+    assert place.commit(first.json()).status_code == 200
+    assert (begin().status_code, begin().json()["replayed"]) == (200, True)
+
+
+def test_40_a_claim_is_not_answered_again_after_its_lease(place: Place) -> None:
+    words: dict[str, Any] = {"run_id": run_id(), "tool": "charge", "args": {"amount": 6}, "side_effect": "payment"}
+    headers = {"Idempotency-Key": words["run_id"]}
+    body = {**words, "lease_s": 1}
+    assert place.post("/v1/effects", body, headers=headers).status_code == 201
+    eventually(lambda: place.post("/v1/effects", body, headers=headers).status_code == 409)
+
+
+@pytest.mark.parametrize("words", [{"dedupe": "turn", "turn": "t"}, {"dedupe": "ask", "call_id": "c"}], ids=str)
+def test_53_a_grant_does_not_say_whether_a_repeat_is_meant(ledger: Driver, words: Any) -> None:
+    soon, handler = datetime.now(UTC) + timedelta(hours=1), Count()
+    ledger.apply_policy({"rules": [{"name": "wires", "match": {"tool": "wire"}, "then": "ask"}]}, by="root")
+    *_, last = words
+
+    def wire(number: int, occurrence: int) -> ToolCall:
+        again = {**words, last: f"{words[last]}{occurrence}"}
+        return ToolCall(tool="wire", args={"to": "x", "number": number}, run_id="r", **again)
+
+    begun = ledger.begin(wire(1, 1), side_effect="payment")
+    terms = GrantTerms(count=9, until=soon, pin=("to",))
+    ledger.approve(begun.approval, digest=begun.approval.digest, by="ana", grant=terms)
+    ledger.run(wire(2, 1), handler, side_effect="payment")
+    with pytest.raises(ApprovalPending):
+        ledger.run(wire(2, 2), handler, side_effect="payment", wait=False)
+    assert handler.entries == 1

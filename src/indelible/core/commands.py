@@ -67,6 +67,8 @@ class Open:
     """What the key is made of."""
     resend_within: timedelta | None = None
     """How long after its first entry an effect in doubt may be sent again, because the provider honours its key."""
+    again: str | None = field(default=None, repr=False)
+    """The token of the newest attempt, if this caller gave it up in doubt and its tool says that repeating is safe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ class Relinquish:
     stamp: Stamp
     status: Literal["ready", "in_doubt"]
     detail_json: bytes = field(repr=False)
+    lease: timedelta | None = None
+    """How long the holder keeps the right to try again. Until then other callers wait."""
 
     @property
     def ref(self) -> Ref:

@@ -54,10 +54,12 @@ from indelible.core.commands import (
     ShowTo,
     TakeBack,
 )
-from indelible.core.effects.claiming import approval_of, claim, is_other_content, is_reworded, opened
+from indelible.core.effects.calls import OnCrash
+from indelible.core.effects.claiming import approval_id_of, approval_of, claim, is_other_content, is_reworded, opened
 from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
 from indelible.core.effects.meaning import DOUBTFUL
 from indelible.core.effects.stops import STOP_REF, stop_in
+from indelible.core.effects.tightening import strictest_word
 from indelible.core.people.standing import credential_ref, is_revoked, place_of, places_of
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
@@ -275,7 +277,8 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "requires_approval" | "ready":
             return _enter(command, effect, now, seq, sheets)
         case "in_doubt":
-            return _enter_again(command, effect, now, seq, sheets) or Step(InDoubt(effect))
+            waiting = InFlight(effect) if effect.lease_until is not None and now < effect.lease_until else None
+            return _enter_again(command, effect, now, seq, sheets) or Step(waiting or InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
         case "processing":
@@ -309,13 +312,19 @@ def _enter_again(command: Open, effect: Effect, now: datetime, seq: int, sheets:
 def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheets) -> bool:
     """Say whether an effect that may have happened may be entered again.
 
-    A tool may say that repeating is safe. Or its provider honours the key: then the same request is sent again, but
-    only within the time for which the provider remembers keys, counted from no later than the first entry.
+    A tool may say that repeating is safe, after any crash or, to the holder of the newest attempt, after what that one
+    raised. Or its provider honours the key: then the same request is sent again, but only within the time for which
+    the provider remembers keys, counted from no later than the first entry. The first call and this one each may
+    demand more.
     """
-    if effect.on_crash != "resend" or command.resend_within is None:
-        return effect.on_crash == "retry"
+    if command.again is not None and effect.token_hash == hash_of(command.again, command.stamp.actor.holder):
+        return True
+    on_crash: OnCrash = strictest_word("on_crash", effect.on_crash, command.on_crash)
+    if on_crash != "resend" or command.resend_within is None:
+        return on_crash == "retry"
     approval = approval_of(effect, sheets)
-    voted = [vote.at for vote in approval.votes] if approval is not None else []
+    is_before_entry = approval is not None and approval.id == approval_id_of(effect.id)
+    voted = [vote.at for vote in approval.votes] if approval is not None and is_before_entry else []
     # The record has callers' times, `now` is the store's: a caller whose clock is fast must not stretch the window. The
     # first caller's clock was compared when the effect was opened.
     return max(now, command.stamp.at) < max([effect.created_at, *voted]) + command.resend_within
@@ -367,7 +376,9 @@ def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: in
             return _hand_back(command, effect, seq, sheets)
         if command.status == "ready":
             return step_to(moved_to(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json))
-        return step_to(moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=command.detail_json))
+        until = None if command.lease is None else now + command.lease
+        doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=command.detail_json)
+        return step_to(replace(doubt, effect=replace(doubt.effect, lease_until=until)))
     if is_ours and effect.status == command.status and effect.detail_json in (None, command.detail_json):
         return Step(Moved(effect))  # said twice
     if isinstance(command, Relinquish) or (not is_ours and command.claim.attempt >= effect.attempt):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from indelible.core.approvals.approval import Approval, ApprovalStatus, Refusal, folded, unvoted
 from indelible.core.approvals.asking import why_altered
-from indelible.core.approvals.edits import changes_in, check_whole, holds_mark, place_taken
+from indelible.core.approvals.edits import changes_in, check_underived, check_whole, holds_mark, place_taken
 from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import (
     Delegation,
@@ -340,7 +340,7 @@ class Approving:
         approval = self.find(name)
         effect = self._effect_of(approval)
         if effect.args_json is not None:
-            self._check_edit(effect, args)
+            self._check_edit(approval, effect, args)
         args_json = encode(args, root="args", max_bytes=most)
         command = Amend(
             ref=approval.ref,
@@ -360,10 +360,11 @@ class Approving:
         ref = place_taken(approval, effect, args_json)
         return None if ref is None else Taken(ref=ref, effect_id=self._engine.mint.effect_id())
 
-    def _check_edit(self, effect: Effect, args: Mapping[str, Any]) -> None:
+    def _check_edit(self, approval: Approval, effect: Effect, args: Mapping[str, Any]) -> None:
         """Refuse an edit that leaves something out, or changes what only the caller has: it is not on the record."""
         edited = decode(encode(args, root="args"))
         check_whole(effect.tool, edited, effect.args)
+        check_underived(approval, edited, effect.args)
         changed = changes_in(edited, effect.args)
         screen = self._screen_of(effect.tool)
         kept = encode(changed)
@@ -405,7 +406,7 @@ class Approving:
         if by.kind != "person":
             raise BadCall(f"only people delegate, and {by.id} is {by.kind}")
         check_name("to", to)
-        delegation = Delegation(id=self._id("dlg"), giver=by.id, to=to, until=until)
+        delegation = Delegation(id=self._id("dlg"), giver=by.id, to=to, until=until, credential=by.credential)
         self._tell("delegation_given", by, delegation_sheet(delegation), reason)
         return delegation
 

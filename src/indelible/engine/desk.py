@@ -137,10 +137,10 @@ class Desk(Preparing):
         scope: TextFrom | None = None,
         resource: ResourceFrom | None = None,
         turn: TextFrom | None = None,
-        dedupe: Dedupe = "args",
-        varies: Sequence[str] = (),
+        dedupe: Dedupe | None = None,
+        varies: Sequence[str] | None = None,
         added: Mapping[str, Any] | None = None,
-        on_reuse: OnReuse = "refuse",
+        on_reuse: OnReuse | None = None,
         idempotent: bool = True,
         **options: Unpack[OptionWords],
     ) -> ToolDecorator: ...
@@ -153,10 +153,10 @@ class Desk(Preparing):
         scope: TextFrom | None = None,
         resource: ResourceFrom | None = None,
         turn: TextFrom | None = None,
-        dedupe: Dedupe = "args",
-        varies: Sequence[str] = (),
+        dedupe: Dedupe | None = None,
+        varies: Sequence[str] | None = None,
         added: Mapping[str, Any] | None = None,
-        on_reuse: OnReuse = "refuse",
+        on_reuse: OnReuse | None = None,
         idempotent: bool = True,
         **options: Unpack[OptionWords],
     ) -> Any:
@@ -168,8 +168,8 @@ class Desk(Preparing):
         Args:
             name: The tool's name. Default: the function's.
             key, scope, resource, turn, dedupe, varies, added, on_reuse: What makes two calls the same; see `ToolCall`.
-                `scope`, `turn` and `resource` may come from the arguments: as a path such as "args.customer_id", or as
-                a function.
+                What you say here holds for calls through adapters too; None leaves it to the call. `scope`, `turn`
+                and `resource` may come from the arguments: as a path such as "args.customer_id", or as a function.
             idempotent: Only True makes sense here; it reads well where `@tool(idempotent=True)` was.
             options: How calls are treated; see `Options`.
         """
@@ -185,7 +185,7 @@ class Desk(Preparing):
             turn=turn,
             dedupe=dedupe,
             varies=varies,
-            added=added or {},
+            added=added,
             on_reuse=on_reuse,
         )
         return decorator(name) if callable(name) else decorator  # the decorator may stand without brackets

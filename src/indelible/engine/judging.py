@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.approvals.approval import Question
 from indelible.core.approvals.grants import pinned_digest, read_grant
+from indelible.core.effects.calls import Handling
 from indelible.core.effects.from_arguments import resource_of
 from indelible.core.effects.identity import resource_name
 from indelible.core.effects.requests import Judged, Prepared
+from indelible.core.effects.tightening import at_least
 from indelible.core.policy.verdicts import (
     ALLOWED,
     Charge,
@@ -117,6 +119,22 @@ class Judging:
         """Gives the verdict on a call, and the standing grants that may cover one that has not `waited` for people."""
         if self.is_due:
             self.refresh()
+        handling = self._declared(prepared)
+        if handling is not None:
+            prepared = replace(prepared, handling=handling)
+        judged = self._judge(prepared, waited)
+        return judged if handling is None else replace(judged, handling=handling)
+
+    def _declared(self, prepared: Prepared) -> Handling | None:
+        """Return how the call is treated as a policy declares its tool; None if none declares a stronger class."""
+        handling = prepared.handling
+        for policy in (self._own, self._stored):
+            if policy is not None and not isinstance(policy, _Unreadable):
+                declared = policy.class_of(prepared.call.tool)
+                handling = handling if declared is None else at_least(handling, declared)
+        return None if handling is prepared.handling else handling
+
+    def _judge(self, prepared: Prepared, waited: bool) -> Judged:
         if not self._limits.are_any:
             return self._judged(prepared, waited)
         refused = self._limits.verdict_on(prepared)
@@ -145,9 +163,10 @@ class Judging:
         if prepared.handling.needs_approval:
             verdict = capped(asked_by_tool(verdict, terms), caps)
         verdict = keeping_resource(verdict, prepared)
-        if verdict is ALLOWED:
+        if verdict is ALLOWED and not self._environment:
             return _PASSED
-        return Judged(verdict, {} if waited else self._grants(prepared, verdict), terms=terms, caps=caps)
+        grants = {} if waited else self._grants(prepared, verdict)
+        return Judged(verdict, grants, terms=terms, caps=caps, environment=self._environment)
 
     def _terms(self) -> Question | None:
         """Gives the terms on which the policies ask where no rule says more: all of them are met together."""
@@ -156,8 +175,14 @@ class Judging:
         policies = [policy for policy in (self._own, self._stored) if isinstance(policy, Policy)]
         return strictest([Verdict(decision="ask", question=policy.parts.asks) for policy in policies]).question
 
-    def verdict_on(self, prepared: Prepared, args_json: bytes | None = None) -> Verdict:
-        """Gives what the policies say of a call; `args_json` stands in for other arguments than its own."""
+    def verdict_on(self, prepared: Prepared, args_json: bytes | None = None, environment: str | None = None) -> Verdict:
+        """Return what the policies say of a call.
+
+        Args:
+            prepared: The call.
+            args_json: Other arguments than its own.
+            environment: Another environment than this process runs in.
+        """
         from indelible.core.policy.policy import strictest
 
         stored = self._stored
@@ -167,6 +192,8 @@ class Judging:
         if not policies:
             return ALLOWED
         asked = self._asked(prepared, args_json)
+        if environment is not None:
+            asked = replace(asked, environment=environment)
         # Whichever class the call is said to be of: no option lowers what the policy says of another one.
         classes = prepared.handling.judged_as or (asked.side_effect,)
         verdicts = [policy.judge(replace(asked, side_effect=each)) for policy in policies for each in classes]

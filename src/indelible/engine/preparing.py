@@ -20,7 +20,7 @@ from indelible.core.effects.calls import (
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
 from indelible.core.effects.requests import Prepared
-from indelible.core.effects.tightening import handling_for
+from indelible.core.effects.tightening import handling_for, occurring
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.privacy.redaction import Redactor, Screen, subject_of
@@ -112,6 +112,8 @@ class Preparing:
         if tool is not None:
             call = tool.completed(call)
         handling = self._handling(call.tool, words)
+        if words and call.dedupe == "call":
+            call = occurring(call, words.get("side_effect"), handling)
         if call.run_id is None:
             call = placed(call, handling.side_effect, current_run() or self._run, self._mint.effect_id)
         if handling.redact or handling.subject is not None:
@@ -161,7 +163,8 @@ class Preparing:
             principal=approval.principal,
         )
         self._engine.judging.refresh()
-        verdict = keeping_resource(self._engine.judging.verdict_on(prepared), prepared)
+        judging = self._engine.judging
+        verdict = keeping_resource(judging.verdict_on(prepared, environment=approval.naming.environment), prepared)
         if verdict.question is None or verdict.question.notify:
             return verdict
         # Whoever was told of the question is told of its edit: this process may have no channels of its own.

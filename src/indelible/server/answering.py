@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from indelible.aio import AsyncLedger
-from indelible.core.approvals.edits import check_whole
+from indelible.core.approvals.edits import check_underived, check_whole
 from indelible.core.approvals.grants import pinned_digest
 from indelible.core.commands import (
     Amend,
@@ -30,7 +30,7 @@ from indelible.core.effects.calls import Handling, ToolCall
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
-from indelible.core.effects.tightening import strictest_word
+from indelible.core.effects.tightening import at_least, strictest_word
 from indelible.core.policy.policy import strictest
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.remote.admissible import (
@@ -236,7 +236,7 @@ class Answering:
     async def _judged(self, command: Open) -> Open:
         self._gateway.check_not_ours(command.tool)
         check_arguments(command.args_json, self._ledger._max_args_bytes)
-        command, handling = self._tightened(command)
+        handling = self._tightened(command)
         prepared = Prepared(
             call=ToolCall(tool=command.tool, run_id=command.run_id, call_id=command.call_id, schema=command.schema),
             identity=Identity(ref=command.ref, digest=command.digest, args_json=command.args_json),
@@ -251,13 +251,23 @@ class Answering:
             judged = self._judgement(prepared, command.verdict)
         # Both have to know: who asks replays from the record of the run that this one was forked from.
         knows = command.knows_limits and judged.knows_limits
-        return replace(command, verdict=judged.verdict, grants=judged.grants, knows_limits=knows)
+        handling = judged.handling or handling
+        return replace(
+            command,
+            side_effect=handling.side_effect,
+            on_crash=handling.on_crash,
+            verdict=judged.verdict,
+            grants=judged.grants,
+            knows_limits=knows,
+            naming=replace(command.naming, environment=judged.environment),
+        )
 
-    def _tightened(self, command: Open) -> tuple[Open, Handling]:
-        """Return a command that demands no less than this ledger does, and how its call is treated."""
+    def _tightened(self, command: Open) -> Handling:
+        """Return how a call is treated that demands no less than this ledger does."""
         handling = self._ledger._handling(command.tool, {"side_effect": command.side_effect})
         on_crash = strictest_word("on_crash", command.on_crash, self._ledger._options.on_crash)
-        return replace(command, side_effect=handling.side_effect, on_crash=on_crash), handling
+        said = replace(handling, side_effect=command.side_effect, on_crash=on_crash)
+        return replace(handling, on_crash=at_least(said, handling.side_effect).on_crash)
 
     def _judgement(self, prepared: Prepared, said: Verdict) -> Judged:
         """Gives the verdict on a call; whom it says that it is for, no credential attests, so that allows nothing."""
@@ -278,6 +288,7 @@ class Answering:
         self._gateway.check_edit(effect.tool, plain(command.args_json))
         if effect.args_json is not None:
             check_whole(effect.tool, decode(command.args_json), effect.args)
+            check_underived(approval, decode(command.args_json), effect.args)
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
         takes = self._ledger._approving.taken(approval, effect, command.args_json)
         return replace(command, verdict=strictest([own, command.verdict]), takes=takes)

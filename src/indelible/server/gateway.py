@@ -108,8 +108,7 @@ class Gateway:
 
     async def run(self, ledger: AsyncLedger, caller: Caller, actor: Actor, tool: GatewayTool, asked: CallAsked) -> Came:
         """Run a call at most once and return what came of it. A client that disconnects does not stop it."""
-        call = await in_own_thread(tool.call, asked.args, asked.run_id, asked.call_id)
-        call = replace(call, turn=asked.turn, dedupe=asked.dedupe or call.dedupe)
+        call = await in_own_thread(tool.call, asked.args, asked.run_id, asked.call_id, asked.turn, asked.dedupe)
         prepared = ledger._prepare(call, {**tool.words, "wait": timedelta(seconds=asked.wait_s)})
         check_arguments(prepared.identity.args_json, None)
         prepared = replace(prepared, actor=actor, principal=caller.principal or prepared.principal)

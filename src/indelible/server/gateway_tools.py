@@ -10,7 +10,7 @@ import inspect
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from jsonschema.validators import extend  # type: ignore[import-untyped]
 from indelible.core.effects.binding import bound
 from indelible.core.effects.calls import (
     SIDE_EFFECTS,
+    Dedupe,
     Idempotent,
     IdentityWords,
     Options,
@@ -32,6 +33,7 @@ from indelible.core.effects.calls import (
 )
 from indelible.core.effects.from_arguments import check_words, identity_of
 from indelible.core.effects.identity import schema_hash
+from indelible.core.effects.tightening import UNSAID, identified_by
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, Misconfigured
 
@@ -97,12 +99,24 @@ class GatewayTool:
             place = ".".join(("args", *map(str, wrong.absolute_path)))
             raise BadCall(f"{self.name}: {place} does not fit the tool's schema ({wrong.validator})")
 
-    def call(self, args: Mapping[str, Any], run_id: str | None, call_id: str | None) -> ToolCall:
-        """Return the call of this tool, with every default filled in; raise `BadCall` if the tool does not take it."""
+    def call(
+        self,
+        args: Mapping[str, Any],
+        run_id: str | None,
+        call_id: str | None,
+        turn: str | None = None,
+        dedupe: Dedupe | None = None,
+    ) -> ToolCall:
+        """Return the call of this tool, with every default filled in and identified as the tool says.
+
+        Raises:
+            BadCall: The tool does not take it.
+        """
         whole = {**self.defaults, **bound(self.schema, args, self.name)}
         self.check(whole)
-        identity = identity_of(self.identity, whole, self.name)
-        return ToolCall(tool=self.name, args=whole, run_id=run_id, call_id=call_id, schema=self.schema_hash, **identity)
+        words: dict[str, Any] = {"run_id": run_id, "call_id": call_id, "turn": turn, "dedupe": dedupe or "args"}
+        call = ToolCall(tool=self.name, args=whole, schema=self.schema_hash, **words)
+        return replace(call, **identified_by(call, identity_of(self.identity, whole, self.name), UNSAID))
 
 
 def load_tools(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, GatewayTool]:

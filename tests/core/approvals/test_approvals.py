@@ -691,6 +691,7 @@ def test_the_form_of_a_sheet_stays_as_it_is() -> None:
             "at": "2030-01-02T12:00:00.000000Z",
             "by": "ada",
             "credential": None,
+            "delegated_with": None,
             "is_approval": True,
             "is_by_editor": False,
             "on_behalf_of": "cy",

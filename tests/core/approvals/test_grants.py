@@ -26,12 +26,12 @@ from indelible.core.approvals.grants import (
     read_grant,
 )
 from indelible.errors import BadCall
-from tests.core.making import ADA, HOUR, NOON, asked, asks, effect
+from tests.core.making import HOUR, NOON, asked, asks, effect, vote
 
 TICK = timedelta(microseconds=1)
 _, APPROVAL = asked(effect("requires_approval"), asks(rule="payments"), schema="f00d")
 TERMS = GrantTerms(count=3, until=NOON + HOUR, pin=("customer.id", "amount"))
-GRANT = grant_of("grt_1", APPROVAL, TERMS, "ab" * 32, ADA)
+GRANT = grant_of("grt_1", APPROVAL, TERMS, "ab" * 32, vote("ada"))
 CALL: Any = {"tool": "pay", "pinned": "ab" * 32, "schema": "f00d", "policy": "policy-1", "rule": "payments"}
 
 

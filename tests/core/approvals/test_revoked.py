@@ -163,7 +163,7 @@ def test_an_attempt_after_a_crash_is_asked_about_anew_when_its_voter_was_revoked
     assert isinstance(call(shelf, asks()), Claimed)
     revoke(shelf, "ada")
     shelf.now += HOUR
-    assert isinstance(call(shelf, asks(), token="bb" * 16), AwaitingApproval)
+    assert isinstance(call(shelf, asks(), token="bb" * 16, on_crash="retry"), AwaitingApproval)
 
 
 @pytest.mark.parametrize(("via", "is_written"), [("passkey", False), ("api_key", False), ("process", True)])

@@ -9,7 +9,7 @@ from indelible.core.approvals.approval import Person, Vote
 from indelible.core.approvals.grants import Delegation, GrantTerms, grant_of
 from indelible.core.approvals.shown import approval_shown, delegation_shown, differences_shown, grant_shown
 from indelible.core.values.differences import MISSING, Difference
-from tests.core.making import ADA, HOUR, NOON, asked, asks, effect
+from tests.core.making import HOUR, NOON, asked, asks, effect, vote
 
 _, APPROVAL = asked(effect("requires_approval"), asks(rule="payments"), schema="f00d")
 
@@ -43,7 +43,7 @@ def test_a_side_that_is_not_there_has_no_member() -> None:
 
 
 def test_grants_and_delegations_show_until_when() -> None:
-    pinned = grant_of("grt_1", APPROVAL, GrantTerms(count=3, until=NOON + HOUR, pin=("a",)), "ab" * 32, ADA)
+    pinned = grant_of("grt_1", APPROVAL, GrantTerms(count=3, until=NOON + HOUR, pin=("a",)), "ab" * 32, vote("ada"))
     shown = grant_shown(pinned)
     assert (shown["pin"], shown["uses_left"], shown["approval_id"]) == (["a"], 3, APPROVAL.id)
     assert grant_shown(replace(pinned, pin=None))["pin"] is None

@@ -67,38 +67,38 @@ def test_an_attempt_that_needed_no_approval_hands_its_budget_back() -> None:
 
 def test_an_attempt_after_a_crash_is_covered_by_the_approval_that_was_used() -> None:
     shelf, _ = approved(on_crash="retry")
-    claim_on(shelf, opening(2))
+    claim_on(shelf, opening(2, on_crash="retry"))
     shelf.now += LEASE
-    second = claim_on(shelf, opening(3))
+    second = claim_on(shelf, opening(3, on_crash="retry"))
     assert second.attempt == 2
     shelf.do(relinquish(second, "in_doubt"))
-    third = claim_on(shelf, opening(4))
+    third = claim_on(shelf, opening(4, on_crash="retry"))
     assert third.attempt == 3
     used = shelf.approval()
     assert (used.status, used.attempt, used.votes) == ("consumed", 3, (vote("ada"),)), "each takes it over"
     assert shelf.last_commits()["approval"] == approval_sheet(used).body, "and says so on the record"
     shelf.now += timedelta(days=9)
-    assert claim_on(shelf, opening(5)).attempt == 4, "also when its time is over: it was used in time"
+    assert claim_on(shelf, opening(5, on_crash="retry")).attempt == 4, "also when its time is over: it was used in time"
 
 
 @pytest.mark.parametrize("drift", [{"verdict": asks(policy="policy-2")}, {"schema": "f00d"}])
 def test_after_a_crash_it_covers_nothing_else(drift: Any) -> None:
     shelf, _ = approved(on_crash="retry")
-    claim_on(shelf, opening(2))
+    claim_on(shelf, opening(2, on_crash="retry"))
     shelf.now += LEASE
-    answer = shelf.do(opening(3, **drift))
+    answer = shelf.do(opening(3, on_crash="retry", **drift))
     assert isinstance(answer, AwaitingApproval)
     assert (answer.effect.attempt, answer.approval.replaces) == (1, "apr_1")
     shelf.do(cast(answer.approval, BO))
-    assert claim_on(shelf, opening(4, **drift)).attempt == 2
+    assert claim_on(shelf, opening(4, on_crash="retry", **drift)).attempt == 2
 
 
 def test_after_a_crash_its_votes_are_counted_again() -> None:
     shelf, _ = approved(on_crash="retry")
-    claim_on(shelf, opening(2))
+    claim_on(shelf, opening(2, on_crash="retry"))
     edited(shelf, shelf.approval(), votes=())
     shelf.now += LEASE
-    assert isinstance(shelf.do(opening(3)), AwaitingApproval)
+    assert isinstance(shelf.do(opening(3, on_crash="retry")), AwaitingApproval)
 
 
 def test_after_a_crash_edited_arguments_run_again_as_they_were_approved() -> None:
@@ -107,9 +107,9 @@ def test_after_a_crash_edited_arguments_run_again_as_they_were_approved() -> Non
     first = shelf.do(opening(on_crash="retry", verdict=verdict)).approval
     changed = shelf.do(amend(first, ADA, verdict=asks(charges=(charge(3),)))).approval
     shelf.do(cast(changed, BO))
-    claim_on(shelf, opening(2, verdict=verdict))
+    claim_on(shelf, opening(2, on_crash="retry", verdict=verdict))
     shelf.now += LEASE
-    claim = claim_on(shelf, opening(3, verdict=verdict))
+    claim = claim_on(shelf, opening(3, on_crash="retry", verdict=verdict))
     assert (claim.attempt, claim.effect.args_json, shelf.budget().reserved) == (2, OTHER_ARGS, 3)
 
 
@@ -140,7 +140,7 @@ def granted_again(**words: Any) -> tuple[Shelf, Claim]:
     shelf.do(finish(claim_on(shelf, opening(2)), "failed"))
     shelf.do(reopen())
     terms = GrantTerms(count=1, until=shelf.now + timedelta(days=1))
-    grant = grant_of("grt_1", shelf.approval(), terms, pinned(), ADA)
+    grant = grant_of("grt_1", shelf.approval(), terms, pinned(), vote("ada"))
     shelf.sheets[grant_ref("grt_1")] = grant_sheet(grant)
     return shelf, claim_on(shelf, opening(3, grants={"grt_1": pinned()}))
 
@@ -162,7 +162,7 @@ def test_an_attempt_that_ran_on_a_grant_hands_no_approval_back() -> None:
 def test_an_attempt_after_the_crash_of_one_that_ran_on_a_grant_is_not_covered_by_an_older_approval() -> None:
     shelf, _ = granted_again(on_crash="retry")
     shelf.now += LEASE
-    answer = shelf.do(opening(4))
+    answer = shelf.do(opening(4, on_crash="retry"))
     assert isinstance(answer, AwaitingApproval)
     assert answer.effect.attempt == 2
 
@@ -170,12 +170,12 @@ def test_an_attempt_after_the_crash_of_one_that_ran_on_a_grant_is_not_covered_by
 def test_an_attempt_after_a_crash_in_which_nothing_happened_leaves_the_doubt_and_its_approval() -> None:
     """The first attempt may have happened, so the effect stays in doubt, and the approval covers the next attempt."""
     shelf, _ = approved(on_crash="retry")
-    claim_on(shelf, opening(2))
+    claim_on(shelf, opening(2, on_crash="retry"))
     shelf.now += LEASE
-    given_up = shelf.do(relinquish(claim_on(shelf, opening(3))))
+    given_up = shelf.do(relinquish(claim_on(shelf, opening(3, on_crash="retry"))))
     assert given_up.effect.status == "in_doubt"
     assert (shelf.approval().status, shelf.approval().attempt) == ("consumed", 2)
-    assert claim_on(shelf, opening(4)).attempt == 3
+    assert claim_on(shelf, opening(4, on_crash="retry")).attempt == 3
 
 
 def test_a_retry_of_an_edited_call_that_failed_is_asked_about() -> None:

@@ -16,6 +16,7 @@ from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
     InDoubt,
+    InFlight,
     KeyTaken,
     LooksRepeated,
     Open,
@@ -407,7 +408,7 @@ def test_without_takes_out_only_what_is_named() -> None:
 
 def sent_again(window: timedelta | None, age: timedelta, on_crash: str = "resend", **words: Any) -> Any:
     doubtful = effect("in_doubt", on_crash=on_crash, created_at=NOON - age, **words)
-    return next_step(open_command(resend_within=window), doubtful, NOON, SEQ).answer
+    return next_step(open_command(on_crash=on_crash, resend_within=window), doubtful, NOON, SEQ).answer
 
 
 def test_an_effect_in_doubt_is_sent_again_within_the_window_and_never_after() -> None:
@@ -419,8 +420,9 @@ def test_an_effect_in_doubt_is_sent_again_within_the_window_and_never_after() ->
 
 def test_an_abandoned_attempt_is_sent_again_too() -> None:
     left = effect("processing", lease_until=NOON, on_crash="resend", created_at=NOON - HOUR / 2)
-    assert isinstance(next_step(open_command(resend_within=HOUR), left, NOON, SEQ).answer, Claimed)
-    assert isinstance(next_step(open_command(resend_within=HOUR / 4), left, NOON, SEQ).answer, InDoubt)
+    for window, expected in ((HOUR, Claimed), (HOUR / 4, InDoubt)):
+        command = open_command(on_crash="resend", resend_within=window)
+        assert isinstance(next_step(command, left, NOON, SEQ).answer, expected)
 
 
 def test_a_call_that_waited_for_a_person_counts_its_window_from_their_vote() -> None:
@@ -428,10 +430,36 @@ def test_a_call_that_waited_for_a_person_counts_its_window_from_their_vote() -> 
     voted = replace(pending, status="approved", votes=(replace(vote("bo"), at=NOON - HOUR / 2),))
     used = consumed(voted, 1)
     doubtful = replace(effect("in_doubt", on_crash="resend", created_at=NOON - HOUR * 5), approval_id=used.id)
-    command = open_command(resend_within=HOUR, verdict=asks())
+    command = open_command(on_crash="resend", resend_within=HOUR, verdict=asks())
     assert not isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(used)).answer, InDoubt)
     late = replace(used, votes=(replace(vote("bo"), at=NOON - HOUR),))
     assert isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(late)).answer, InDoubt)
+
+
+def test_37_a_vote_after_the_first_entry_does_not_stretch_the_window() -> None:
+    _, pending = asked(effect("requires_approval", on_crash="resend", created_at=NOON - HOUR * 5))
+    voted = replace(pending, status="approved", votes=(replace(vote("bo"), at=NOON - HOUR / 2),))
+    again = consumed(replace(voted, id="apr_2"), 2)
+    doubtful = effect("in_doubt", on_crash="resend", created_at=NOON - HOUR * 5, attempt=2)
+    doubtful = replace(doubtful, approval_id=again.id)
+    command = open_command(on_crash="resend", resend_within=HOUR, verdict=asks())
+    assert isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(again)).answer, InDoubt)
+
+
+@pytest.mark.parametrize("first", ["retry", "resend", "hold"])
+@pytest.mark.parametrize("now", ["retry", "resend", "hold"])
+def test_39_an_effect_in_doubt_is_entered_again_only_if_both_calls_allow_it(first: Any, now: Any) -> None:
+    doubtful = effect("in_doubt", on_crash=first, created_at=NOON - HOUR / 2)
+    command = open_command(on_crash=now, resend_within=HOUR)
+    is_held = "hold" in (first, now)
+    assert isinstance(next_step(command, doubtful, NOON, SEQ).answer, InDoubt if is_held else Claimed)
+
+
+def test_37_only_the_holder_of_the_newest_attempt_tries_again_what_it_gave_up_in_doubt() -> None:
+    kept = effect("in_doubt", token="cc" * 16, lease_until=NOON + HOUR)
+    for again, expected in (("cc" * 16, Claimed), ("dd" * 16, InFlight), (None, InFlight)):
+        assert isinstance(next_step(open_command(again=again), kept, NOON, SEQ).answer, expected)
+    assert isinstance(next_step(open_command(), kept, NOON + HOUR, SEQ).answer, InDoubt)
 
 
 @pytest.mark.parametrize("words", [{"window": timedelta(0)}, {"attempts": 0}], ids=str)

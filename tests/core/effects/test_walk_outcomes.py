@@ -9,7 +9,7 @@ import pytest
 
 from indelible.core.commands import Claimed, Finish, Late, Open, Relinquish
 from indelible.core.effects import outcomes
-from indelible.core.effects.calls import Idempotent, Retry
+from indelible.core.effects.calls import Idempotent, Options, Retry, handling_of
 from indelible.core.effects.requests import Invoke, Pause, Raised, Returned, Submit
 from indelible.core.values.canonical import decode
 from indelible.errors import (
@@ -148,9 +148,29 @@ def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
     ]  # fmt: skip
     pauses = [request.duration for request in played.asked if isinstance(request, Pause)]
     assert pauses == [timedelta(seconds=2), timedelta(seconds=4)]
-    assert [command.status for command in played.commands if isinstance(command, Relinquish)] == ["ready", "ready"]
+    given_up = [command for command in played.commands if isinstance(command, Relinquish)]
+    assert [command.status for command in given_up] == ["in_doubt", "in_doubt"]
+    assert [command.lease for command in given_up] == [pause + handling_of(Options()).lease for pause in pauses]
+    tokens = [command.claim.token for command in given_up]
+    assert [command.again for command in played.commands if isinstance(command, Open)] == [None, *tokens]
     assert len({command.token for command in played.commands if isinstance(command, Open)}) == 3
     assert played.value == "ok"
+
+
+def test_37_an_attempt_that_did_nothing_leaves_the_doubt_of_the_one_before() -> None:
+    again = Claimed(claim_of(effect("processing", attempt=2)))
+    retry = Retry(on=(OSError,), attempts=2)
+    for report in (Raised(NothingHappened("not connected")), Raised(OSError("fork"), was_entered=False)):
+        played = run(CLAIMED, Raised(OSError("first")), MOVED, None, again, report, MOVED, retry=retry)
+        assert played.commands[-1].status == "in_doubt"
+
+
+def test_37_an_attempt_that_did_nothing_is_tried_again_without_a_doubt() -> None:
+    again = Claimed(claim_of(effect("processing", attempt=2)))
+    retry = Retry(on=(NothingHappened,), attempts=2)
+    played = run(CLAIMED, Raised(NothingHappened("busy")), MOVED, None, again, Returned("ok"), MOVED, retry=retry)
+    assert [each.status for each in played.commands if isinstance(each, Relinquish)] == ["ready"]
+    assert [each.again for each in played.commands if isinstance(each, Open)] == [None, None]
 
 
 def test_the_last_attempt_is_the_last() -> None:

@@ -81,9 +81,15 @@ FORGED: list[Record | Keep] = [
 ]
 
 
+def test_46_a_delegation_names_the_token_that_it_came_with_and_no_other() -> None:
+    told_with = told("delegation_given", delegation_sheet(replace(DELEGATION, credential="key_other")))
+    written = by_hand(told_with, replace(ANA, credential="key_1"), LATER).sheet
+    assert written == delegation_sheet(replace(DELEGATION, credential="key_1"))
+
+
 @pytest.mark.parametrize("command", FINE, ids=repr)
 def test_what_is_an_administrators_to_write_is_written_as_it_is(command: Record | Keep) -> None:
-    assert by_hand(command, ANA, LATER) is command
+    assert by_hand(command, ANA, LATER) == command
 
 
 @pytest.mark.parametrize("command", FORGED, ids=repr)

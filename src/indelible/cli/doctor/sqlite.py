@@ -48,7 +48,7 @@ def examine_file(path: Path, place: Where) -> Iterator[Check]:
     yield from check_disk(path)
     if not path.exists() or path.stat().st_size == 0:
         try:
-            expected_in(None)(str(path.parent.resolve() / path.name), None)
+            expected_in(None)(str(path), None)
         except IndelibleError as error:
             yield told("ledger", error)
             return

@@ -368,6 +368,12 @@ async def _refuse_replaced(ledger: AsyncLedger, approval_id: str | None) -> None
 
 
 async def _refuse_other_content(ledger: AsyncLedger, approval: Any) -> None:
+    """Refuse to approve, without a digest, other arguments than the hook was shown."""
+    if approval.editors:
+        raise EffectLedgerInvariantError(
+            f"{approval.id} was edited by {approval.editors[-1]} after it was asked; look at it, then "
+            "approve(idem_key, digest=…) with the digest that it has now"
+        )
     earlier = approval
     while earlier is not None and earlier.replaces is not None:
         earlier = await ledger.get_approval(earlier.replaces)

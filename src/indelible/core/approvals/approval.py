@@ -92,7 +92,8 @@ class Question:
 class Vote:
     """Is one person's answer. `on_behalf_of` names who delegated it to them.
 
-    `credential` is the id of the API key that it was cast with, if one was: once that is revoked, it does not count.
+    `credential` is the id of the API key that it was cast with, and `delegated_with` of the one that delegated it, if
+    there was one: once either is revoked, the vote does not count.
     `is_by_editor` says that the same person wrote the arguments: they are the only one who may decide.
     """
 
@@ -103,6 +104,7 @@ class Vote:
     on_behalf_of: str | None = None
     signature: bytes | None = None
     credential: str | None = None
+    delegated_with: str | None = None
     is_by_editor: bool = False
 
 

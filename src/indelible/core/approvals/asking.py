@@ -19,7 +19,7 @@ from indelible.core.approvals.approval import (
 )
 from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_besides, told_by_more
 from indelible.core.approvals.edits import edited_from, taking
-from indelible.core.approvals.grants import delegation_ref, grant_of, grant_sheet, read_delegation
+from indelible.core.approvals.grants import Delegation, delegation_ref, grant_of, grant_sheet, read_delegation
 from indelible.core.approvals.revoked import without_revoked
 from indelible.core.approvals.sheets import approval_sheet
 from indelible.core.changes import Aside, Change, Step
@@ -69,17 +69,18 @@ def about_approval(
 
 def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
     actor = command.stamp.actor
-    giver = _why_revoked(actor, sheets) or _giver(command, now, sheets)
-    if isinstance(giver, Refusal):
-        return _not(giver, approval, effect)
+    delegation = _why_revoked(actor, sheets) or _delegation(command, now, sheets)
+    if isinstance(delegation, Refusal):
+        return _not(delegation, approval, effect)
     vote = Vote(
         by=actor.id,
         via=actor.via,
         at=command.stamp.at,
         is_approval=command.is_approval,
-        on_behalf_of=giver,
+        on_behalf_of=None if delegation is None else delegation.giver,
         signature=command.signature,
         credential=actor.credential,
+        delegated_with=None if delegation is None else delegation.credential,
     )
     if any(replace(one, is_by_editor=False) == vote for one in approval.votes):
         return Step(Decided(approval, effect))  # our own write, whose answer got lost on the way
@@ -100,7 +101,7 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
     grants: list[Sheet] = []
     if command.grant is not None:
         counted = replace(counted, grant=command.grant_id)
-        grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, actor))]
+        grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, vote))]
     told = deliveries_of(counted, "approved", channels_told(counted, sheets), now)
     return _moved(command, effect, counted, seq, "ready", [*told, *grants])
 
@@ -149,15 +150,16 @@ def _why_no_grant(command: CastVote, approval: Approval) -> Refusal | None:
     return None
 
 
-def _giver(command: CastVote, now: datetime, sheets: Sheets) -> str | Refusal | None:
-    """Gives whose vote it is, when it was delegated."""
+def _delegation(command: CastVote, now: datetime, sheets: Sheets) -> Delegation | Refusal | None:
+    """Return the delegation that a vote is cast by, if it is cast by one and that still stands."""
     if command.delegation_id is None:
         return None
     sheet = sheet_at(sheets, delegation_ref(command.delegation_id))
     found = None if sheet is None or sheet.body is None else read_delegation(sheet)
-    if found is None or not found.covers(command.stamp.actor.id, now) or is_revoked(found.giver, sheets):
+    stands = found is not None and found.covers(command.stamp.actor.id, now) and not is_revoked(found.giver, sheets)
+    if found is None or not stands or is_token_revoked(found.credential, sheets):
         return Refusal("delegation", f"{command.delegation_id} does not let {command.stamp.actor.id} decide this now")
-    return found.giver
+    return found
 
 
 _ENDS: dict[Status, str] = {"ready": "approval_received", "denied": "approval_denied"}

@@ -12,7 +12,8 @@ from typing import Any
 
 from indelible.core.approvals.approval import Approval
 from indelible.core.effects.effect import ERASED_DIGEST, Effect
-from indelible.core.effects.identity import Ref
+from indelible.core.effects.from_arguments import ALL
+from indelible.core.effects.identity import Ref, reach
 from indelible.core.privacy.detectors import forged_in
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import Redacted
@@ -56,6 +57,21 @@ def check_whole(tool: str, edited: Any, recorded: Any) -> None:
             f"{tool}: the edit leaves out {', '.join(missing[:5])}, and the tool would choose a value that nobody has "
             "seen; name the value that you mean"
         )
+
+
+def check_underived(approval: Approval, edited: Any, recorded: Any) -> None:
+    """Raise `BadCall` for an edit of an argument that says which call it is, or what it keeps to itself."""
+    for path in approval.naming.derived_from:
+        if path == ALL and not _is_same(edited, recorded):
+            raise BadCall(
+                f"{approval.tool}: a function of its arguments says which call this is, so no edit can change them; "
+                "deny it, and let the agent make the call that you mean"
+            )
+        if path != ALL and not _is_same(reach(edited, path, approval.tool), reach(recorded, path, approval.tool)):
+            raise BadCall(
+                f"{approval.tool}: {path} says which call this is (scope, turn, resource or exclusive), so no edit can "
+                "change it; deny it, and let the agent make the call that you mean"
+            )
 
 
 def carried_over(edited: Any, recorded: Any, own: Any) -> Any:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from indelible.core.approvals.approval import Approval, folded, is_entitled, looks_like, same_person
-from indelible.core.effects.effect import Actor
+from indelible.core.approvals.approval import Approval, Vote, folded, is_entitled, looks_like, same_person
 from indelible.core.effects.identity import hashed, reach
 from indelible.core.events import instant
 from indelible.core.sheets import Sheet, SheetRef, body_of
@@ -60,6 +59,10 @@ class Grant:
     approval_id: str
     credential: str | None = None
     """The id of the token that it was given with, if one was."""
+    on_behalf_of: str | None = None
+    """The person who delegated the decision to `given_by`, if one did."""
+    delegated_with: str | None = None
+    """The id of the token that it was delegated with, if one was."""
     is_ended: bool = False
     before: tuple[str, int] | None = None
     told_by: tuple[str, int] | None = field(default=None, compare=False)
@@ -79,7 +82,7 @@ class Grant:
 
         `asked_by` names who asks and for whom: what they may not approve, they may not have granted either.
         """
-        if any(looks_like(self.given_by, name) for name in asked_by):
+        if any(looks_like(giver, name) for giver in self.givers for name in asked_by):
             return "it was given by who asks"
         if self.is_over or self.until <= now:
             return "it has ended"
@@ -88,6 +91,16 @@ class Grant:
         if (schema, policy) != (self.schema, self.policy):
             return "the tool or the policy has changed"
         return None if rule == self.rule else "another rule asks"
+
+    @property
+    def givers(self) -> tuple[str, ...]:
+        """The people it rests on: who gave it, and on whose behalf."""
+        return tuple(name for name in (self.given_by, self.on_behalf_of) if name is not None)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The ids of the tokens that it rests on."""
+        return tuple(token for token in (self.credential, self.delegated_with) if token is not None)
 
     @property
     def is_over(self) -> bool:
@@ -114,8 +127,8 @@ def pinned_digest(tenant: str, tool: str, pin: Sequence[str] | None, args_json: 
     return hashed(GRANT_TAG, tenant, tool, encode({path: reach(args, path, tool) for path in pin}, root="pin"))
 
 
-def grant_of(grant_id: str, approval: Approval, terms: GrantTerms, pinned: str, by: Actor) -> Grant:
-    """Gives the grant that comes with an approval: for what was approved, under the same policy and schema."""
+def grant_of(grant_id: str, approval: Approval, terms: GrantTerms, pinned: str, vote: Vote) -> Grant:
+    """Return the grant that comes with a vote: for what was approved, under the same policy and schema."""
     return Grant(
         id=grant_id,
         tool=approval.tool,
@@ -126,9 +139,11 @@ def grant_of(grant_id: str, approval: Approval, terms: GrantTerms, pinned: str, 
         rule=approval.question.rule,
         uses_left=terms.count,
         until=terms.until,
-        given_by=by.id,
+        given_by=vote.by,
         approval_id=approval.id,
-        credential=by.credential,
+        credential=vote.credential,
+        on_behalf_of=vote.on_behalf_of,
+        delegated_with=vote.delegated_with,
     )
 
 
@@ -143,9 +158,11 @@ def grant_sheet(grant: Grant) -> Sheet:
         "approval": grant.approval_id,
         "before": None if grant.before is None else list(grant.before),
         "credential": grant.credential,
+        "delegated_with": grant.delegated_with,
         "given_by": grant.given_by,
         "id": grant.id,
         "is_ended": grant.is_ended,
+        "on_behalf_of": grant.on_behalf_of,
         "pin": None if grant.pin is None else list(grant.pin),
         "pinned": grant.pinned,
         "policy": grant.policy,
@@ -184,6 +201,8 @@ def read_grant(sheet: Sheet) -> Grant:
         given_by=content["given_by"],
         approval_id=content["approval"],
         credential=content["credential"],
+        on_behalf_of=content["on_behalf_of"],
+        delegated_with=content["delegated_with"],
         is_ended=content["is_ended"],
         before=None if content["before"] is None else (content["before"][0], content["before"][1]),
         told_by=None if sheet.run_id is None or sheet.seq is None else (sheet.run_id, sheet.seq),
@@ -199,6 +218,8 @@ class Delegation:
     giver: str
     to: str
     until: datetime
+    credential: str | None = None
+    """The id of the token that it was given with, if one was."""
     is_ended: bool = False
 
     def __post_init__(self) -> None:
@@ -220,6 +241,7 @@ def delegation_ref(delegation_id: str) -> SheetRef:
 def delegation_sheet(delegation: Delegation) -> Sheet:
     """Writes a delegation on its sheet."""
     content: Mapping[str, Any] = {
+        "credential": delegation.credential,
         "giver": delegation.giver,
         "id": delegation.id,
         "is_ended": delegation.is_ended,
@@ -247,6 +269,7 @@ def read_delegation(sheet: Sheet) -> Delegation:
         giver=content["giver"],
         to=content["to"],
         until=datetime.fromisoformat(content["until"]),
+        credential=content["credential"],
         is_ended=content["is_ended"],
     )
 

@@ -25,27 +25,30 @@ def _resting_on(sheet: Sheet) -> Iterator[SheetRef]:
     if sheet.kind == "approval":
         for vote in read_approval(sheet).votes:
             yield from map(place_of, names_in(vote))
-            yield from _token_of(vote.credential)
+            yield from map(credential_ref, _tokens_in(vote))
     elif sheet.kind == "grant":
         grant = read_grant(sheet)
-        yield place_of(grant.given_by)
-        yield from _token_of(grant.credential)
+        yield from map(place_of, grant.givers)
+        yield from map(credential_ref, grant.tokens)
     elif sheet.kind == "delegation":
-        yield place_of(read_delegation(sheet).giver)
+        delegation = read_delegation(sheet)
+        yield place_of(delegation.giver)
+        if delegation.credential is not None:
+            yield credential_ref(delegation.credential)
 
 
-def _token_of(credential_id: str | None) -> Iterator[SheetRef]:
-    if credential_id is not None:
-        yield credential_ref(credential_id)
+def _tokens_in(vote: Vote) -> Iterator[str]:
+    """Yield the ids of the tokens that a vote rests on."""
+    return (each for each in (vote.credential, vote.delegated_with) if each is not None)
 
 
 def standing_votes(approval: Approval, sheets: Sheets) -> tuple[Vote, ...]:
-    """Return the votes that still stand: neither the voter, nor who let them vote, nor the token used was revoked."""
+    """Return the votes that still stand: no person and no token that they rest on was revoked."""
     return tuple(
         vote
         for vote in approval.votes
         if not any(is_revoked(name, sheets) for name in names_in(vote))
-        and not is_token_revoked(vote.credential, sheets)
+        and not any(is_token_revoked(token, sheets) for token in _tokens_in(vote))
     )
 
 

@@ -151,6 +151,7 @@ def _vote_content(vote: Vote) -> dict[str, Any]:
         "at": instant(vote.at),
         "by": vote.by,
         "credential": vote.credential,
+        "delegated_with": vote.delegated_with,
         "is_approval": vote.is_approval,
         "is_by_editor": vote.is_by_editor,
         "on_behalf_of": vote.on_behalf_of,
@@ -168,6 +169,7 @@ def _read_vote(content: Mapping[str, Any]) -> Vote:
         on_behalf_of=content["on_behalf_of"],
         signature=_from_base64(content["signature"]),
         credential=content["credential"],
+        delegated_with=content["delegated_with"],
         is_by_editor=content["is_by_editor"],
     )
 

@@ -93,6 +93,8 @@ class ToolCall:
     added: Mapping[str, Any] = field(default_factory=dict, repr=False)
     on_reuse: OnReuse = "refuse"
     injected: Sequence[str] = ()
+    derived_from: Sequence[str] = ()
+    """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.tool):
@@ -242,10 +244,10 @@ class IdentityWords(TypedDict, total=False):
     scope: TextFrom | None
     resource: ResourceFrom | None
     turn: TextFrom | None
-    dedupe: Dedupe
-    varies: Sequence[str]
-    added: Mapping[str, Any]
-    on_reuse: OnReuse
+    dedupe: Dedupe | None
+    varies: Sequence[str] | None
+    added: Mapping[str, Any] | None
+    on_reuse: OnReuse | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from indelible.core.approvals.approval import Approval, Question, ask, consumed, drifted, ended, is_bound_to
+from indelible.core.approvals.approval import (
+    Approval,
+    Question,
+    Vote,
+    ask,
+    consumed,
+    drifted,
+    ended,
+    is_bound_to,
+    looks_like,
+    names_in,
+)
 from indelible.core.approvals.deliveries import channels_told, deliveries_of
 from indelible.core.approvals.grants import grant_ref, grant_sheet, read_grant
 from indelible.core.approvals.revoked import standing_votes
@@ -180,15 +191,27 @@ def _is_bound(command: Open, effect: Effect, approval: Approval) -> bool:
 def _lacks_votes(command: Open, effect: Effect, approval: Approval, sheets: Sheets) -> bool:
     """Are there too few votes for what the policy asks now, or asked of an edit? A status alone allows nothing.
 
-    Votes of those who were revoked since count no more.
+    Votes of people who were revoked since do not count, and neither do those of the person in whose name this call is
+    made: another agent may have asked, and no person approves their own call.
     """
     question = command.verdict.question if _has_same_args(command, effect, approval) else None
-    votes = standing_votes(approval, sheets)
+    votes = _votes_for(command, approval, sheets)
     return replace(approval, question=question or approval.question, votes=votes).lacking > 0
 
 
-def _has_lost_votes(approval: Approval, sheets: Sheets) -> bool:
-    return standing_votes(approval, sheets) != approval.votes
+def _votes_for(command: Open, approval: Approval, sheets: Sheets) -> tuple[Vote, ...]:
+    """Return the votes that still stand and are not by the caller or the person the caller acts for."""
+    callers = _callers(command)
+    return tuple(
+        vote
+        for vote in standing_votes(approval, sheets)
+        if not any(looks_like(name, caller) for name in names_in(vote) for caller in callers)
+    )
+
+
+def _callers(command: Open) -> tuple[str, str]:
+    """Return who makes the call, and for whom."""
+    return command.stamp.actor.id, command.principal or command.stamp.actor.id
 
 
 def _has_same_args(command: Open, effect: Effect, approval: Approval | None) -> bool:
@@ -261,7 +284,8 @@ def _ended(
         run_id=command.run_id,
         are_args_other=is_other_content(command, effect) or has_other_injected(command, effect),
     )
-    changed = ", ".join(names) or ("who may decide it" if _has_lost_votes(approval, sheets) else "what is stored of it")
+    has_all_votes = _votes_for(command, approval, sheets) == approval.votes
+    changed = ", ".join(names) or ("what is stored of it" if has_all_votes else "who may decide it")
     reason = encode("its time ran out" if end == "expired" else f"changed since it was asked: {changed}")
     waiting = replace(_waiting(command, effect), detail_seq=seq, detail_json=reason, charges_json=None)
     told = deliveries_of(over, end, channels_told(approval, sheets), now)
@@ -308,7 +332,7 @@ def _asking(
 ) -> Step:
     """Asks whether the effect may run; the question and the messages about it are written together with it."""
     approval = ask(
-        f"apr_{command.effect_id.removeprefix('eff_')}",
+        approval_id_of(command.effect_id),
         effect,
         question,
         schema=command.schema,
@@ -388,7 +412,8 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
         if sheet is None or sheet.body is None:
             continue
         grant = read_grant(sheet)
-        if is_revoked(grant.given_by, sheets) or is_token_revoked(grant.credential, sheets):
+        is_gone = any(is_revoked(name, sheets) for name in grant.givers)
+        if is_gone or any(is_token_revoked(token, sheets) for token in grant.tokens):
             continue
         why_not = grant.why_not(
             tool=command.tool,
@@ -397,11 +422,16 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
             policy=command.verdict.policy,
             rule=question.rule,
             now=now,
-            asked_by=(command.stamp.actor.id, command.principal or command.stamp.actor.id),
+            asked_by=_callers(command),
         )
         if why_not is None:
             return (grant_sheet(grant.used()),)
     return ()
+
+
+def approval_id_of(effect_id: str) -> str:
+    """Return the id of the approval that is asked for by the call that an effect id was made for."""
+    return f"apr_{effect_id.removeprefix('eff_')}"
 
 
 def approval_of(effect: Effect, sheets: Sheets) -> Approval | None:

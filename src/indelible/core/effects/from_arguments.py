@@ -19,6 +19,7 @@ from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
 
 FROM_ARGUMENTS = "args."
+ALL = "*"
 
 
 def identity_of(words: Mapping[str, Any], args: Mapping[str, Any], tool: str) -> dict[str, Any]:
@@ -33,11 +34,26 @@ def identity_of(words: Mapping[str, Any], args: Mapping[str, Any], tool: str) ->
         BadCall: The arguments lack what a word names.
     """
     found = {word: value for word, value in words.items() if value is not None}
+    made_of = derived_from(*(found[word] for word in ("scope", "turn", "resource") if word in found))
+    if made_of:
+        found["derived_from"] = made_of
     for word in found.keys() & {"scope", "turn"}:
         found[word] = text_of(found[word], args, f"{tool}: {word}")
     if "resource" in found:
         found["resource"] = resource_of(found["resource"], args, f"{tool}: resource")
     return found
+
+
+def derived_from(*words: Any) -> tuple[str, ...]:
+    """Return the dotted paths of the arguments that these words name; `ALL` stands for what a function may read."""
+    paths: list[str] = []
+    for word in words:
+        for part in [word[each] for each in RESOURCE_PARTS] if isinstance(word, Mapping) else [word]:
+            if isinstance(part, str) and part.startswith(FROM_ARGUMENTS):
+                paths.append(part.removeprefix(FROM_ARGUMENTS))
+            elif callable(part):
+                paths.append(ALL)
+    return tuple(dict.fromkeys(paths))
 
 
 def depends_on_arguments(words: IdentityWords) -> bool:

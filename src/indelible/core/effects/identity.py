@@ -33,7 +33,7 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Says what a call's key is made of, so that the key of the same call with other arguments can be found."""
+    """What an editor's process cannot know of a call: what its key is made of, and where it was judged."""
 
     fields: tuple[str, ...] | None = None
     """The arguments that identify the call; None stands for all of them."""
@@ -43,12 +43,18 @@ class Naming:
     """What tells an intended repeat from a retry."""
     is_fixed: bool = False
     """A resource identifies the call, or another ledger did: no argument does."""
+    derived_from: tuple[str, ...] = ()
+    """The arguments that scope, turn, resource or `exclusive` were made of. An edit cannot change these."""
+    environment: str = ""
+    """The environment whose rules hold for the call."""
 
     def content(self) -> dict[str, Any]:
         """Return it as it is recorded."""
         return {
             "added": self.added_json.decode(),
             "call": list(self.call),
+            "derived_from": list(self.derived_from),
+            "environment": self.environment,
             "fields": None if self.fields is None else list(self.fields),
             "is_fixed": self.is_fixed,
             "varies": list(self.varies),
@@ -67,14 +73,22 @@ class Naming:
 BY_ALL_ARGS = Naming()
 
 
-def naming_of(call: ToolCall) -> Naming:
-    """Return what identifies a call."""
+def naming_of(call: ToolCall, kept: Sequence[str] = (), environment: str = "") -> Naming:
+    """Return what identifies a call, and what else of it an edit needs.
+
+    Args:
+        call: The call.
+        kept: The arguments that its `exclusive` is made of.
+        environment: The environment it was judged in.
+    """
     return Naming(
         fields=None if call.key is None else tuple(call.key),
         varies=(*call.varies, *call.injected),
         added_json=encode(call.added) if call.added else b"{}",
         call=_occurrence(call),
         is_fixed=call.resource is not None or call.adopted_key is not None,
+        derived_from=tuple(dict.fromkeys((*call.derived_from, *kept))),
+        environment=environment,
     )
 
 
@@ -87,6 +101,8 @@ def read_naming(content: Mapping[str, Any]) -> Naming:
         added_json=content["added"].encode(),
         call=tuple(content["call"]),
         is_fixed=content["is_fixed"],
+        derived_from=tuple(content["derived_from"]),
+        environment=content["environment"],
     )
 
 

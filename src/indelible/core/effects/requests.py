@@ -116,6 +116,10 @@ class Judged:
     """Are what a question takes of how many may be open."""
     knows_limits: bool = False
     """Is it known what the call's run allows?"""
+    environment: str = ""
+    """The environment that the call was judged in."""
+    handling: Handling | None = None
+    """How the call is treated, where a policy declares a stronger class than its caller."""
 
 
 @dataclass(frozen=True, slots=True)

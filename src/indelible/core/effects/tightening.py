@@ -61,6 +61,8 @@ HANDLED: Mapping[str, Demand] = {
     "on_repeat": Demand(("run", "ask", "refuse")),
 }
 """The demands once every default is filled in: a registered tool is complete, so a call can only go above it."""
+READING = frozenset({"none", "read"})
+"""The classes without an effect: repeating them does no harm."""
 IDENTITY: Mapping[str, Literal["refused", "overruled"]] = {
     "key": "refused",
     "scope": "refused",
@@ -71,6 +73,7 @@ IDENTITY: Mapping[str, Literal["refused", "overruled"]] = {
     "adopted_key": "refused",
     "dedupe": "overruled",
     "turn": "overruled",
+    "derived_from": "overruled",
 }
 """What becomes of a call's word about its identity if its registered tool says another one.
 
@@ -79,19 +82,36 @@ call, so the tool overrules these.
 """
 
 
+UNSAID: Mapping[str, Any] = {one.name: {} if one.name == "added" else one.default for one in fields(ToolCall)}
+"""What a call says of itself where its caller leaves it to the tool."""
+
+
 def handling_for(ledger: Options, tool: Options | None, call: Options | None, name: str) -> Handling:
     """Return how a call of the tool `name` is treated. `tool` is None where no tool of this name is registered."""
     usual = handling = handling_of(merged(ledger, tool, None, name))
     if call is not None:
         handling = handling_of(merged(ledger, tool, call, name))
     if call is not None and tool is not None:
-        both = (usual, handling)
-        stricter = {word: _strictest(rule, *(getattr(each, word) for each in both)) for word, rule in HANDLED.items()}
-        handling = replace(handling, **stricter)
+        handling = _strictest_of(usual, handling)
     said = [level.side_effect for level in (ledger, tool, call) if level is not None]
     named = [*said, usual.side_effect if tool is not None else None]
     classes = tuple(dict.fromkeys(each for each in named if each is not None))
     return replace(handling, judged_as=classes) if len(classes) > 1 else handling
+
+
+def at_least(handling: Handling, side_effect: SideEffect) -> Handling:
+    """Return how a call is treated whose class is this one or a stronger one: never weaker than either."""
+    if SIDE_EFFECT_ORDER.index(side_effect) <= SIDE_EFFECT_ORDER.index(handling.side_effect):
+        return handling
+    return _strictest_of(handling_of(Options(side_effect=side_effect, downstream=handling.downstream)), handling)
+
+
+def _strictest_of(first: Handling, second: Handling) -> Handling:
+    """Return the second one, with the strictest demands of both."""
+    return replace(
+        second,
+        **{word: _strictest(rule, getattr(first, word), getattr(second, word)) for word, rule in HANDLED.items()},
+    )
 
 
 def merged(ledger: Options, tool: Options | None, call: Options | None, name: str) -> Options:
@@ -146,20 +166,31 @@ def identified_by(call: ToolCall, said: Mapping[str, Any], unsaid: Mapping[str, 
 
     Args:
         call: A call of the tool.
-        said: What the tool says of identity.
-        unsaid: What stands for "not said", by word.
+        said: What the tool says of identity, and nothing that it does not say.
+        unsaid: What stands for "not said" in a call, by word.
     """
     if said.get("key") is not None and (call.resource is not None or call.adopted_key is not None):
         raise _other_identity(call, "resource" if call.resource is not None else "adopted_key")
     gaps: dict[str, Any] = {}
+    if call.dedupe in ("call", "turn") and "dedupe" not in said and ("key" in said or "resource" in said):
+        gaps["dedupe"] = "args"  # what the tool names is its identity, in every turn
     for word, value in said.items():
         given = getattr(call, word)
-        if value == unsaid[word] or given == value:
+        if given == value:
             continue
         if given != unsaid[word] and IDENTITY[word] == "refused":
             raise _other_identity(call, word)
         gaps[word] = value
     return gaps
+
+
+def occurring(call: ToolCall, said: SideEffect | None, handling: Handling) -> ToolCall:
+    """Return the call, told apart by its turn and not by its id where its class is stronger than its caller says.
+
+    Each read has an occurrence of its own. What only its caller calls a read must not be repeated as one.
+    """
+    is_misread = call.dedupe == "call" and said in READING and handling.side_effect not in READING
+    return replace(call, dedupe="turn") if is_misread else call
 
 
 def _other_identity(call: ToolCall, word: str) -> BadCall:

@@ -7,7 +7,7 @@ receives how that went. The blocking and the asynchronous ledger drive the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
@@ -53,6 +53,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
+from indelible.core.effects.from_arguments import derived_from
 from indelible.core.effects.identity import naming_of, repeat_of, resource_json
 from indelible.core.effects.meaning import Meaning, is_about, meaning_of
 from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
@@ -76,8 +77,9 @@ from indelible.core.effects.requests import (
     Submit,
     Walk,
 )
+from indelible.core.effects.tightening import at_least
 from indelible.core.journal.set_back import way_out
-from indelible.core.policy.verdicts import UNREAD_LIMITS, asked_as_repeat, capped
+from indelible.core.policy.verdicts import REPEAT_RULE, UNREAD_LIMITS, asked_as_repeat, capped
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
 from indelible.core.runs.commands import RunMoved, RunNotMoved
@@ -112,6 +114,7 @@ def opening(
     awaited_approval: str | None = None,
     *,
     only_asks: bool = False,
+    again: str | None = None,
 ) -> Open:
     """Gives the command that asks to run this call, with the verdict on it."""
     call, identity, handling = prepared.call, prepared.identity, prepared.handling
@@ -144,8 +147,9 @@ def opening(
         omitted=identity.omitted,
         injected=tuple(call.injected),
         on_reuse=call.on_reuse,
-        naming=naming_of(call),
+        naming=naming_of(call, derived_from(*handling.exclusive), judged.environment),
         resend_within=None if handling.downstream is None else handling.downstream.window,
+        again=again,
     )
 
 
@@ -158,17 +162,23 @@ def begin(
     waited: bool = False,
     only_asks: bool = False,
     afresh: bool = False,
+    again: str | None = None,
 ) -> Generator[Request, Any, Begun]:
-    """Asks once and gives the typed answer; what cannot be answered that way is raised.
+    """Ask once and return the typed answer; raise what cannot be answered that way.
 
-    The policy is asked each time: what it said before somebody was asked need not hold when they have answered.
+    The policy is asked each time: what it said before a person was asked need not hold when they have answered.
+
+    Args:
+        again: The token of the newest attempt, if this caller gave it up in doubt to try again.
     """
     judged: Judged = yield Judge(prepared, waited, afresh)
+    if judged.handling is not None:
+        prepared = replace(prepared, handling=judged.handling)
     for origin in judged.origins:
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
             return _replay(recalled)
-    command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks)
+    command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks, again=again)
     is_about_this = known is not None and known.ref == command.ref
     answer: Answer = yield Submit(command, known if is_about_this else None)
     if isinstance(answer, Canceled) and (place := edited_from(answer.effect)) is not None:
@@ -180,11 +190,12 @@ def begin(
         answer = yield from _repeat(command, judged, answer.effect, prepared.handling)
     if isinstance(answer, Reworded):
         recorded = _with_recorded_words(prepared, answer.effect)
-        return (yield from begin(recorded, mint, answer.effect, awaited_approval, waited=waited, only_asks=only_asks))
+        words: dict[str, Any] = {"waited": waited, "only_asks": only_asks, "again": again}
+        return (yield from begin(recorded, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, LimitsUnseen):
         if afresh:
             raise refused_by(command, UNREAD_LIMITS, answer.effect)
-        words = {"waited": waited, "only_asks": only_asks, "afresh": True}
+        words = {"waited": waited, "only_asks": only_asks, "afresh": True, "again": again}
         return (yield from begin(prepared, mint, known, awaited_approval, **words))
     match answer:
         case Replayed() if answer.effect.is_detail_erased:
@@ -258,11 +269,14 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
     at, one after the other: what is open there goes on, and what succeeded there is asked about, if its class or the
     tool says so.
     """
-    asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
+    verdict = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
+    # A grant answers the rule it was given for, and not whether a repeat is meant.
+    grants = command.grants if verdict.rule == REPEAT_RULE else {}
+    asking = replace(command, verdict=verdict, grants=grants)
     if command.dedupe == "ask":
         assert command.call_id is not None
         ref = repeat_of(command.ref, command.call_id)
-        answer: Answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
+        answer: Answer = yield Submit(replace(asking, ref=ref, dedupe="call"))
         return answer
     made: Effect | None = None
     number = 0
@@ -275,9 +289,9 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
                 effect=made,
             )
         number += 1
-        verdict = asking if made is not None and handling.on_repeat == "ask" else judged.verdict
         ref = repeat_of(command.ref, "turn", str(number))
-        answer = yield Submit(replace(command, ref=ref, verdict=verdict))
+        asked = asking if made is not None and handling.on_repeat == "ask" else command
+        answer = yield Submit(replace(asked, ref=ref))
         if not isinstance(answer, LooksRepeated):
             return answer
         earlier = answer.effect
@@ -323,17 +337,19 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
     waited = False
     has_probed = False
     entries = 0
+    again: str | None = None
     if handling.inclusion != "not_awaited":
         yield CheckSealing()
     while True:
-        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, waited=waited)
+        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, waited=waited, again=again)
         known = None
         waited = isinstance(begun, AwaitingApproval)
         match begun:
             case Claimed(claim):
                 entries += 1
-                verdict = yield from _attempt(claim, prepared, mint, entries)
-                if verdict is _AGAIN:
+                verdict = yield from _attempt(claim, prepared, mint, entries, is_doubted=again is not None)
+                if isinstance(verdict, _Again):
+                    again = verdict.token
                     continue
                 yield from await_seal(claim.effect, handling)
                 return verdict
@@ -365,27 +381,29 @@ def await_seal(effect: Effect, handling: Handling) -> Generator[Request, Any, No
         yield AwaitSeal(effect, wherever=handling.inclusion == "awaited")
 
 
-_AGAIN = object()
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Says to go round again. `token` is that of the attempt, if it was given up in doubt to be tried again."""
+
+    token: str | None = None
 
 
-def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk:
-    """Enters the handler once and records what came of it; gives the value, raises, or says to go round again.
+def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_doubted: bool) -> Walk:
+    """Enter the handler once and record what came of it; return the value, or `_Again`, or what it raised.
 
-    `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure.
+    `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure. With
+    `is_doubted`, an earlier attempt of this call may have happened: one that did nothing leaves the doubt.
     """
-    screen, handling = prepared.screen, prepared.handling
+    # Its policy, or the call that opened it, may have named a stronger class than this caller does.
+    screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
     report: Returned | Raised = yield Invoke(claim, handling, screen)
     if isinstance(report, Returned):
         return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
     error, is_interruption = report.error, report.is_interruption
+    nothing: Meaning = "in_doubt" if is_doubted else "nothing"
     if not report.was_entered:
-        yield from _give_up(claim, "ready", error, mint, screen)
+        yield from finish_with_error(claim, error, nothing, mint, screen)
         return report
-    if _may_repeat(error, entries, handling):
-        assert handling.retry is not None
-        yield from _give_up(claim, "ready", error, mint, screen)
-        yield Pause(handling.retry.pause_after(entries))
-        return _AGAIN
     meaning = meaning_of(
         error,
         handling,
@@ -393,13 +411,20 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
         has_sent=report.has_sent,
         is_interruption=is_interruption,
     )
+    meaning = nothing if meaning == "nothing" else meaning
+    if _may_repeat(error, entries, handling):
+        assert handling.retry is not None
+        pause = handling.retry.pause_after(entries)
+        yield from _give_up(claim, meaning, error, mint, screen, lease=pause + handling.lease)
+        yield Pause(pause)
+        return _Again(claim.token if meaning == "in_doubt" else None)
     yield from finish_with_error(claim, error, meaning, mint, screen)
     if meaning == "failed":
         return report
     downstream = handling.downstream
     if meaning == "in_doubt" and downstream is not None and not is_interruption and entries < downstream.attempts:
         yield Pause(downstream.backoff * 2 ** (entries - 1))
-        return _AGAIN
+        return _Again()
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
 
 
@@ -410,7 +435,7 @@ def finish_with_error(
     if meaning == "failed":
         yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
     else:
-        yield from _give_up(claim, "ready" if meaning == "nothing" else "in_doubt", error, mint, screen)
+        yield from _give_up(claim, meaning, error, mint, screen)
 
 
 def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:
@@ -478,16 +503,28 @@ def _finish(
 
 
 def _give_up(
-    claim: Claim, status: Any, error: BaseException, mint: Mint, screen: Screen | None = None
+    claim: Claim,
+    meaning: Meaning,
+    error: BaseException,
+    mint: Mint,
+    screen: Screen | None = None,
+    lease: timedelta | None = None,
 ) -> Generator[Request, Any, None]:
-    """Relinquishes the claim; when even that cannot be written, the lease says the same a little later."""
+    """Relinquish the claim; where that cannot be written, the end of the lease leaves the effect in doubt.
+
+    Args:
+        lease: How long the caller keeps the right to try again.
+    """
+    is_doubt = meaning == "in_doubt"
     reason = encode(safe_text(f"{type(error).__qualname__}: {said_by(error)}", screen))
-    if status == "in_doubt":
+    if is_doubt and lease is None:
         error.add_note(
             f"Indelible: {claim.effect.id} is in doubt: it may have happened, so it is not repeated. Find out, then: "
             f"indelible effects settle {claim.effect.id} --as succeeded|failed --evidence …"
         )
-    command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason)
+    status: Literal["ready", "in_doubt"] = "in_doubt" if is_doubt else "ready"
+    kept = lease if is_doubt else None
+    command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason, lease=kept)
     try:
         yield Submit(command, claim.effect)
     except (StoreError, KeyUnusable) as problem:

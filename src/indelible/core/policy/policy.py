@@ -122,6 +122,11 @@ class Policy:
             for each in classes
         )
 
+    def class_of(self, tool: str) -> SideEffect | None:
+        """Return the class that is declared for a tool; None if there is none."""
+        declared = (self.parts.tools or {}).get(tool)
+        return None if declared is None else declared.side_effect
+
     def barrier(self, case: Case) -> Verdict | None:
         """Gives the refusal that no rule can lift, if there is one."""
         asked = case.asked

@@ -28,7 +28,11 @@ _OF_FORGETTING = frozenset({ERASED, HOLD_LIFTED, HOLD_PLACED})
 
 
 def by_hand(command: Record | Keep, actor: Actor, at: datetime) -> Record | Keep:
-    """Gives what somebody writes as it may be written, a stop in their own name; raises `NotPermitted` else."""
+    """Return what a person may write, a stop under their own name and a delegation under their own token.
+
+    Raises:
+        NotPermitted: They may not write it, or not so.
+    """
     sheet = command.sheet
     if sheet is not None and sheet.kind in FOR_NOBODY:
         raise NotPermitted("whom the server knows is changed at /v1/people and /v1/api-keys, or with indelible people")
@@ -46,6 +50,8 @@ def by_hand(command: Record | Keep, actor: Actor, at: datetime) -> Record | Keep
         raise NotPermitted(f"{what} is not written by hand, or not so; use the verb of the ledger that changes it")
     if sheet is not None and sheet.kind == STOP_REF.kind:
         return replace(command, sheet=stop_sheet(replace(read_stop(sheet), by=actor.id, at=at)))
+    if sheet is not None and isinstance(command, Record) and command.event_type == "delegation_given":
+        return replace(command, sheet=delegation_sheet(replace(read_delegation(sheet), credential=actor.credential)))
     return command
 
 

@@ -197,6 +197,8 @@ def _newest_vote(telling: Telling, found: Approval, earlier: int) -> Vote:
         raise Caught("its vote is not by whom it says, or not of then", expected=telling.actor.id, found=vote.by)
     if vote.credential is not None and vote.via != "api_key":
         raise Caught("its vote names a token, and was cast without one", found=vote.credential)
+    if vote.delegated_with is not None and vote.on_behalf_of is None:
+        raise Caught("its vote names a token that delegated it, and was not delegated", found=vote.delegated_with)
     return vote
 
 

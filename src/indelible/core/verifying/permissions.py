@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from indelible.core.approvals.approval import Approval, same_person
+from indelible.core.approvals.approval import Approval, Vote, same_person
 from indelible.core.approvals.grants import Delegation, Grant, pinned_digest
 from indelible.core.effects.stops import STOPPED
 from indelible.core.people.credentials import Credential
@@ -81,7 +81,12 @@ class _ByDelegation:
     place: Place
     approval_id: str
     giver: str
-    by: str
+    vote: Vote
+
+    def is_by(self, delegation: Delegation) -> bool:
+        """Say whether the vote was cast by this delegation."""
+        are_they = same_person(delegation.giver, self.giver) and same_person(delegation.to, self.vote.by)
+        return are_they and delegation.credential == self.vote.delegated_with
 
 
 class Permissions:
@@ -163,7 +168,7 @@ class Permissions:
         for vote in found.votes[0 if before is None else len(before.votes) :]:
             self.signatures += self._is_deep and vote.signature is not None
             if vote.on_behalf_of is not None:
-                self._by_delegation.append(_ByDelegation(place, found.id, vote.on_behalf_of, vote.by))
+                self._by_delegation.append(_ByDelegation(place, found.id, vote.on_behalf_of, vote))
 
     def _take_grant(
         self, place: Place, telling: Telling, known: _Asked, policy: str | None, shown: bytes | None
@@ -226,8 +231,8 @@ class Permissions:
             found |= self._wrong_uses(versions)
         if self._is_whole and "delegation" not in self._unshown:
             for one in self._by_delegation:
-                if not any(same_person(d.giver, one.giver) and same_person(d.to, one.by) for d in self._delegations):
-                    found[one.place] = f"{one.approval_id}: {one.giver} never let {one.by} decide for them"
+                if not any(map(one.is_by, self._delegations)):
+                    found[one.place] = f"{one.approval_id}: {one.giver} never let {one.vote.by} decide for them"
         return found
 
     def _wrong_uses(self, versions: Mapping[int, tuple[Grant, Place]]) -> dict[Place, str]:
@@ -265,6 +270,10 @@ def _check_given(telling: Telling, grant: Grant, approval: Approval | None) -> N
         raise Caught(f"{grant.id} is not new, or not given by {telling.actor.id}")
     if approval is None:
         return
+    vote = approval.votes[-1]
+    behind = (vote.by, vote.credential, vote.on_behalf_of, vote.delegated_with)
+    if (grant.given_by, grant.credential, grant.on_behalf_of, grant.delegated_with) != behind:
+        raise Caught(f"{grant.id} does not rest on the vote that it came with")
     question = approval.question
     bound = (approval.grant, approval.id, approval.schema, approval.policy, question.rule)
     if (grant.id, grant.approval_id, grant.schema, grant.policy, grant.rule) != bound:

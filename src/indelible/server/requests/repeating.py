@@ -77,7 +77,10 @@ class Repeating:
         fresh = Reply(id=reply_id(actor, key), request=_digest(scope, body, key), begun_at=datetime.now(UTC))
         there = await self._keep(caller.tenant, fresh)
         if there is not None:
-            await _send(send, _answer_again(there, fresh, seal))
+            answer = _answer_again(there, fresh, seal)
+            if (claimed := _claim_in(scope, body, answer)) is not None:
+                answer = await _carried_out(self._app, scope, claimed)
+            await _send(send, answer)
             return
         work = asyncio.create_task(self._carry_out(scope, body, caller.tenant, fresh, seal))
         self._under_way.add(work)
@@ -109,14 +112,15 @@ class Repeating:
 def _key_of(scope: Scope) -> str | None:
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
-    if (
-        scope["path"]
-        .removeprefix(scope.get("root_path", ""))
-        .startswith(("/v1/store/", "/v1/sign-in/", "/v1/webhooks/"))
-    ):
+    if _path_of(scope).startswith(("/v1/store/", "/v1/sign-in/", "/v1/webhooks/")):
         return None
     found = [value for name, value in scope["headers"] if name == HEADER]
     return found[0].decode("latin-1") if found else None
+
+
+def _path_of(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 async def _whole_body(receive: Receive) -> bytes:
@@ -163,6 +167,17 @@ def _answer_again(there: Reply, now: Reply, seal: _Seal) -> dict[str, Any]:
     except InvalidTag:  # of the same name, and asked with another token or in another session
         return _problem(_told(*_REFUSALS["another request"]))
     return {**answer, "headers": [*answer["headers"], [part.decode() for part in REPLAYED]]}
+
+
+def _claim_in(scope: Scope, body: bytes, answer: dict[str, Any]) -> bytes | None:
+    """Return the request that asks for the same claim again, if the answer was one; None else.
+
+    A claim is no answer to keep: its effect may have ended since, or its lease. The ledger knows, and gives the claim
+    again to the holder of its token as long as it stands.
+    """
+    if _path_of(scope) != "/v1/effects" or answer["status"] != 201:
+        return None
+    return json.dumps({**json.loads(body), "token": json.loads(answer["body"])["token"]}).encode()
 
 
 async def _carried_out(app: ASGIApp, scope: Scope, body: bytes) -> dict[str, Any]:

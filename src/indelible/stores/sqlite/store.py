@@ -83,7 +83,7 @@ class SqliteStore:
         else:
             self._path = str(folder_of(path).resolve() / Path(path).name)
             self.address = f"sqlite:///{path}"
-        self.file = None if self._is_memory else self._path
+        self.file = None if self._is_memory else str(Path(path).absolute())
         self._clock = clock or SystemClock()
         self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
@@ -144,8 +144,8 @@ class SqliteStore:
             self.applied_migrations = migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
 
     def _check_expected(self, ledger_name: str | None) -> None:
-        if self._expect is not None:
-            self._expect(self._path, ledger_name)
+        if self._expect is not None and self.file is not None:
+            self._expect(self.file, ledger_name)
 
     def _hold_place(self) -> _Where | None:
         """Hold the database's locks, and return where it and its log are."""
