@@ -68,6 +68,8 @@ class ToolCall:
             call, then the ledger's `run`, then $INDELIBLE_RUN. A call with effects and no `scope` needs one.
         varies: Arguments that a model may reword, as dotted paths. They are recorded, shown and approved, but another
             value of theirs is no other call.
+        injected: Arguments that a framework supplies and no model says, by name. They are recorded, shown and approved,
+            but are no part of the identity. If one of them changed while the call is open, a person is asked anew.
         added: Parameters that a later version of the tool added, with the value that stands for "as before". Such a
             parameter is left out of the identity if it has exactly this value.
         on_reuse: What a call gets whose key belongs to a settled call with other arguments: "refuse" (the default)
@@ -92,6 +94,7 @@ class ToolCall:
     on_reuse: OnReuse = "refuse"
     binds: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = field(default=None, repr=False, compare=False)
     """Returns arguments as the tool reads them. The ledger asks it about arguments that an approver edited."""
+    injected: Sequence[str] = ()
     derived_from: Sequence[str] = ()
     """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
 
