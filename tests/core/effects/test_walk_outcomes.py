@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -286,3 +287,16 @@ def test_39_a_policy_may_demand_more_of_a_call_than_its_caller() -> None:
     steps = walk.run(prepared(side_effect="read"), CountingMint())
     played = play(steps, CLAIMED, Returned("ok"), MOVED, verdicts=[Judged(ALLOWED, handling=payment)])
     assert (played.commands[0].side_effect, played.commands[0].on_crash) == ("payment", "hold")
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    """An exception to which no note can be added."""
+
+    code: str
+
+
+def test_37_an_exception_that_takes_no_note_is_raised_as_itself() -> None:
+    error = Frozen("x")
+    played = run(CLAIMED, Raised(error), MOVED)
+    assert (played.commands[-1].status, played.error) == ("in_doubt", error)
