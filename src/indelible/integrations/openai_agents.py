@@ -150,7 +150,10 @@ class LedgerTools:
             return await self._invoked(bare, context, arguments)
 
         async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-            call = self._call(context, tool.name, arguments, call_id)
+            try:
+                call = self._call(context, tool.name, arguments, call_id)
+            except BadCall:  # then nobody is asked about it: the model hears why
+                return False
             if isinstance(await self._standing(call), AwaitingApproval):
                 return True
             return await self._is_asked_by_tool(context, call)
@@ -161,7 +164,10 @@ class LedgerTools:
         )
 
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
-        call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
+        try:
+            call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
+        except BadCall as misfit:
+            return f"{tool.name} was not called: {misfit}"
         if await self._lacks_own_approval(context, call):
             return OWN_QUESTION.format(tool=tool.name)
         words = self._terms.at_once(tool.name)

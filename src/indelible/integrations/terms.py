@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -74,6 +74,21 @@ class Named:
     """What the framework gives the tool beside the model's arguments, as it is recorded; see `injected`."""
     parameters: Parameters | None = None
     """What the tool takes, if the framework's validation has not applied the defaults already."""
+    reads: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """The framework's own validation: it reads arguments that an approver edited."""
+
+    def bound(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as the tool gets them. It raises `BadCall` if they do not fit the tool."""
+        return bound(self.parameters, args, self.tool)
+
+    def bound_edit(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments that an approver edited, as the tool gets them. It raises `BadCall` if they do not fit."""
+        said = {name: value for name, value in args.items() if name not in self.injected}
+        supplied = {name: args[name] for name in self.injected if name in args}
+        try:
+            return {**self.bound(said if self.reads is None else self.reads(said)), **supplied}
+        except ValueError as wrong:
+            raise BadCall(f"{self.tool}: does not take the arguments that an approver edited: {wrong}") from wrong
 
 
 def question_of(pending: ApprovalPending, elsewhere: Iterable[Elsewhere] = ()) -> dict[str, Any]:
@@ -182,21 +197,22 @@ class Terms:
         """
         check_tool_name(named.tool)
         words = self._of(named.tool)
-        args = {**bound(named.parameters, named.args, named.tool), **named.injected}
+        args = {**named.bound(named.args), **named.injected}
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
         identity.setdefault("scope", named.scope)
         if identity.get("dedupe") == OCCURRENCE:
             identity |= _counted(named)
         else:
+            is_meant = identity.get("dedupe") == "call" and words.get("side_effect") not in _READING
             identity.setdefault("dedupe", self._usual_dedupe(words, named))
             identity.setdefault("turn", named.turn)
-            identity["call_id"] = _read_id(named.call_id) if identity["dedupe"] == "call" else named.call_id
+            is_anew = identity["dedupe"] == "call" and not is_meant
+            identity["call_id"] = _new_id(named.call_id) if is_anew else named.call_id
         # A value that the terms name in `key` tells calls apart, as every argument there does.
         keys = {path.partition(".")[0] for path in words.get("key") or ()}
         injected = tuple(name for name in named.injected if name not in keys)
-        return ToolCall(
-            tool=named.tool, args=args, run_id=named.run_id, schema=named.schema, injected=injected, **identity
-        )
+        known: dict[str, Any] = {"schema": named.schema, "binds": named.bound_edit, "injected": injected}
+        return ToolCall(tool=named.tool, args=args, run_id=named.run_id, **known, **identity)
 
     def unbound(self, tool: str) -> Sequence[str]:
         """Return the names of what the framework supplies and may change until the tool runs."""
@@ -213,8 +229,11 @@ class Terms:
         return self._tools.get(tool, self._usual)
 
 
-def _read_id(call_id: str | None) -> str | None:
-    """Return the id by which a read is known. By an id that is only a number, a second read would get the first one."""
+def _new_id(call_id: str | None) -> str | None:
+    """Return the id of a call that runs anew each time. By an id that is only a number, it would get the first result.
+
+    Not for a tool with effects whose terms say `dedupe="call"`: resumed under a new id, it would happen twice.
+    """
     return call_id if call_id is None or not is_only_numbered(call_id) else f"{call_id}-{uuid4().hex}"
 
 
