@@ -83,8 +83,8 @@ class Named:
 
     def bound_edit(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments that an approver edited, as the tool gets them. It raises `BadCall` if they do not fit."""
+        supplied = {name: value for name, value in args.items() if name in self.injected}
         said = {name: value for name, value in args.items() if name not in self.injected}
-        supplied = {name: args[name] for name in self.injected if name in args}
         try:
             return {**self.bound(said if self.reads is None else self.reads(said)), **supplied}
         except ValueError as wrong:
@@ -211,7 +211,7 @@ class Terms:
         # A value that the terms name in `key` tells calls apart, as every argument there does.
         keys = {path.partition(".")[0] for path in words.get("key") or ()}
         injected = tuple(name for name in named.injected if name not in keys)
-        known: dict[str, Any] = {"schema": named.schema, "binds": named.bound_edit, "injected": injected}
+        known: dict[str, Any] = {"schema": named.schema, "injected": injected, "binds": named.bound_edit}
         return ToolCall(tool=named.tool, args=args, run_id=named.run_id, **known, **identity)
 
     def unbound(self, tool: str) -> Sequence[str]:

@@ -175,8 +175,8 @@ def _ending(
     if approval.is_overdue(now):
         return "expired"
     is_other = is_other_content(command, effect) and not _is_edited_to(command, effect, approval)
-    is_other = is_other or has_other_injected(command, effect)
-    if is_other or _is_read_otherwise(command) or not _is_bound(command, effect, approval):
+    is_other = is_other or has_other_injected(command, effect) or _is_read_otherwise(command)
+    if is_other or not _is_bound(command, effect, approval):
         return "stale"
     # A run that waited with the one that asked goes on waiting for it; one that comes later asks by itself.
     is_of_another = approval.for_run != command.run_id and approval.id != command.awaited_approval
