@@ -159,7 +159,7 @@ def check_ledger(place: Where) -> Iterator[Check]:
             yield from check_schema(Path(sqlite_path(place.address)))
             now = datetime.now(UTC)
             yield from check_newest(ledger, now)
-            yield from check_effects(ledger, place, now)
+            yield from check_effects(ledger, place, now, is_lost=journal.is_lost(ledger, place))
             yield from approvals.examine(ledger, place, now)
             yield from journal.examine(ledger, place, now)
     except (IndelibleError, OSError) as error:
