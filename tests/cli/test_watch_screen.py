@@ -326,3 +326,19 @@ def test_a_late_approval_is_not_called_pending() -> None:
 
 def test_nothing_to_decide() -> None:
     assert any("Nothing waits" in line for line in drawn(screen()))
+
+
+def test_73_a_wider_window_skips_no_line() -> None:
+    lines = tuple(f"field {number}: " + "x" * 60 for number in range(60))
+    unread = open_page(screen(1), replace(page(), question=lines), 0.0)
+    unread = resized(unread, 30, 10)
+    seen = "".join(drawn(unread))
+    for _ in range(40):
+        unread, _ = press(unread, " ")
+        seen += "".join(drawn(unread))
+    unread = resized(unread, 120, 10)
+    while not unread.opened.was_read:  # type: ignore[union-attr]
+        seen += "".join(drawn(unread))
+        unread, _ = press(unread, " ")
+    seen += "".join(drawn(unread))
+    assert [number for number in range(60) if f"field {number}:" not in seen] == []

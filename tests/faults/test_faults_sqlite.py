@@ -35,7 +35,7 @@ from indelible.errors import (
 from indelible.journal.keys.ring import KeyRing
 from indelible.stores.sqlite import write_lock
 from indelible.stores.sqlite.write_lock import WriteLock, is_stopped
-from tests.chaos.beside import locks_on
+from tests.chaos.beside import locks_of
 from tests.scenarios.shells import Driver, charge
 from tests.scenarios.test_transactions import Table, table
 from tests.waiting import PATIENCE, eventually
@@ -129,6 +129,52 @@ def is_open(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+FORKING = """
+import os, sys
+import apsw
+from indelible import Ledger, ToolCall
+
+ledger, parent = Ledger.open(sys.argv[1]), os.getpid()
+for number in range(20):
+    ledger.run(ToolCall(tool="charge", args={"number": number}, run_id="r"), lambda effect: "paid")
+own = apsw.Connection(sys.argv[2])
+own.set_busy_timeout(20000)
+own.execute("CREATE TABLE rows_of_it (text)")
+own.close()
+
+def handler(effect):
+    with effect.transaction() as connection:
+        for number in range(3000):  # more than SQLite keeps in memory, so it is in the log already
+            connection.execute("INSERT INTO rows_of_it VALUES (?)", ("x" * 2000,))
+        child = os.fork()
+        if child == 0:
+            if sys.argv[3] == "raise":
+                raise ValueError("in the child")
+            sys.exit(3)
+        os.waitpid(child, 0)
+        connection.execute("INSERT INTO rows_of_it VALUES ('last')")
+    return "done"
+
+try:
+    print(ledger.run(ToolCall(tool="write", run_id="r"), handler), flush=True)
+    ledger.close()
+finally:
+    if os.getpid() != parent and sys.argv[3] == "raise":
+        os._exit(1)
+"""
+
+
+@pytest.mark.parametrize("how", ["exit", "raise"])
+def test_49_a_child_that_is_forked_inside_a_transaction_leaves_it_to_its_parent(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "ledger.db"
+    command = [sys.executable, "-c", FORKING, f"sqlite:///{path}", str(path), how]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout == "done\n", ran.stderr
+    found = sqlite3.connect(path)
+    assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert found.execute("SELECT count(*) FROM rows_of_it").fetchall() == [(3001,)]
 
 
 # ── 57: a process that is stopped ────────────────────────────────────────────────────────────────────────────────────
@@ -248,17 +294,18 @@ DEEDS = [reads_it, copies_it, opens_it_twice, writes_in_it, verifies_it, examine
 def test_58_the_lock_is_held_whatever_the_process_does_with_the_file(tmp_path: Path, deed: Any) -> None:
     file = tmp_path / "ledger.db"
     with Ledger.open(f"sqlite:///{file}") as ledger:
-        assert eventually(lambda: len(locks_on(file)) == 1)
+        held = locks_of(os.getpid(), file)
+        assert len(held) == 1
         deed(ledger, file)
-        assert eventually(lambda: len(locks_on(file)) == 1)
+        assert locks_of(os.getpid(), file) == held
         log = Path(f"{file}-wal").stat().st_ino
         run_elsewhere(READ, file, HOW_MANY)
         assert Path(f"{file}-wal").stat().st_ino == log, "another program's close deleted the log"
         before = int(run_elsewhere(READ, file, HOW_MANY))
         ledger.run(charge(), lambda effect: "paid")
         assert int(run_elsewhere(READ, file, HOW_MANY)) == before + 1
-        assert eventually(lambda: len(locks_on(file)) == 1)
-    assert not locks_on(file)
+        assert locks_of(os.getpid(), file) == held
+    assert not locks_of(os.getpid(), file)
     assert not Path(f"{file}-wal").exists(), "the last one clears up"
 
 
@@ -273,10 +320,14 @@ def test_58_a_forked_child_holds_a_lock_of_its_own(tmp_path: Path) -> None:
         os.read(go[0], 1)
         os._exit(0 if ledger.run(charge(), lambda effect: "paid") == "paid" else 1)
     os.read(ready[0], 1)
-    assert eventually(lambda: len(locks_on(file)) == 2)
+    (held,) = locks_of(os.getpid(), file)
+    os.lseek(held, 4711, os.SEEK_SET)
+    own = locks_of(child, file)
+    assert len(own) == 1
+    assert 4711 not in own.values(), "what it inherited is the parent's"
     ledger.close()
     run_elsewhere(READ, file, HOW_MANY)
-    assert eventually(lambda: len(locks_on(file)) == 1)
+    assert locks_of(child, file) == own
     os.write(go[1], b"!")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert int(run_elsewhere(READ, file, HOW_MANY)) == 1
@@ -420,6 +471,28 @@ def test_59_the_command_tells_of_it_and_declares_a_new_ledger(lost: Path, capsys
         ledger.run(charge(args={"amount": 77}), lambda effect: "new")
     with Ledger.open(url) as ledger:
         assert ledger.run(charge(args={"amount": 77}), lambda effect: "again") == "new"
+
+
+@pytest.mark.parametrize("how", ["link", "folder"])
+def test_59_an_address_that_leads_elsewhere_begins_no_new_ledger(tmp_path: Path, how: str) -> None:
+    """The folder is a link to another release or volume now, where no ledger is."""
+    folder = tmp_path / "current"
+    first = tmp_path / "release-1"
+    first.mkdir()
+    folder.symlink_to(first) if how == "link" else folder.mkdir()
+    url = f"sqlite:///{folder / 'ledger.db'}"
+    with Ledger.open(url) as ledger:
+        ledger.run(charge(), lambda effect: "paid")
+    folder.unlink() if how == "link" else folder.rename(tmp_path / "moved")
+    (tmp_path / "release-2").mkdir()
+    folder.symlink_to(tmp_path / "release-2")
+    with pytest.raises(Misconfigured):
+        Ledger.open(url)
+    assert cli_main(["doctor", "--url", url]) == 1
+    folder.unlink()
+    folder.symlink_to(first if how == "link" else tmp_path / "moved")
+    with Ledger.open(url) as ledger:
+        assert ledger.run(charge(), lambda effect: "again") == "paid"
 
 
 def test_59_many_processes_may_begin_one_ledger_together(tmp_path: Path) -> None:

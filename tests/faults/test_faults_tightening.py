@@ -872,3 +872,22 @@ def test_40_a_claim_is_not_answered_again_after_its_lease(place: Place) -> None:
     body = {**words, "lease_s": 1}
     assert place.post("/v1/effects", body, headers=headers).status_code == 201
     eventually(lambda: place.post("/v1/effects", body, headers=headers).status_code == 409)
+
+
+@pytest.mark.parametrize("words", [{"dedupe": "turn", "turn": "t"}, {"dedupe": "ask", "call_id": "c"}], ids=str)
+def test_53_a_grant_does_not_say_whether_a_repeat_is_meant(ledger: Driver, words: Any) -> None:
+    soon, handler = datetime.now(UTC) + timedelta(hours=1), Count()
+    ledger.apply_policy({"rules": [{"name": "wires", "match": {"tool": "wire"}, "then": "ask"}]}, by="root")
+    *_, last = words
+
+    def wire(number: int, occurrence: int) -> ToolCall:
+        again = {**words, last: f"{words[last]}{occurrence}"}
+        return ToolCall(tool="wire", args={"to": "x", "number": number}, run_id="r", **again)
+
+    begun = ledger.begin(wire(1, 1), side_effect="payment")
+    terms = GrantTerms(count=9, until=soon, pin=("to",))
+    ledger.approve(begun.approval, digest=begun.approval.digest, by="ana", grant=terms)
+    ledger.run(wire(2, 1), handler, side_effect="payment")
+    with pytest.raises(ApprovalPending):
+        ledger.run(wire(2, 2), handler, side_effect="payment", wait=False)
+    assert handler.entries == 1

@@ -14,6 +14,7 @@ from prometheus_client import disable_created_metrics
 from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.engine.comparing import compare_before_writing
 from indelible.errors import Misconfigured
+from indelible.journal.keys.files import resolved_keys
 from indelible.journal.keys.places import expected_in
 from indelible.notify.channels import Channel
 from indelible.server.app import create_app
@@ -78,6 +79,8 @@ def serve(
     listening = listening or bound(host, port)
     # When a count began is in no plot, and takes a line for each.
     disable_created_metrics()  # type: ignore[no-untyped-call]
+    has_named_keys = keys is not None
+    keys = resolved_keys(keys)  # now: the current folder may change
     store = open_store(url, expect=expected_in(keys))
     compare_before_writing(store, keys)
     ledgers = Ledgers(
@@ -87,7 +90,7 @@ def serve(
         keys=keys,
         encrypt=encrypt,
         environment=environment,
-        seal=keys is not None or not is_postgres(store.address),
+        seal=has_named_keys or not is_postgres(store.address),
     )
     if rounds is not None:
         ledgers.worker = Worker(ledgers, rounds, channels=channels, keys=keys, encrypt=encrypt)

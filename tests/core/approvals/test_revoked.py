@@ -9,6 +9,7 @@ import pytest
 
 from indelible.core.approvals.approval import Approval, Need, Person
 from indelible.core.approvals.grants import Delegation, GrantTerms, delegation_sheet, pinned_digest
+from indelible.core.approvals.revoked import people_behind
 from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
@@ -24,7 +25,7 @@ from indelible.core.effects.effect import Actor
 from indelible.core.events import facts_json
 from indelible.core.people import person as people
 from indelible.core.people.sheets import person_sheet, read_person
-from indelible.core.people.standing import may_permit, person_id, place_of, standing_of
+from indelible.core.people.standing import credential_ref, may_permit, person_id, place_of, standing_of
 from indelible.core.people.vouching import ProviderRules, Said, Vouched, Voucher, provider_sheet, read_allowed
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.verifying.findings import Caught
@@ -209,6 +210,13 @@ def test_a_verifier_believes_that_the_ledger_takes_votes_away_and_not_that_it_ad
     for votes in ([{**bos, "by": "cy"}], [adas, bos], [bos, adas]):
         with pytest.raises(Caught):
             examine(*journal.retold(index, "approval", lambda value, votes=votes: {**value, "votes": votes}))
+
+
+def test_46_a_delegation_rests_on_its_giver_and_on_the_token_it_was_given_with() -> None:
+    for credential, tokens in ((None, set()), ("key_1", {credential_ref("key_1")})):
+        given = Delegation(id="dlg_1", giver="ada", to="bo", until=NOON + HOUR, credential=credential)
+        sheet = delegation_sheet(given)
+        assert people_behind({sheet.ref: sheet}) == {place_of("ada"), *tokens}
 
 
 # People of a provider

@@ -116,10 +116,16 @@ class Screen:
 
 
 def resized(screen: Screen, columns: int, height: int) -> Screen:
-    """Gives the screen in another size; what was read stays read."""
+    """Return the screen in another size. What was read to its end stays read; else it begins at the top again.
+
+    With other columns the lines break elsewhere, so a number of lines does not say what was on the screen.
+    """
     if (columns, height) == (screen.columns, screen.height):
         return screen
-    return _noted(replace(screen, columns=columns, height=height))
+    opened = screen.opened
+    if opened is not None and not opened.was_read and columns != screen.columns:
+        opened = replace(opened, top=0)
+    return _noted(replace(screen, columns=columns, height=height, opened=opened))
 
 
 def listed(screen: Screen, waiting: Iterable[Approval], now: datetime, title: str) -> Screen:

@@ -24,6 +24,8 @@ from indelible.core.commands import (
     Command,
     Decided,
     Denied,
+    EditRead,
+    EditUnread,
     Finish,
     Forbidden,
     Illegal,
@@ -79,7 +81,7 @@ from indelible.core.effects.requests import (
 )
 from indelible.core.effects.tightening import at_least
 from indelible.core.journal.set_back import way_out
-from indelible.core.policy.verdicts import UNREAD_LIMITS, asked_as_repeat, capped
+from indelible.core.policy.verdicts import REPEAT_RULE, UNREAD_LIMITS, asked_as_repeat, capped
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
 from indelible.core.runs.commands import RunMoved, RunNotMoved
@@ -148,6 +150,7 @@ def opening(
         on_reuse=call.on_reuse,
         naming=naming_of(call, derived_from(*handling.exclusive), judged.environment),
         resend_within=None if handling.downstream is None else handling.downstream.window,
+        edit=prepared.edit,
         again=again,
     )
 
@@ -170,7 +173,7 @@ def begin(
     Args:
         again: The token of the newest attempt, if this caller gave it up in doubt to try again.
     """
-    judged: Judged = yield Judge(prepared, waited, afresh)
+    judged: Judged = yield Judge(prepared.judged, waited, afresh)
     if judged.handling is not None:
         prepared = replace(prepared, handling=judged.handling)
     for origin in judged.origins:
@@ -191,6 +194,9 @@ def begin(
         recorded = _with_recorded_words(prepared, answer.effect)
         words: dict[str, Any] = {"waited": waited, "only_asks": only_asks, "again": again}
         return (yield from begin(recorded, mint, answer.effect, awaited_approval, **words))
+    if isinstance(answer, EditUnread):
+        read, words = _with_edit(prepared, answer.effect), {"waited": waited, "only_asks": only_asks, "again": again}
+        return (yield from begin(read, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, LimitsUnseen):
         if afresh:
             raise refused_by(command, UNREAD_LIMITS, answer.effect)
@@ -268,11 +274,14 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
     at, one after the other: what is open there goes on, and what succeeded there is asked about, if its class or the
     tool says so.
     """
-    asking = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
+    verdict = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
+    # A grant answers the rule it was given for, and not whether a repeat is meant.
+    grants = command.grants if verdict.rule == REPEAT_RULE else {}
+    asking = replace(command, verdict=verdict, grants=grants)
     if command.dedupe == "ask":
         assert command.call_id is not None
         ref = repeat_of(command.ref, command.call_id)
-        answer: Answer = yield Submit(replace(command, ref=ref, dedupe="call", verdict=asking))
+        answer: Answer = yield Submit(replace(asking, ref=ref, dedupe="call"))
         return answer
     made: Effect | None = None
     number = 0
@@ -285,9 +294,9 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
                 effect=made,
             )
         number += 1
-        verdict = asking if made is not None and handling.on_repeat == "ask" else judged.verdict
         ref = repeat_of(command.ref, "turn", str(number))
-        answer = yield Submit(replace(command, ref=ref, verdict=verdict))
+        asked = asking if made is not None and handling.on_repeat == "ask" else command
+        answer = yield Submit(replace(asked, ref=ref))
         if not isinstance(answer, LooksRepeated):
             return answer
         earlier = answer.effect
@@ -304,6 +313,26 @@ def _with_recorded_words(prepared: Prepared, effect: Effect) -> Prepared:
         plain = encode(own, root="args")
     identity = replace(prepared.identity, args_json=effect.args_json)
     return replace(prepared, identity=identity, plain_args_json=plain)
+
+
+def _with_edit(prepared: Prepared, effect: Effect) -> Prepared:
+    """Return the call with the recorded arguments as its tool reads them.
+
+    Raises:
+        BadCall: The tool does not take them.
+    """
+    assert effect.args_json is not None
+    screen, own = prepared.screen, effect.args
+    if screen is not None:
+        own = carried_over(own, decode(screen.recorded_args), decode(screen.args_json))
+    plain, binds = encode(own, root="args"), prepared.call.binds
+    is_own = plain == (prepared.plain_args_json or prepared.identity.args_json)  # only the key that encrypts it differs
+    whole = plain if is_own or binds is None or holds_mark(own) else encode(binds(own), root="args")
+    recorded = effect.args_json
+    if whole != plain:
+        recorded = whole if screen is None else screen.redactor.screen(whole).recorded_args
+    read = EditRead(effect.version, recorded, is_exact=whole == plain)
+    return replace(prepared, edit=read, plain_edit_json=None if screen is None else whole)
 
 
 def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -36,6 +38,7 @@ class SqliteTransaction:
         by: Provenance,
         tenant: str,
     ) -> None:
+        self._pid = os.getpid()
         self._by = by
         self._ring = ring
         self._tenant = tenant
@@ -55,6 +58,8 @@ class SqliteTransaction:
 
     def settle(self, command: Command) -> Answer:
         """Settles the effect and commits both, or rolls both back: what a lost claim wrote must not stay."""
+        if os.getpid() != self._pid:
+            raise BadCall("a transaction belongs to the process that began it; let the handler of the parent return")
         with self._explained:
             self._check_same_transaction()
             batch = self._pen.write(self._tenant, [command], read_effects(self.connection, [command]), self._by)
@@ -78,7 +83,13 @@ class SqliteTransaction:
             raise _ended_by_handler() from None
 
     def close(self) -> None:
-        """Undoes what is not committed and closes the connection, also while the handler still uses it."""
+        """Undo what is not committed and close the connection, also while the handler still uses it.
+
+        A forked child leaves all of it to its parent: to roll back or close here would undo what the parent wrote.
+        """
+        if os.getpid() != self._pid:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))  # also when the child's interpreter ends
+            return
         while True:
             try:
                 self.connection.close(True)
