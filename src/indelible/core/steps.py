@@ -55,7 +55,15 @@ from indelible.core.commands import (
     TakeBack,
 )
 from indelible.core.effects.calls import OnCrash
-from indelible.core.effects.claiming import approval_id_of, approval_of, claim, is_other_content, is_reworded, opened
+from indelible.core.effects.claiming import (
+    approval_id_of,
+    approval_of,
+    claim,
+    is_other_content,
+    is_reworded,
+    opened,
+    tries_again,
+)
 from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
 from indelible.core.effects.meaning import DOUBTFUL
 from indelible.core.effects.stops import STOP_REF, stop_in
@@ -294,8 +302,9 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "requires_approval" | "ready":
             return _enter(command, effect, now, seq, sheets)
         case "in_doubt":
-            waiting = InFlight(effect) if effect.lease_until is not None and now < effect.lease_until else None
-            return _enter_again(command, effect, now, seq, sheets) or Step(waiting or InDoubt(effect))
+            is_kept = effect.lease_until is not None and now < effect.lease_until and not tries_again(command, effect)
+            waiting = InFlight(effect) if is_kept else InDoubt(effect)
+            return _enter_again(command, effect, now, seq, sheets) or Step(waiting)
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
         case "processing":
@@ -322,7 +331,7 @@ def _enter_again(command: Open, effect: Effect, now: datetime, seq: int, sheets:
     if not _may_enter_again(command, effect, now, sheets):
         return None
     step = _enter(command, effect, now, seq, sheets)
-    is_asked = effect.on_crash == "resend" and isinstance(step.answer, AwaitingApproval)
+    is_asked = effect.on_crash != "retry" and isinstance(step.answer, AwaitingApproval)
     return None if is_asked else step
 
 
@@ -334,7 +343,7 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
     the provider remembers keys, counted from no later than the first entry. The first call and this one each may
     demand more.
     """
-    if command.again is not None and effect.token_hash == hash_of(command.again, command.stamp.actor.holder):
+    if tries_again(command, effect):
         return True
     on_crash: OnCrash = strictest_word("on_crash", effect.on_crash, command.on_crash)
     if on_crash != "resend" or command.resend_within is None:

@@ -132,7 +132,10 @@ class Judging:
             if policy is not None and not isinstance(policy, _Unreadable):
                 declared = policy.class_of(prepared.call.tool)
                 handling = handling if declared is None else at_least(handling, declared)
-        return None if handling is prepared.handling else handling
+        if handling is prepared.handling:
+            return None
+        said = prepared.handling.judged_as or (prepared.handling.side_effect,)
+        return replace(handling, judged_as=tuple(dict.fromkeys((*said, handling.side_effect))))
 
     def _judge(self, prepared: Prepared, waited: bool) -> Judged:
         if not self._limits.are_any:

@@ -395,10 +395,17 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
         detail_json=None,
     )
     committed = said_by(command.verdict)
+    if effect.status in ("processing", "in_doubt") and tries_again(command, effect):
+        committed["again"] = encode(effect.attempt)
     if reserved and claimed.charges_json is not None:
         committed["charges"] = claimed.charges_json
     change = Change(claimed, "tool_call_started", committed, (*permission, *reserved))
     return Step(Claimed(Claim(claimed, command.token, holder=holder)), (change,))
+
+
+def tries_again(command: Open, effect: Effect) -> bool:
+    """Say whether the holder of the newest attempt gave it up in doubt, to try again."""
+    return command.again is not None and effect.token_hash == hash_of(command.again, command.stamp.actor.holder)
 
 
 def _charged(

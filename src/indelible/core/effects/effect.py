@@ -244,7 +244,7 @@ class Effect:
 
     def is_overdue(self, now: datetime) -> bool:
         """Is there something to be done about it now: was it abandoned, or did the time to decide it run out?"""
-        waits = self.status in ("processing", "requires_approval")
+        waits = self.status in ("processing", "requires_approval", "in_doubt")
         return waits and self.lease_until is not None and self.lease_until <= now
 
 

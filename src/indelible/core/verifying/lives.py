@@ -13,6 +13,7 @@ from indelible.core.verifying.ended import Ended
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.moves import (
     ADOPTED,
+    AGAIN,
     EFFECT_TYPES,
     LATE,
     LATE_NAMES,
@@ -149,7 +150,7 @@ class Lives:
             raise Caught(f"{kind} does not commit to ({', '.join(names)})")
         if attempt != life[5] + move.adds and kind != ADOPTED:
             raise Caught("its attempt is wrong", expected=str(life[5] + move.adds), found=str(attempt))
-        if move.only_retry and life[3] == "hold":
+        if move.only_retry and life[3] == "hold" and AGAIN not in names:
             raise Caught(f"the effect was entered again while {life[4]}, though its tool holds when in doubt")
         return is_about_permission
 

@@ -38,6 +38,8 @@ def _forms(*always: str, optional: Names = ()) -> dict[Names, bool]:
     return {names: not _ABOUT_PERMISSION.isdisjoint(names) for names in forms}
 
 
+AGAIN = "again"
+"""Names the attempt that its own holder gave up in doubt and tries again, because the tool says `retry=`."""
 _JUDGED = ("charges", "policy")
 _REASON = _forms("reason")
 _VOTE = _forms("approval", "reason")
@@ -75,7 +77,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
         _forms("approval", optional=("args", *_JUDGED)), only_retry=True
     ),
     ("processing", "tool_call_started", "processing"): Move(
-        _forms(optional=("approval", "grant", *_JUDGED)), 1, only_retry=True
+        _forms(optional=(AGAIN, "approval", "grant", *_JUDGED)), 1, only_retry=True
     ),
     ("processing", "tool_call_finished", "succeeded"): Move(_forms("result") | _RESULT_SHOWN),
     ("processing", "tool_call_finished", "failed"): Move(_forms("error") | _ERROR_SHOWN),
@@ -85,7 +87,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
         _forms("approval", optional=("args", *_JUDGED)), only_retry=True
     ),
     ("in_doubt", "tool_call_started", "processing"): Move(
-        _forms(optional=("approval", "grant", *_JUDGED)), 1, only_retry=True
+        _forms(optional=(AGAIN, "approval", "grant", *_JUDGED)), 1, only_retry=True
     ),
     ("in_doubt", "tool_call_finished", "succeeded"): Move(_RESULT_SHOWN),
     ("in_doubt", "tool_call_finished", "failed"): Move(_ERROR_SHOWN),
@@ -100,8 +102,8 @@ MOVES: dict[tuple[str, str, str], Move] = {
     },
     ("requires_approval", "policy_checked", "requires_approval"): Move(_forms("policy")),
     ("ready", "policy_checked", "ready"): Move(_forms("policy")),
-    ("processing", "policy_checked", "processing"): Move(_forms("policy"), only_retry=True),
-    ("in_doubt", "policy_checked", "in_doubt"): Move(_forms("policy"), only_retry=True),
+    ("processing", "policy_checked", "processing"): Move(_forms("policy")),
+    ("in_doubt", "policy_checked", "in_doubt"): Move(_forms("policy")),
     **{
         (status, "approval_viewed", status): Move({(): True})
         for status in (
