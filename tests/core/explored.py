@@ -205,8 +205,12 @@ def openings(path: Path, on_crash: str) -> Iterator[Command]:
         "token": f"{number:032x}",
         "stamp": stamp(path.shelf.now, AGENT),
     }
+    newest = path.claims[-1].token if path.claims else None
     for verdict in VERDICTS:
         yield open_command(**told, verdict=verdict)
+        if newest is not None:
+            yield open_command(**told, verdict=verdict, again=newest)
+            yield open_command(**told, verdict=verdict, again=newest, grants={GRANT: pinned(), OTHER_GRANT: pinned()})
         if verdict.question is not None and verdict.question.needs == (Need(),):
             yield open_command(**told, verdict=verdict, grants={GRANT: pinned(), OTHER_GRANT: pinned()})
             other: Any = {"args_json": OTHER_ARGS, "digest": OTHER_DIGEST, "has_key_fields": True}

@@ -302,9 +302,10 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "requires_approval" | "ready":
             return _enter(command, effect, now, seq, sheets)
         case "in_doubt":
-            is_kept = effect.lease_until is not None and now < effect.lease_until and not tries_again(command, effect)
-            waiting = InFlight(effect) if is_kept else InDoubt(effect)
-            return _enter_again(command, effect, now, seq, sheets) or Step(waiting)
+            is_kept = effect.lease_until is not None and now < effect.lease_until
+            if is_kept and not tries_again(command, effect):
+                return Step(InFlight(effect))
+            return _enter_again(command, effect, now, seq, sheets) or Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
         case "processing":

@@ -15,7 +15,17 @@ from indelible.core.runs.run import EVENT_TYPES as TOLD_BY_HAND
 from indelible.core.steps import Change
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import Lives, commitments
-from indelible.core.verifying.moves import ADOPTED, EFFECT_TYPES, LATE, LATE_NAMES, MOVES, QUESTIONS, STATUSES, STILL
+from indelible.core.verifying.moves import (
+    ADOPTED,
+    AGAIN,
+    EFFECT_TYPES,
+    LATE,
+    LATE_NAMES,
+    MOVES,
+    QUESTIONS,
+    STATUSES,
+    STILL,
+)
 from tests.core.explored import examine, explore
 from tests.core.making import EVENT_TYPES, NOON, effect, next_step, stamp
 from tests.core.told import LOG, Teller
@@ -32,7 +42,9 @@ def test_the_table_of_moves_is_what_the_rules_make() -> None:
         for (before, kind, after), move in MOVES.items()
         for names in move.commits
         if "subject" not in names and kind != ADOPTED
-        for on_crash in ([""] if before == "" else ["retry"] if move.only_retry else ["hold", "retry"])
+        for on_crash in (
+            [""] if before == "" else ["retry"] if move.only_retry and AGAIN not in names else ["hold", "retry"]
+        )
     }
     assert made == allowed
     assert EVENT_TYPES | {ADOPTED} == EFFECT_TYPES
