@@ -7,10 +7,12 @@ import signal
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import indelible
 from indelible import (
     Failed,
     Idempotent,
@@ -32,6 +34,7 @@ from indelible.errors import (
     LeaseLost,
     ResourceBusy,
 )
+from tests.journal.exported import key_of
 from tests.waiting import eventually
 
 LOST = (ConnectionResetError("peer"), BrokenPipeError("pipe"), TimeoutError("read"), KeyError("id"), ValueError("json"))
@@ -265,9 +268,7 @@ def test_37_an_attempt_that_was_never_entered_leaves_the_doubt_of_the_one_before
 
 
 def test_an_edit_by_a_process_without_the_tool_keeps_its_resource(ledger: Ledger, store_url: str) -> None:
-    def order_of(args: dict[str, Any]) -> Resource:
-        return Resource(namespace="shop", type="order", id=args["order"])
-
+    order_of: Any = {"namespace": "shop", "type": "order", "id": "args.order"}
     ship = ToolCall(tool="ship", args={"order": "1", "to": "a"}, run_id="r")
     with pytest.raises(ApprovalPending) as asked:
         ledger.run(ship, lambda effect: 1, exclusive=order_of, approval="required", wait=False)
@@ -432,3 +433,17 @@ def test_37_the_window_of_a_provider_counts_from_the_first_entry(ledger: Ledger)
         with pytest.raises(EffectInDoubt):
             charge("1")
     assert provider.charged == [500, 500]
+
+
+def test_37_the_record_of_a_retry_verifies(store_url: str, tmp_path: Path) -> None:
+    migrate(store_url)
+    retry = Retry(on=(ConnectionError,), attempts=3, backoff=timedelta(milliseconds=1))
+    with Ledger.open(store_url, keys=tmp_path / "keys") as ledger:
+        provider = Provider(ConnectionError("lost"), ConnectionError("lost"))
+        charge = ledger.tool("charge", side_effect="payment", retry=retry)(provider.charge)
+        with ledger.in_run("r"):
+            assert charge("1") == {"charged": 500}
+        ledger.seal()
+        ledger.export(tmp_path / "bundle")
+        report = indelible.verify(tmp_path / "bundle", key=key_of(ledger), deep=True)
+    assert report.verdict == "verified", report.why

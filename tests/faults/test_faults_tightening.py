@@ -780,6 +780,17 @@ def test_39_the_class_that_a_policy_declares_holds_whatever_the_caller_says(stor
             ledger.run(dry, Count(), side_effect="read", wait=False)
 
 
+def test_39_a_class_that_one_policy_declares_takes_no_call_out_of_anothers_rules(store_url: str) -> None:
+    allowed = {"payment": "allow", "write": "allow"}
+    own = {"tools": {"crm.update": {"side_effect": "payment"}}, "defaults": allowed}
+    stored = {"rules": [{"name": "none", "match": {"side_effect": "write"}, "then": "refuse"}], "defaults": allowed}
+    migrate(store_url)
+    with Ledger.open(store_url, policy=own) as ledger:
+        ledger.apply_policy(stored, by="root")
+        with pytest.raises(PolicyRefused):
+            ledger.run(ToolCall(tool="crm.update", run_id="r"), Count(), side_effect="write", wait=False)
+
+
 def test_39_over_http_the_class_that_a_policy_declares_holds(store_url: str) -> None:
     place = Place(store_url, policy=policy_of({"tools": {"charge": {"side_effect": "payment"}}, "defaults": "allow"}))
     try:

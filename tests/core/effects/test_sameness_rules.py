@@ -460,6 +460,13 @@ def test_37_only_the_holder_of_the_newest_attempt_tries_again_what_it_gave_up_in
     for again, expected in (("cc" * 16, Claimed), ("dd" * 16, InFlight), (None, InFlight)):
         assert isinstance(next_step(open_command(again=again), kept, NOON, SEQ).answer, expected)
     assert isinstance(next_step(open_command(), kept, NOON + HOUR, SEQ).answer, InDoubt)
+    assert (kept.is_overdue(NOON), kept.is_overdue(NOON + HOUR)) == (False, True), "whoever waits is woken"
+
+
+def test_37_who_tries_again_is_told_of_the_doubt_where_a_person_would_be_asked() -> None:
+    kept = effect("in_doubt", token="cc" * 16, lease_until=NOON + HOUR)
+    step = next_step(open_command(again="cc" * 16, verdict=asks()), kept, NOON, SEQ)
+    assert (isinstance(step.answer, InDoubt), step.changes) == (True, ())
 
 
 @pytest.mark.parametrize("words", [{"window": timedelta(0)}, {"attempts": 0}], ids=str)

@@ -377,7 +377,7 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
                 if isinstance(verdict, _Again):
                     again = verdict.token
                     continue
-                yield from await_seal(claim.effect, at_least(handling, claim.effect.side_effect))
+                yield from await_seal(claim.effect, handling)
                 return verdict
             case Replayed(value):
                 return value
@@ -442,7 +442,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
         assert handling.retry is not None
         pause = handling.retry.pause_after(entries)
         kept: Meaning = "in_doubt" if is_doubted else meaning
-        yield from _give_up(claim, kept, error, mint, screen, lease=pause + handling.lease)
+        yield from _give_up(claim, kept, error, mint, screen, lease=max(pause, handling.lease))
         yield Pause(pause)
         return _Again(claim.token if kept == "in_doubt" else None)
     yield from finish_with_error(claim, error, meaning, mint, screen)
