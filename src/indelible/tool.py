@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
 from indelible.core.effects.binding import Parameters as Parameters
+from indelible.core.effects.binding import as_read
 from indelible.core.effects.binding import bound as bound
-from indelible.core.effects.binding import filled
 from indelible.core.effects.calls import MODEL_TURN as MODEL_TURN
 from indelible.core.effects.calls import IdentityWords as IdentityWords
 from indelible.core.effects.calls import Options, ToolCall
@@ -20,8 +20,8 @@ from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
 from indelible.core.effects.tightening import UNSAID, identified_by
-from indelible.core.values.canonical import decode, encode
-from indelible.core.values.revive import revive
+from indelible.core.values.canonical import encode
+from indelible.core.values.revive import is_read_otherwise, plainly, revive
 from indelible.engine.running import RunningEffect
 from indelible.errors import BadCall, NothingHappened
 
@@ -51,6 +51,7 @@ class Tool(Generic[P, R]):
         self._function = function
         self._signature = inspect.signature(function)
         self._hints: dict[str, Any] | None = None
+        self._read: tuple[str, ...] | None = None
         self._identity = identity
         self._fixed: dict[str, Any] | None = None
         self.is_async = inspect.iscoroutinefunction(function)
@@ -88,29 +89,42 @@ class Tool(Generic[P, R]):
         return identity_of(self._identity, args, self.name) if self._fixed is None else self._fixed
 
     def completed(self, call: ToolCall) -> ToolCall:
-        """Return a call of this tool with every default applied, identified as the tool says.
+        """Return a call of this tool with its arguments as the function reads them, identified as the tool says.
 
-        A call that carries a schema is bound already: this tool or an adapter made it.
+        An adapter binds the calls that it makes, and gives them a schema of its own.
 
         Raises:
-            BadCall: The call names another identity than the tool does.
+            BadCall: The arguments do not fit the function, or the call names another identity than the tool does.
         """
-        if call.schema:
+        if call.schema not in ("", self.schema):
             gaps = identified_by(call, self._identity_of(call.args), UNSAID)
             return replace(call, **gaps) if gaps else call
-        args = {name: self._filled(name, value) for name, value in bound(self._signature, call.args, self.name).items()}
+        args = self.bound_args(call.args)
         gaps = identified_by(call, self._identity_of(args), UNSAID)
-        return replace(call, args=args, schema=self.schema, **gaps)
+        return replace(call, args=args, schema=self.schema, binds=self.bound_args, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:
-        """Return the tool call that calling the function so would make; a default is the same call as one left out."""
+        """Return the tool call that calling the function so would make; a default is the same call as one left out.
+
+        Raises:
+            BadCall: An argument does not fit its type, or cannot be recorded as the function would read it.
+        """
         arguments = self._signature.bind(*args, **kwargs)
         arguments.apply_defaults()
-        identity = self._identity_of(arguments.arguments)
-        return ToolCall(tool=self.name, args=arguments.arguments, schema=self.schema, **identity)
+        whole = self._as_read(arguments.arguments)
+        identity = self._identity_of(whole)
+        return ToolCall(tool=self.name, args=whole, schema=self.schema, binds=self.bound_args, **identity)
+
+    def bound_args(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return named arguments as the function reads them: what is judged, shown, keyed and run.
+
+        Raises:
+            BadCall: They do not fit the function.
+        """
+        return self._as_read(bound(self._signature, args, self.name))
 
     def handler(self, effect: RunningEffect) -> Any:
-        """Enters the function's body with the recorded arguments."""
+        """Enter the function's body with the recorded arguments, and with nothing else."""
         arguments = self._signature.bind_partial()
         for name, value in effect.args.items():
             if name not in self._signature.parameters:
@@ -118,8 +132,29 @@ class Tool(Generic[P, R]):
                     f"{self.name} takes no {name} any more, so the recorded call cannot be made; cancel it, or bring "
                     "the parameter back"
                 )
-            arguments.arguments[name] = self._revived(name, value)
+            arguments.arguments[name] = self._entered_with(name, value)
+        unseen = (
+            self._signature.parameters.keys() - arguments.arguments.keys() - (self._identity.get("added") or {}).keys()
+        )
+        if unseen:
+            raise self._unseen(", ".join(sorted(unseen)))
         return self._function(*arguments.args, **arguments.kwargs)
+
+    def _entered_with(self, name: str, value: Any) -> Any:
+        """Return a recorded argument as the function gets it, if that is what was recorded."""
+        try:
+            read = self._revived(name, value)
+            if name not in self._read_otherwise() or encode(plainly(read)) == encode(value):
+                return read
+        except (TypeError, ValueError) as wrong:
+            raise self._unseen(name) from wrong
+        raise self._unseen(name)
+
+    def _unseen(self, names: str) -> NothingHappened:
+        return NothingHappened(
+            f"{self.name} would read {names} differently from what is recorded, judged and approved, so it was not "
+            "entered; make the call again, or deny it: indelible approvals list"
+        )
 
     def _revived(self, name: str, value: Any) -> Any:
         kind, hint = self._signature.parameters[name].kind, self._type_of(name)
@@ -129,14 +164,20 @@ class Tool(Generic[P, R]):
             return {key: revive(item, hint) for key, item in value.items()}
         return revive(value, hint)
 
-    def _filled(self, name: str, value: Any) -> Any:
-        """Return an argument with the defaults of the model or dataclass that the function gets of it."""
-        if not isinstance(value, dict | list):
-            return value
-        try:
-            return filled(value, decode(encode(self._revived(name, value))))
-        except (TypeError, ValueError) as wrong:
-            raise BadCall(f"{self.name}: {name} does not fit the function: {wrong}") from wrong
+    def _as_read(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments with each model, dataclass and enum as the function reads it; plain ones stay."""
+        whole = dict(args)
+        for name in self._read_otherwise():
+            try:
+                whole[name] = as_read(whole[name], functools.partial(self._revived, name))
+            except (TypeError, ValueError, AttributeError) as wrong:
+                raise BadCall(f"{self.name}: {name} does not fit the function: {wrong}") from wrong
+        return whole
+
+    def _read_otherwise(self) -> tuple[str, ...]:
+        if self._read is None:
+            self._read = tuple(name for name in self._signature.parameters if is_read_otherwise(self._type_of(name)))
+        return self._read
 
     def _type_of(self, parameter: str) -> Any:
         if self._hints is None:
@@ -154,7 +195,7 @@ class Tool(Generic[P, R]):
         return self._run(replace(self.bind(*args, **kwargs), run_id=run_id))
 
     def _run(self, call: ToolCall) -> R:
-        prepared = self._desk._prepare(call)
+        prepared = self._desk._prepare(call, is_bound=True)
         steps = self._desk._walking(prepared)
         engine = self._desk._engine
         if self.is_async:

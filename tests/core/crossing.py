@@ -13,6 +13,7 @@ from indelible.core.commands import (
     AllStopped,
     Answer,
     Command,
+    EditUnread,
     Forbidden,
     InDoubt,
     InFlight,
@@ -123,7 +124,7 @@ def everything() -> tuple[list[Command], list[Answer]]:
     told = [*(overheard(seed) for seed in SEEDS), of_runs()]
     stopped = AllStopped(Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts"), effect())
     rare = [stopped, LimitsUnseen(effect()), MayRun(effect()), Reworded(effect()), InDoubt(effect("in_doubt"))]
-    rare += [Forbidden(effect(), "is not yours"), InFlight(effect())]
+    rare += [Forbidden(effect(), "is not yours"), InFlight(effect()), EditUnread(effect())]
     answers = [*rare, *(each for _, answers in told for each in answers)]
     return [each for commands, _ in told for each in commands], answers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -47,6 +47,7 @@ from tests.core.making import (
     finish,
     next_step,
     open_command,
+    read_edit,
     refuses,
     relinquish,
     reopen,
@@ -210,6 +211,10 @@ def openings(path: Path, on_crash: str) -> Iterator[Command]:
             yield open_command(**told, verdict=verdict, grants={GRANT: pinned(), OTHER_GRANT: pinned()})
             other: Any = {"args_json": OTHER_ARGS, "digest": OTHER_DIGEST, "has_key_fields": True}
             yield open_command(**told, verdict=verdict, **other)
+    if path.effect is not None and path.effect.args_json not in (None, ARGS):
+        read = read_edit(path.effect)
+        yield from (open_command(**told, verdict=verdict, edit=read) for verdict in VERDICTS)
+        yield open_command(**told, verdict=asks(), edit=replace(read, args_json=b'{"amount":7}', is_exact=False))
     if path.effect is None:
         yield from (open_command(**told, verdict=verdict, subject_json=MARK) for verdict in (ALLOWED, asks()))
 

@@ -21,6 +21,8 @@ from indelible.core.commands import (
     Cancel,
     CastVote,
     Command,
+    EditRead,
+    EditUnread,
     Finish,
     Open,
     Relinquish,
@@ -311,6 +313,12 @@ def decide(
     return batches.decide(commands, found, heads, now, by, {**read, **sheets})
 
 
+def read_edit(effect: Effect) -> EditRead:
+    """Read edited arguments as a tool does that finds them as they are."""
+    assert effect.args_json is not None
+    return EditRead(effect.version, effect.args_json, is_exact=True)
+
+
 class Shelf:
     """Keeps what `decide` gives, as a store would, and nothing else: no rules live here.
 
@@ -363,6 +371,12 @@ class Shelf:
     def do(self, command: Command) -> Any:
         """Applies one command and gives its answer."""
         return self.apply(command).answers[0]
+
+    def begin(self, command: Any, **changes: Any) -> Any:
+        """Ask to run a call as a walk does, whose tool reads edited arguments as they are; `changes` judge them."""
+        answer = self.do(command)
+        is_unread = isinstance(answer, EditUnread)
+        return self.do(replace(command, edit=read_edit(answer.effect), **changes)) if is_unread else answer
 
     def approval(self, ref: Ref = REF) -> Approval:
         """Gives the newest approval of an effect."""

@@ -88,11 +88,8 @@ Door = Callable[[AsyncLedger, Made, Mapping[str, Any], str, Words], Awaitable[No
 
 async def decorator(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
     tool = ledger.blocking.tool(TOOL, wait=False, **words)(made.function)
-    given = {
-        name: Money(**value) if isinstance(value, dict) and name == "money" else value for name, value in args.items()
-    }
     with ledger.in_run(run), suppress(ApprovalPending, PolicyRefused):
-        tool(**given)
+        tool(**args)
 
 
 async def tool_call(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
@@ -174,6 +171,8 @@ DOORS: dict[str, Door] = {
     "pydantic_ai": pydantic_ai,
     "mcp": mcp,
 }
-VALIDATING = frozenset({"decorator", "tool_call", "langchain", "openai_agents", "pydantic_ai", "mcp"})
+BY_THE_TOOL = ("decorator", "tool_call", "begin")
+"""The doors of a registered tool: its own types read what is given, and what an approver edits."""
+VALIDATING = frozenset({*BY_THE_TOOL, "langchain", "openai_agents", "pydantic_ai", "mcp"})
 """The doors whose frameworks, or signatures, read a model inside the arguments; the others hand it on as it is."""
 TAKES_EDITS = frozenset(DOORS) - {"pydantic_ai"}

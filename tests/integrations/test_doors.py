@@ -15,7 +15,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from indelible import AsyncLedger, Ledger, Policy, ToolCall, rule
 from indelible.core.approvals.edits import stands_for
@@ -27,7 +27,7 @@ from indelible.integrations.langchain import LedgerMiddleware
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import GatewayTool, _defaults
 from indelible.stores import migrate
-from tests.integrations.doors import DOORS, TAKES_EDITS, TOOL, VALIDATING, Made, Money
+from tests.integrations.doors import BY_THE_TOOL, DOORS, TAKES_EDITS, TOOL, VALIDATING, Made, Money
 from tests.integrations.langchain_agents import Scripted, calls
 from tests.integrations.test_repeats import anyio_backend
 from tests.server.places import Place
@@ -91,13 +91,19 @@ class Bench:
 
 
 async def through(
-    door: str, url: str, run: str, case: tuple[list[inspect.Parameter], Mapping[str, Any], Mapping[str, Any]]
+    door: str,
+    url: str,
+    run: str,
+    case: tuple[list[inspect.Parameter], Mapping[str, Any], Mapping[str, Any]],
+    *,
+    is_edited_elsewhere: bool = False,
 ) -> tuple[str, Any, str]:
     """Make a call through a door, let it be edited and approved, make it again; return verdict, arguments and key."""
     parameters, args, edits = case
     made, bench = Made(parameters), Bench()
     words = {"side_effect": "payment", "dedupe": "args", "scope": "all"}
-    async with AsyncLedger.open(url, tenant=run, seal=False, policy=bench.policy(), wakeups=False) as ledger:
+    opened: Any = {"tenant": run, "seal": False, "policy": bench.policy(), "wakeups": False}
+    async with AsyncLedger.open(url, **opened) as ledger, AsyncLedger.open(url, **opened) as elsewhere:
         await DOORS[door](ledger, made, args, run, words)
         effects = await ledger.effects(run_id=run)
         judged = bench.judged[0]
@@ -115,8 +121,12 @@ async def through(
         assert view.args == judged, "shown as it was judged"
         will_run = judged
         if edits and door in TAKES_EDITS and judged["amount"] <= 1000 and edits.get("amount", 0) <= 1000:
-            will_run = {**judged, **edits}
-            question = await ledger.edit_approval(question, will_run, digest=question.digest, by="ana")
+            will_run = made.whole({**judged, **edits})
+            desk = elsewhere if is_edited_elsewhere else ledger
+            question = await desk.edit_approval(question, {**judged, **edits}, digest=question.digest, by="ana")
+            if is_edited_elsewhere:  # where the tool is not known: the caller reads the edit, and asks if it has to
+                await DOORS[door](ledger, made, args, run, words)
+                (question,) = await ledger.approvals(status="pending")
             assert (await ledger.view_approval(question)).args == will_run, "shown as it was edited"
             assert bench.judged[-1] == will_run, "judged as it was edited"
         await ledger.approve(question, digest=question.digest, by="bob")
@@ -155,6 +165,71 @@ async def test_judged_is_shown_is_keyed_is_run_through_every_door(
     case: Any, sqlite_url: str, runs: Iterator[int]
 ) -> None:
     await check(case, DOORS, sqlite_url, runs)
+
+
+class Line(BaseModel):
+    """An object with defaults, a second name for a field, and numbers that may come as texts."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    sku: int = 7
+    cents: int = Field(default=5000, alias="amountCents")
+
+
+class Cart(BaseModel):
+    """An object with objects inside."""
+
+    lines: list[Line] = []
+    tip: Line | None = None
+
+
+as_texts = numbers | numbers.map(str)
+LINE = st.fixed_dictionaries({}, optional={"sku": as_texts, "cents": as_texts, "amountCents": numbers})
+OBJECTS: dict[Any, st.SearchStrategy[Any]] = {
+    Line: LINE,
+    Line | None: st.none() | LINE,
+    list[Line]: st.lists(LINE, max_size=2),
+    dict[str, Line]: st.dictionaries(texts, LINE, max_size=2),
+    Cart: st.fixed_dictionaries({}, optional={"lines": st.lists(LINE, max_size=2), "tip": st.none() | LINE}),
+}
+EMPTY: dict[Any, Any] = {Line | None: None, list[Line]: [], dict[str, Line]: {}}
+
+
+@st.composite
+def object_cases(draw: st.DrawFn) -> tuple[list[inspect.Parameter], dict[str, Any], dict[str, Any]]:
+    """Give a tool that takes objects, arguments that leave defaults out, and objects that an approver puts in."""
+    parameters, args = [_keyword("amount", int, 5000)], {"amount": draw(st.integers(-10, 1100))}
+    edits: dict[str, Any] = {}
+    for number, kind in enumerate(draw(st.lists(st.sampled_from(list(OBJECTS)), min_size=1, max_size=2))):
+        name = f"p{number}"
+        parameters.append(_keyword(name, kind, inspect.Parameter.empty))
+        args[name] = draw(OBJECTS[kind])
+        if kind in EMPTY and draw(st.booleans()):  # an edit leaves out no member that is there
+            args[name], edits[name] = EMPTY[kind], draw(OBJECTS[kind])
+    return parameters, args, edits
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(case=object_cases(), is_edited_elsewhere=st.booleans())
+async def test_38_what_a_tools_types_read_is_judged_shown_keyed_and_run(
+    case: Any, is_edited_elsewhere: bool, sqlite_url: str, runs: Iterator[int]
+) -> None:
+    whole = Made(case[0]).whole(case[1])
+    for door in BY_THE_TOOL:
+        run = f"r{next(runs)}"
+        verdict, judged, _ = await through(door, sqlite_url, run, case, is_edited_elsewhere=is_edited_elsewhere)
+        assert encode(judged) == encode(whole), door
+        assert verdict == ("refused" if whole["amount"] > 1000 else "asked"), door
+
+
+@pytest.mark.parametrize("door", ["openai_agents", "mcp"])
+async def test_38_a_text_for_a_number_is_refused_where_only_a_schema_is_known(door: str, store_url: str) -> None:
+    migrate(store_url)
+    made = Made([_keyword("amount", int, 5), _keyword("money", Money, Money())])
+    async with AsyncLedger.open(store_url, seal=False) as ledger:
+        for args in ({"amount": "5000"}, {"money": {"amount": "5000"}}):
+            await DOORS[door](ledger, made, args, "r1", {"side_effect": "payment"})  # the model is told
+        assert list(await ledger.effects()) == []
+    assert made.got == []
 
 
 @pytest.mark.parametrize("args", [{}, {"amount": 5}, {"amount": 5, "money": {"currency": "eur"}}])

@@ -20,6 +20,17 @@ from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp as Stamp
 
 
+@dataclass(frozen=True, slots=True)
+class EditRead:
+    """How the caller's tool reads arguments that an approver edited; the verdict beside it is about these."""
+
+    version: int
+    """The effect's version at which they were read."""
+    args_json: bytes = field(repr=False)
+    is_exact: bool
+    """Are they what is recorded? If not, nobody approved what the tool would run with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
     """Asks to run a call: opens its effect if there is none, claims it if it may run, else says why not."""
@@ -66,6 +77,8 @@ class Open:
     """What the key is made of."""
     resend_within: timedelta | None = None
     """How long after its first entry an effect in doubt may be sent again, because the provider honours its key."""
+    edit: EditRead | None = None
+    """Is set where the recorded arguments are others than the caller's own: then these run."""
     again: str | None = field(default=None, repr=False)
     """The token of the newest attempt, if this caller gave it up in doubt and its tool says that repeating is safe."""
 
@@ -460,6 +473,13 @@ class Reworded:
 
 
 @dataclass(frozen=True, slots=True)
+class EditUnread:
+    """The call would run with other arguments than its caller named: read them as the tool does, and judge them."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
 class ArgsErased:
     """It could be attempted, but its arguments were erased."""
 
@@ -553,6 +573,7 @@ NotBegun = (
     | OverBudget
     | AllStopped
     | LimitsUnseen
+    | EditUnread
     | MayRun
 )
 Answer = (

@@ -100,12 +100,14 @@ class Approving:
         screen_of: Callable[[str], Screen | None],
         verdict_on: Callable[[Approval, Effect, bytes], Verdict],
         opened: Callable[[Effect, Payload], Payload | None],
+        binds: Callable[[str, Mapping[str, Any]], Mapping[str, Any]],
     ) -> None:
         self._engine = engine
         self._tenant = tenant
         self._screen_of = screen_of
         self._verdict_on = verdict_on
         self._opened = opened
+        self._binds = binds
 
     # Finding
 
@@ -340,7 +342,7 @@ class Approving:
         approval = self.find(name)
         effect = self._effect_of(approval)
         if effect.args_json is not None:
-            self._check_edit(approval, effect, args)
+            args = self.bound_edit(approval, effect, args)
         args_json = encode(args, root="args", max_bytes=most)
         command = Amend(
             ref=approval.ref,
@@ -360,11 +362,22 @@ class Approving:
         ref = place_taken(approval, effect, args_json)
         return None if ref is None else Taken(ref=ref, effect_id=self._engine.mint.effect_id())
 
-    def _check_edit(self, approval: Approval, effect: Effect, args: Mapping[str, Any]) -> None:
-        """Refuse an edit that leaves something out, or changes what only the caller has: it is not on the record."""
-        edited = decode(encode(args, root="args"))
+    def bound_edit(self, approval: Approval, effect: Effect, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return edited arguments as the tool reads them, if this process knows it.
+
+        Raises:
+            BadCall: The edit leaves something out, changes what only the caller has, or does not fit the tool.
+        """
+        edited: Any = decode(encode(args, root="args"))
         check_whole(effect.tool, edited, effect.args)
+        if not holds_mark(edited):  # only the caller has what a mark stands for: it reads the edit before it runs
+            edited = decode(encode(self._binds(effect.tool, edited), root="args"))
         check_underived(approval, edited, effect.args)
+        self._check_edit(effect, edited)
+        return dict(edited)
+
+    def _check_edit(self, effect: Effect, edited: Mapping[str, Any]) -> None:
+        """Refuse an edit of what only the caller has: it is not on the record."""
         changed = changes_in(edited, effect.args)
         screen = self._screen_of(effect.tool)
         kept = encode(changed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.approvals.approval import Approval
@@ -47,6 +48,9 @@ _MOST_REMEMBERED = 1000
 class Preparing:
     """Knows the tenant, the defaults and the tools of a ledger, and prepares every call."""
 
+    _binders: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = MappingProxyType({})
+    """Bind arguments of tools that are not declared here, by name: a server has them from its file of tools."""
+
     def __init__(
         self,
         engine: Engine,
@@ -71,7 +75,9 @@ class Preparing:
         key = redaction_key or RedactionKey(engine.store, None)
         self._data_keys = data_keys
         self._forgetting = Forgetting(engine, tenant, self._options.redact, key, data_keys)
-        self._approving = Approving(engine, tenant, self._screen_for, self._verdict_on_edit, self._opened_payload)
+        self._approving = Approving(
+            engine, tenant, self._screen_for, self._verdict_on_edit, self._opened_payload, self._bound
+        )
         self._principal = principal
         self._outbox = outbox
         self._run = run
@@ -106,9 +112,15 @@ class Preparing:
     def _lease(self, words: OptionWords) -> timedelta:
         return handling_for(self._options, None, Options(**words), "heartbeat").lease
 
-    def _prepare(self, call: ToolCall, words: OptionWords | None = None) -> Prepared:
-        """Bind a call and decide how it is treated. Every door comes through here, so no call is bound twice."""
-        tool = self._tools.get(call.tool)
+    def _prepare(self, call: ToolCall, words: OptionWords | None = None, *, is_bound: bool = False) -> Prepared:
+        """Bind a call and decide how it is treated. Every door comes through here.
+
+        Args:
+            call: The call.
+            words: What its caller says of it.
+            is_bound: Its own tool has bound it a moment ago.
+        """
+        tool = None if is_bound else self._tools.get(call.tool)
         if tool is not None:
             call = tool.completed(call)
         handling = self._handling(call.tool, words)
@@ -151,6 +163,12 @@ class Preparing:
         """Gives the right to drive the call's run, if this process has it, or had it until somebody else took it."""
         driven = None if self._runs is None else self._runs.driven.get(call.run)
         return None if driven is None else driven.token
+
+    def _bound(self, tool: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return arguments as a tool reads them; as they are where this process does not know the tool."""
+        known = self._tools.get(tool)
+        binds = self._binders.get(tool) if known is None else known.bound_args
+        return args if binds is None else binds(args)
 
     def _verdict_on_edit(self, approval: Approval, effect: Effect, args_json: bytes) -> Verdict:
         """Gives what the policies say of an effect with other arguments."""

@@ -142,6 +142,7 @@ class LedgerPlugin(BasePlugin):
             call_id=context.function_call_id,
             schema=_schema_of(tool),
             turn=context.invocation_id,
+            reads=lambda edited: _bound(tool, dict(edited)),
         )
         return self._terms.call(named)
 

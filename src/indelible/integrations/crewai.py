@@ -113,6 +113,7 @@ class LedgerTools:
             call_id=uuid.uuid4().hex if self._call_id is None else self._call_id(tool.name, args),
             schema=_schema_of(tool),
             turn=self._turn() if callable(self._turn) else self._turn,
+            reads=lambda edited: _bound(tool, _as_entered(tool, edited)),
         )
         return self._terms.call(named)
 
@@ -173,10 +174,8 @@ class _Entry(Entry):
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments, as the tool's schema reads them."""
-        schema = self._tool.args_schema
         with self.running(effect):
-            args = schema.model_validate(effect.args).model_dump() if schema.model_fields else effect.args
-            result = self._tool._run(**args)
+            result = self._tool._run(**_as_entered(self._tool, effect.args))
             if inspect.iscoroutine(result):
                 result = asyncio.run(result)
             if isinstance(result, ToolFailure):
@@ -207,6 +206,11 @@ def _bound(tool: BaseTool, words: Mapping[str, Any]) -> dict[str, Any]:
     taken = words if is_whole else tool.args_schema.model_validate(words).model_dump()
     args: dict[str, Any] = _ANYTHING.dump_python(dict(taken), mode="json")
     return args
+
+
+def _as_entered(tool: BaseTool, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    schema = tool.args_schema
+    return schema.model_validate(args).model_dump() if schema.model_fields else args
 
 
 def never(_args: Any = None, _result: Any = None) -> bool:

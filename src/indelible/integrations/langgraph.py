@@ -10,6 +10,7 @@ import base64
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -172,6 +173,7 @@ class ToolGate:
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
             ordinal=ordinal_of(call["id"], _spoken(request.state, self._messages_key)) if counts else None,
+            reads=partial(_validated, request.tool),
         )
 
     def _schema_of(self, tool: BaseTool) -> str:

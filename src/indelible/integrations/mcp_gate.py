@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, IndelibleError, NotRun, VoteRefused
+from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, VoteRefused
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.entries import Entry
 from indelible.integrations.mcp_words import (
@@ -109,7 +109,10 @@ class McpGate:
     async def call_tool(self, ctx: Context | None, params: types.CallToolRequestParams) -> Answer:
         """Run a call, replay it, ask a person, or say why not; without a context, the client cannot be asked."""
         said = _read(params)
-        entry = await self._entry(params, said)
+        try:
+            entry = await self._entry(params, said)
+        except BadCall as misfit:
+            return tool_error(f"{params.name} was not called: {misfit}")
         while True:
             answer: Answer | ApprovalPending | None = await entry.walk_async(self._ledger, entry.words)
             if isinstance(answer, ApprovalPending):

@@ -85,8 +85,11 @@ class LedgerTools:
             return await self._invoked(bare, context, arguments)
 
         async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-            standing = await self._standing(self._call(context, tool.name, arguments, call_id))
-            return isinstance(standing, AwaitingApproval)
+            try:
+                call = self._call(context, tool.name, arguments, call_id)
+            except BadCall:  # then nobody is asked about it: the model hears why
+                return False
+            return isinstance(await self._standing(call), AwaitingApproval)
 
         # The ledger keeps the tool's time limit: the SDK would tell the model in words of its own that it timed out.
         return dataclasses.replace(
@@ -94,7 +97,10 @@ class LedgerTools:
         )
 
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
-        call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
+        try:
+            call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
+        except BadCall as misfit:
+            return f"{tool.name} was not called: {misfit}"
         words = self._terms.at_once(tool.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))

@@ -17,6 +17,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from strands import Agent
@@ -146,6 +147,7 @@ class LedgerPlugin(Plugin):
             schema=hash_of(tool.tool_spec),
             turn=_turn(context.agent),
             parameters=tool.tool_spec["inputSchema"].get("json"),
+            reads=partial(_validated, tool),
         )
         return self._terms.call(named)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -70,6 +70,19 @@ class Named:
     """The id of the user's last message; None where the framework does not tell, and then the run is one turn."""
     parameters: Parameters | None = None
     """What the tool takes, if the framework's validation has not applied the defaults already."""
+    reads: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """The framework's own validation: it reads arguments that an approver edited."""
+
+    def bound(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as the tool gets them. It raises `BadCall` if they do not fit the tool."""
+        return bound(self.parameters, args, self.tool)
+
+    def bound_edit(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments that an approver edited, as the tool gets them. It raises `BadCall` if they do not fit."""
+        try:
+            return self.bound(args if self.reads is None else self.reads(args))
+        except ValueError as wrong:
+            raise BadCall(f"{self.tool}: does not take the arguments that an approver edited: {wrong}") from wrong
 
 
 def question_of(pending: ApprovalPending, elsewhere: Iterable[Elsewhere] = ()) -> dict[str, Any]:
@@ -178,7 +191,7 @@ class Terms:
         """
         check_tool_name(named.tool)
         words = self._of(named.tool)
-        args = bound(named.parameters, named.args, named.tool)
+        args = named.bound(named.args)
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
         identity.setdefault("scope", named.scope)
         if identity.get("dedupe") == OCCURRENCE:
@@ -187,7 +200,8 @@ class Terms:
             identity.setdefault("dedupe", self._usual_dedupe(words, named))
             identity.setdefault("turn", named.turn)
             identity["call_id"] = _read_id(named.call_id) if identity["dedupe"] == "call" else named.call_id
-        return ToolCall(tool=named.tool, args=args, run_id=named.run_id, schema=named.schema, **identity)
+        known: dict[str, Any] = {"schema": named.schema, "binds": named.bound_edit}
+        return ToolCall(tool=named.tool, args=args, run_id=named.run_id, **known, **identity)
 
     def _usual_dedupe(self, words: Mapping[str, Any], named: Named) -> str:
         if words.get("key") is not None or words.get("resource") is not None:

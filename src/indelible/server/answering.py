@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from indelible.aio import AsyncLedger
-from indelible.core.approvals.edits import check_underived, check_whole
+from indelible.core.approvals.edits import check_underived, check_whole, holds_mark
 from indelible.core.approvals.grants import pinned_digest
 from indelible.core.commands import (
     Amend,
@@ -49,7 +49,7 @@ from indelible.core.rights import held_claim, permitted
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
 from indelible.core.runs.run import hidden_driver
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.values.canonical import decode
+from indelible.core.values.canonical import decode, encode
 from indelible.engine.mint import EDIT_VALUES, MOST_VALUES
 from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
@@ -236,6 +236,8 @@ class Answering:
     async def _judged(self, command: Open) -> Open:
         self._gateway.check_not_ours(command.tool)
         check_arguments(command.args_json, self._ledger._max_args_bytes)
+        if command.edit is not None:
+            check_arguments(command.edit.args_json, self._ledger._max_args_bytes)
         handling = self._tightened(command)
         prepared = Prepared(
             call=ToolCall(tool=command.tool, run_id=command.run_id, call_id=command.call_id, schema=command.schema),
@@ -244,7 +246,8 @@ class Answering:
             actor=command.stamp.actor,
             max_result_bytes=None,
             principal=command.principal,
-        )
+            edit=command.edit,
+        ).judged
         if self._engine.judging.may_block(prepared) or command.verdict.decision == "ask":
             judged = await in_own_thread(self._judgement, prepared, command.verdict)
         else:
@@ -287,7 +290,10 @@ class Answering:
             raise BadCall(f"no approval of this tenant has the id {command.approval_id}")
         self._gateway.check_edit(effect.tool, plain(command.args_json))
         if effect.args_json is not None:
-            check_whole(effect.tool, decode(command.args_json), effect.args)
+            edited = decode(command.args_json)
+            check_whole(effect.tool, edited, effect.args)
+            if isinstance(edited, dict) and not holds_mark(edited):
+                command = replace(command, args_json=encode(self._ledger._bound(effect.tool, edited), root="args"))
             check_underived(approval, decode(command.args_json), effect.args)
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
         takes = self._ledger._approving.taken(approval, effect, command.args_json)

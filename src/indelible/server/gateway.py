@@ -89,8 +89,9 @@ class Gateway:
         self._client: httpx2.AsyncClient | None = None
         self._running: set[asyncio.Task[Any]] = set()
 
-    def hand_probes_to(self, ledger: AsyncLedger) -> None:
-        """Let a ledger ask the probes of these tools about effects in doubt."""
+    def hand_tools_to(self, ledger: AsyncLedger) -> None:
+        """Let a ledger ask the probes of these tools about effects in doubt, and read edits as these tools do."""
+        ledger._binders = {name: tool.bound_args for name, tool in self.tools.items()}
         probes = {name: tool.words.get("reconcile") for name, tool in self.tools.items()}
         ledger._probes = {name: probe for name, probe in probes.items() if probe is not None}
 

@@ -112,11 +112,23 @@ class GatewayTool:
         Raises:
             BadCall: The tool does not take it.
         """
+        whole = self.bound_args(args)
+        words: dict[str, Any] = {"run_id": run_id, "call_id": call_id, "turn": turn, "dedupe": dedupe or "args"}
+        call = ToolCall(tool=self.name, args=whole, schema=self.schema_hash, binds=self._read_edit, **words)
+        return replace(call, **identified_by(call, identity_of(self.identity, whole, self.name), UNSAID))
+
+    def bound_args(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments with every default filled in; raise `BadCall` if the tool does not take them."""
         whole = {**self.defaults, **bound(self.schema, args, self.name)}
         self.check(whole)
-        words: dict[str, Any] = {"run_id": run_id, "call_id": call_id, "turn": turn, "dedupe": dedupe or "args"}
-        call = ToolCall(tool=self.name, args=whole, schema=self.schema_hash, **words)
-        return replace(call, **identified_by(call, identity_of(self.identity, whole, self.name), UNSAID))
+        return whole
+
+    def _read_edit(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return edited arguments with every default; those that the tool does not take fail when it is entered."""
+        try:
+            return self.bound_args(args)
+        except BadCall:
+            return dict(args)
 
 
 def load_tools(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, GatewayTool]:

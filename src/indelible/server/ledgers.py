@@ -49,7 +49,7 @@ class Ledgers:
         self.on_open: list[Callable[[AsyncLedger], None]] = [
             self.metrics.hear_from,
             self.replays.hear_from,
-            self.gateway.hand_probes_to,
+            self.gateway.hand_tools_to,
         ]
         """Is called with each ledger when it is opened."""
         self.finishing: list[Callable[[], Awaitable[None]]] = []

@@ -319,9 +319,9 @@ def test_the_edited_arguments_run_once_they_are_approved_and_the_old_ones_never(
     shelf.do(cast(approval, BO))
     edited = shelf.do(amend(approval, ADA)).approval
     assert code(shelf.do(cast(approval, BO, at=NOON + SECOND))) == "digest", "that was for the old ones"
-    assert isinstance(shelf.do(open_command(verdict=asks())), AwaitingApproval)
+    assert isinstance(shelf.begin(open_command(verdict=asks())), AwaitingApproval)
     shelf.do(cast(edited, BO, at=NOON + SECOND))
-    claimed = shelf.do(open_command(verdict=asks()))
+    claimed = shelf.begin(open_command(verdict=asks()))
     assert isinstance(claimed, Claimed)
     assert claimed.claim.effect.args_json == OTHER_ARGS
     assert shelf.approval().status == "consumed"
@@ -343,17 +343,17 @@ def test_an_edit_that_the_policy_would_let_pass_is_still_decided_by_people() -> 
     shelf, approval = asked_for(asks(Need(2)))
     edited = shelf.do(amend(approval, CY, verdict=allows())).approval
     assert edited.question == approval.question
-    assert isinstance(shelf.do(open_command(verdict=asks(Need(2)))), AwaitingApproval)
+    assert isinstance(shelf.begin(open_command(verdict=asks(Need(2))), verdict=allows()), AwaitingApproval)
     shelf.do(cast(edited, ADA))
     shelf.do(cast(edited, BO))
-    assert isinstance(shelf.do(open_command(verdict=asks(Need(2)))), Claimed)
+    assert isinstance(shelf.begin(open_command(verdict=asks(Need(2))), verdict=allows()), Claimed)
 
 
 def test_a_lighter_question_about_the_edit_is_not_weighed_by_the_heavier_one_about_the_call() -> None:
     shelf, approval = asked_for(asks(Need(3)))
     edited = shelf.do(amend(approval, BO, verdict=asks(Need(1)))).approval
     shelf.do(cast(edited, ADA))
-    assert isinstance(shelf.do(open_command(verdict=asks(Need(3)))), Claimed)
+    assert isinstance(shelf.begin(open_command(verdict=asks(Need(3))), verdict=asks(Need(1))), Claimed)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_an_edit_reserves_what_it_takes_instead_of_what_was_reserved() -> None:
     assert "'spend': 0 of 5 are taken, and these arguments take 6" in too_dear.refusal.why
     assert (shelf.budget().reserved, shelf.effects[REF].args_json) == (5, OTHER_ARGS)
     shelf.do(cast(edited.approval, BO))
-    claimed = shelf.do(open_command(verdict=asks(charges=(charge(2),))))
+    claimed = shelf.begin(open_command(verdict=asks(charges=(charge(2),))), verdict=dearer)
     assert isinstance(claimed, Claimed)
     assert shelf.budget().reserved == 5, "the claim charges what runs, not what was called"
     shelf.do(finish(claimed.claim))
@@ -419,7 +419,7 @@ def test_an_edit_that_costs_nothing_gives_back_what_was_reserved() -> None:
     assert (shelf.budget().reserved, edited.effect.charges_json) == (0, None)
     assert "charges" not in shelf.last_commits()
     shelf.do(cast(edited.approval, BO))
-    assert isinstance(shelf.do(open_command(verdict=asks(charges=(charge(2),)))), Claimed)
+    assert isinstance(shelf.begin(open_command(verdict=asks(charges=(charge(2),))), verdict=asks()), Claimed)
     assert shelf.budget().reserved == 0
 
 

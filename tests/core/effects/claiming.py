@@ -35,7 +35,7 @@ def approved(verdict: Verdict | None = None, **words: Any) -> tuple[Shelf, Appro
 
 
 def claim_on(shelf: Shelf, command: Open) -> Claim:
-    answer = shelf.do(command)
+    answer = shelf.begin(command)
     assert isinstance(answer, Claimed), answer
     return answer.claim
 

@@ -35,7 +35,7 @@ def test_an_approved_call_is_claimed_under_another_key() -> None:
     asked = shelf.do(opening(1, FIRST, verdict=asks()))
     assert isinstance(asked, AwaitingApproval)
     shelf.do(cast(asked.approval, ADA))
-    assert isinstance(shelf.do(opening(2, SECOND, verdict=asks())), Claimed)
+    assert isinstance(shelf.begin(opening(2, SECOND, verdict=asks())), Claimed)
 
 
 def test_an_edited_call_runs_on_the_approval_of_its_edit_alone() -> None:
@@ -45,8 +45,8 @@ def test_an_edited_call_runs_on_the_approval_of_its_edit_alone() -> None:
     edit = encrypted_command(amend(asked.approval, args_json=OTHER_ARGS), FIRST)
     edited = shelf.do(edit)
     assert isinstance(edited, Decided)
-    assert isinstance(shelf.do(opening(2, SECOND, verdict=asks())), AwaitingApproval)
+    assert isinstance(shelf.begin(opening(2, SECOND, verdict=asks())), AwaitingApproval)
     shelf.do(cast(edited.approval, BO))
-    begun = shelf.do(opening(3, SECOND, verdict=asks()))
+    begun = shelf.begin(opening(3, SECOND, verdict=asks()))
     assert isinstance(begun, Claimed)
     assert begun.claim.effect.args_json == shelf.effects[REF].args_json == FIRST.encrypt(OTHER_ARGS, REF, "args")

@@ -16,6 +16,7 @@ from indelible.core.commands import (
     Cancel,
     CastVote,
     Command,
+    EditRead,
     Expire,
     Keep,
     Open,
@@ -339,6 +340,12 @@ def test_parameters_that_were_added_are_an_object(added: bytes) -> None:
     assert let_in(open_command(naming=fine)).naming == fine
     with pytest.raises(BadCall, match="naming: "):
         let_in(open_command(naming=Naming(added_json=added)))
+
+
+def test_an_edit_is_read_as_an_object_of_arguments() -> None:
+    let_in(open_command(edit=EditRead(1, b'{"amount":5}', is_exact=True)))
+    with pytest.raises(BadCall):
+        let_in(open_command(edit=EditRead(1, b"[5]", is_exact=True)))
 
 
 def test_there_is_an_end_to_what_one_command_tells() -> None:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AnyUrl, BaseModel, ConfigDict, Field, RootModel, SecretStr, computed_field, field_serializer
 
 from indelible.core.values.canonical import decode, encode
-from indelible.core.values.revive import revive
+from indelible.core.values.revive import holds_objects, is_read_otherwise, plainly, revive
 
 
 class Colour(enum.Enum):
@@ -53,6 +54,10 @@ class Point(NamedTuple):
     x: int
 
 
+class Carried(TypedDict):
+    item: Item
+
+
 class Sizes(TypedDict):
     small: int
 
@@ -84,6 +89,9 @@ def there_and_back(value: Any, hint: Any) -> Any:
         (Item(sku="a"), Item | None),
         (Address("Rome"), Union[Item, Address]),  # noqa: UP007
         ([Address("Rome"), None], list[Address | None]),
+        ([Address("Rome")], list[Address] | None),
+        ({"a": Item(sku="a")}, dict[str, Item] | None),
+        ({"item": Item(sku="a")}, Carried),
         ("red", str | Colour),
         (7.0, float | None),
         ({"small": 1}, Sizes),
@@ -170,3 +178,100 @@ def test_a_model_of_an_older_pydantic_comes_back_too() -> None:
             return f"made of {members}"
 
     assert revive({"a": 1}, Older) == "made of {'a': 1}"
+
+
+class Items(RootModel[list[Item]]):
+    pass
+
+
+class Whole(BaseModel):
+    """Is not dumped as it is read."""
+
+    model_config = ConfigDict(extra="allow")
+    amount: int = 5000
+    site: AnyUrl = AnyUrl("https://shop.example/")
+    folder: Path = Path("/srv")
+    tags: set[str] = {"b", "a"}
+    items: Items = Items([Item(sku="a")])
+
+    @field_serializer("amount")
+    def _as_text(self, amount: int) -> str:
+        return "a little"
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> int:
+        return self.amount * 2
+
+
+WHOLE = {
+    "amount": 5000,
+    "site": "https://shop.example/",
+    "folder": "/srv",
+    "tags": ["a", "b"],
+    "items": [{"sku": "a", "count": 1}],
+    "double": 10000,
+    "more": {"x": 1},
+}
+
+
+def test_38_a_model_is_recorded_by_its_fields_and_read_from_them() -> None:
+    whole = Whole.model_validate({"more": {"x": 1}})
+    assert plainly(whole) == WHOLE
+    assert revive(plainly(whole), Whole) == whole
+    assert revive([{"sku": "a"}], Items) == whole.items
+
+
+def test_38_what_a_model_hides_is_not_recorded_behind_its_back() -> None:
+    class Hiding(BaseModel):
+        amount: int = Field(default=5000, exclude=True)
+
+    class Secret(BaseModel):
+        token: SecretStr = SecretStr("t")
+
+    with pytest.raises(ValueError, match="amount"):
+        plainly(Hiding())
+    assert plainly(Secret())["token"] == SecretStr("t"), "which has no recorded form"
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (Colour.RED, "red"),
+        (Corner.TOP, [0, 1]),
+        (
+            Order(Address("Rome"), (Address("Oslo"),)),
+            {"to": {"city": "Rome", "colour": "red"}, "others": [{"city": "Oslo", "colour": "red"}]},
+        ),
+        ({"a": (Point(1), None)}, {"a": [[1], None]}),
+        (Decimal("1.5"), Decimal("1.5")),
+    ],
+)
+def test_other_objects_are_recorded_by_what_they_hold(value: Any, plain: Any) -> None:
+    assert plainly(value) == plain
+
+
+@pytest.mark.parametrize(
+    ("value", "holds"),
+    [([{"a": Item(sku="a")}], True), ((Address("Rome"),), True), ({"a": [1, "x", None]}, False), (Colour.RED, False)],
+)
+def test_objects_are_found_where_they_are(value: Any, holds: bool) -> None:
+    assert holds_objects(value) is holds
+
+
+@pytest.mark.parametrize(
+    ("hint", "is_other"),
+    [
+        *((one, False) for one in (int, str, float, bool, list, dict, tuple, list[int], dict[str, int], Any, datetime)),
+        *((one, False) for one in (str | None, tuple[int, ...], Literal["a"], "unresolved", Annotated[int, "counted"])),
+        *((one, True) for one in (Item, Address, Sizes, Colour, Point, tuple[int, int], list[Item], Item | None)),
+        *((one, True) for one in (dict[str, Address], Annotated[Item, "documented"], Items)),
+    ],
+)
+def test_plain_types_are_read_as_they_are(hint: Any, is_other: bool) -> None:
+    assert is_read_otherwise(hint) is is_other
+
+
+def test_a_pair_is_not_read_of_three() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        revive([1, 2, 3], tuple[int, int])

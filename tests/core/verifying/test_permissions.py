@@ -46,6 +46,7 @@ from tests.core.making import (
     charge,
     finish,
     open_command,
+    read_edit,
     refuses,
     relinquish,
     reopen,
@@ -66,7 +67,10 @@ TERMS = GrantTerms(count=3, until=NOON + timedelta(days=9))
 def opening(path: Path, ref: Ref = REF, **words: Any) -> None:
     number = len(path.events)
     told: Any = {"effect_id": f"eff_{number}", "token": f"{number:032x}", "stamp": stamp(path.shelf.now, AGENT)}
-    path.send(open_command(ref=ref, run_id=ref.scope, **{**told, "verdict": VERDICT, **words}))
+    command = open_command(ref=ref, run_id=ref.scope, **{**told, "verdict": VERDICT, **words})
+    found = path.shelf.effects.get(ref)
+    is_edited = found is not None and found.args_json != command.args_json
+    path.send(replace(command, edit=read_edit(found)) if found is not None and is_edited else command)
 
 
 def fact(path: Path, type_: str, sheet: Any, **words: Any) -> None:

@@ -90,6 +90,8 @@ class ToolCall:
     varies: Sequence[str] = ()
     added: Mapping[str, Any] = field(default_factory=dict, repr=False)
     on_reuse: OnReuse = "refuse"
+    binds: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = field(default=None, repr=False, compare=False)
+    """Returns arguments as the tool reads them. The ledger asks it about arguments that an approver edited."""
     derived_from: Sequence[str] = ()
     """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
 

@@ -33,6 +33,7 @@ from indelible.core.commands import (
     ArgsErased,
     AwaitingApproval,
     Claimed,
+    EditUnread,
     Open,
     OverBudget,
     RefusedByPolicy,
@@ -113,10 +114,13 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
     An approval that was used holds for the attempts after a crash, of tools that may be repeated, one after the other:
     each of them takes it over from the one before. Once somebody was
     asked, somebody has to answer, also if the policy would let the call pass by now. The verdict is about the arguments
-    of this call: an effect with others, by an edit, runs on an approval of those or not at all.
+    of this call: an effect with others, by an edit, runs on an approval of those or not at all. Before it does, its
+    caller reads them as the tool will, and judges them.
     """
     if effect.are_args_erased:
         return Step(ArgsErased(effect))
+    if command.edit is not None and command.edit.version != effect.version:
+        return Step(EditUnread(effect))
     if command.verdict.decision == "refuse":
         return _refused(command, effect)
     approval = approval_of(effect, sheets)
@@ -126,6 +130,8 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
     if is_waiting and approval is not None and approval.id == command.awaited_approval:
         return Step(ApprovalEnded(approval, effect))
     if approval is not None and _is_covered(command, effect, approval, sheets):
+        if _is_unread(command, effect):
+            return Step(EditUnread(effect))
         return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
     if _has_same_args(command, effect, approval):
         grant = _use_of_grant(command, now, sheets)
@@ -141,13 +147,16 @@ def _claim_approved(command: Open, effect: Effect, approval: Approval, now: date
     """Uses an approval, if it is of exactly what would run and has been given in time."""
     end = _ending(command, effect, approval, now, sheets)
     if end is None:
+        if _is_unread(command, effect):
+            return Step(EditUnread(effect))
         if effect.status != "ready" or approval.status != "approved" or approval.for_run != command.run_id:
             return Step(AwaitingApproval(approval, effect))  # the run that asked uses it, and no other
         return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
     ending = _ended(command, effect, approval, end, now, seq, sheets)
-    if approval.id == command.awaited_approval:
+    is_same_call = command.edit is not None  # it is asked about as the tool reads it, and the caller waits for that
+    if approval.id == command.awaited_approval and not is_same_call:
         return Step(ApprovalEnded(ended(approval, end), ending.effect), (ending,))
-    if end == "stale" and command.awaited_approval is not None:
+    if end == "stale" and command.awaited_approval is not None and not is_same_call:
         # Somebody else asks about something else by now. Whoever waited is told so: were they to ask anew, those two
         # would make each other's questions stale in turns, as fast as they can.
         return Step(ApprovalEnded(approval, effect))
@@ -166,7 +175,7 @@ def _ending(
     if approval.is_overdue(now):
         return "expired"
     is_other = is_other_content(command, effect) and not _is_edited_to(command, effect, approval)
-    if is_other or not _is_bound(command, effect, approval):
+    if is_other or _is_read_otherwise(command) or not _is_bound(command, effect, approval):
         return "stale"
     # A run that waited with the one that asked goes on waiting for it; one that comes later asks by itself.
     is_of_another = approval.for_run != command.run_id and approval.id != command.awaited_approval
@@ -181,7 +190,18 @@ def _is_covered(command: Open, effect: Effect, approval: Approval, sheets: Sheet
     is_its_own = is_its_own and approval.for_run == command.run_id
     has_crashed = effect.status in ("processing", "in_doubt")
     is_bound = is_its_own and has_crashed and _is_bound(command, effect, approval)
+    is_bound = is_bound and not _is_read_otherwise(command)
     return is_bound and not _lacks_votes(command, effect, approval, sheets)
+
+
+def _is_unread(command: Open, effect: Effect) -> bool:
+    """Would other arguments run than the caller has read and judged? Encrypted ones always look like others."""
+    return command.edit is None and effect.args_json != command.args_json
+
+
+def _is_read_otherwise(command: Open) -> bool:
+    """Say whether the caller's tool would run with other arguments than a person approved."""
+    return command.edit is not None and not command.edit.is_exact
 
 
 def _is_bound(command: Open, effect: Effect, approval: Approval) -> bool:
@@ -194,7 +214,8 @@ def _lacks_votes(command: Open, effect: Effect, approval: Approval, sheets: Shee
     Votes of people who were revoked since do not count, and neither do those of the person in whose name this call is
     made: another agent may have asked, and no person approves their own call.
     """
-    question = command.verdict.question if _has_same_args(command, effect, approval) else None
+    is_judged = command.edit is not None or _has_same_args(command, effect, approval)
+    question = command.verdict.question if is_judged else None
     votes = _votes_for(command, approval, sheets)
     return replace(approval, question=question or approval.question, votes=votes).lacking > 0
 
@@ -267,7 +288,7 @@ def _ended(
         schema=command.schema,
         policy=command.verdict.policy,
         run_id=command.run_id,
-        are_args_other=is_other_content(command, effect),
+        are_args_other=is_other_content(command, effect) or _is_read_otherwise(command),
     )
     has_all_votes = _votes_for(command, approval, sheets) == approval.votes
     changed = ", ".join(names) or ("what is stored of it" if has_all_votes else "who may decide it")
@@ -290,12 +311,13 @@ def _ask(
 ) -> Step:
     """Asks about an effect that is there already; with other arguments than before, it is about these from now on."""
     waiting, committed = _waiting(command, effect), said_by(command.verdict)
-    are_args_new = not _has_same_args(command, effect, previous)
+    are_args_new = command.edit is not None or not _has_same_args(command, effect, previous)
     if are_args_new:
-        waiting = replace(waiting, args_json=command.args_json, digest=command.digest, opened_seq=seq)
+        args_json = command.args_json if command.edit is None else command.edit.args_json
+        waiting = replace(waiting, args_json=args_json, digest=command.digest, opened_seq=seq)
         if waiting.attempt == 0:  # it is their call now
             waiting = replace(waiting, token_hash=asked_by(command.stamp.actor.holder))
-        committed["args"] = command.args_json
+        committed["args"] = args_json
     charged = _charged(command, waiting, sheets, now, are_args_new=are_args_new)
     if isinstance(charged, Exceeded):
         return _over_budget(command, effect, charged)
@@ -329,6 +351,8 @@ def _asking(
         now=now,
         replaces=None if previous is None else previous.id,
     )
+    if command.edit is not None and previous is not None:  # the editors wrote these arguments, and do not approve them
+        approval = replace(approval, editors=previous.editors)
     # Its lease ends with the question, so that whoever waits is woken then.
     asking = replace(effect, approval_id=approval.id, lease_until=approval.expires_at)
     told = deliveries_of(approval, "requested", question.notify, now)
@@ -364,7 +388,8 @@ def _charged(
 ) -> tuple[Effect, list[Sheet]] | Exceeded:
     """Reserves what the effect takes of budgets, unless it has already; with new arguments, instead of what it had."""
     charges, had = command.verdict.charges, read_charges(effect.charges_json)
-    if not _has_same_args(command, effect, approval_of(effect, sheets)):
+    is_judged = are_args_new or _has_same_args(command, effect, approval_of(effect, sheets))
+    if not is_judged:
         return effect, []  # whoever edited it has reserved what the edit takes
     if (had and not are_args_new) or not (had or charges):
         return effect, []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol
 
 from indelible.core.approvals.approval import Question
-from indelible.core.commands import Command, Stamp
+from indelible.core.commands import Command, EditRead, Stamp
 from indelible.core.effects.calls import Handling, ToolCall
 from indelible.core.effects.effect import Actor, Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
@@ -185,3 +185,15 @@ class Prepared:
     """Is what the caller said, where that is not what may be recorded; rules look at it."""
     driver_token: str | None = field(default=None, repr=False)
     """Is the right to drive the call's run, where this process has or had it."""
+    edit: EditRead | None = None
+    """Is what an approver made of the arguments, as the tool reads it, where that is what would run."""
+    plain_edit_json: bytes | None = field(default=None, repr=False)
+    """Is the same with the caller's own values where the record has marks; rules look at it."""
+
+    @property
+    def judged(self) -> Prepared:
+        """Return the call with the arguments that would run, for the policy to judge."""
+        if self.edit is None:
+            return self
+        identity = replace(self.identity, args_json=self.edit.args_json)
+        return replace(self, identity=identity, plain_args_json=self.plain_edit_json)

@@ -24,6 +24,8 @@ from indelible.core.commands import (
     Command,
     Decided,
     Denied,
+    EditRead,
+    EditUnread,
     Finish,
     Forbidden,
     Illegal,
@@ -148,6 +150,7 @@ def opening(
         on_reuse=call.on_reuse,
         naming=naming_of(call, derived_from(*handling.exclusive), judged.environment),
         resend_within=None if handling.downstream is None else handling.downstream.window,
+        edit=prepared.edit,
         again=again,
     )
 
@@ -170,7 +173,7 @@ def begin(
     Args:
         again: The token of the newest attempt, if this caller gave it up in doubt to try again.
     """
-    judged: Judged = yield Judge(prepared, waited, afresh)
+    judged: Judged = yield Judge(prepared.judged, waited, afresh)
     if judged.handling is not None:
         prepared = replace(prepared, handling=judged.handling)
     for origin in judged.origins:
@@ -191,6 +194,9 @@ def begin(
         recorded = _with_recorded_words(prepared, answer.effect)
         words: dict[str, Any] = {"waited": waited, "only_asks": only_asks, "again": again}
         return (yield from begin(recorded, mint, answer.effect, awaited_approval, **words))
+    if isinstance(answer, EditUnread):
+        read, words = _with_edit(prepared, answer.effect), {"waited": waited, "only_asks": only_asks, "again": again}
+        return (yield from begin(read, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, LimitsUnseen):
         if afresh:
             raise refused_by(command, UNREAD_LIMITS, answer.effect)
@@ -307,6 +313,26 @@ def _with_recorded_words(prepared: Prepared, effect: Effect) -> Prepared:
         plain = encode(own, root="args")
     identity = replace(prepared.identity, args_json=effect.args_json)
     return replace(prepared, identity=identity, plain_args_json=plain)
+
+
+def _with_edit(prepared: Prepared, effect: Effect) -> Prepared:
+    """Return the call with the recorded arguments as its tool reads them.
+
+    Raises:
+        BadCall: The tool does not take them.
+    """
+    assert effect.args_json is not None
+    screen, own = prepared.screen, effect.args
+    if screen is not None:
+        own = carried_over(own, decode(screen.recorded_args), decode(screen.args_json))
+    plain, binds = encode(own, root="args"), prepared.call.binds
+    is_own = plain == (prepared.plain_args_json or prepared.identity.args_json)  # only the key that encrypts it differs
+    whole = plain if is_own or binds is None or holds_mark(own) else encode(binds(own), root="args")
+    recorded = effect.args_json
+    if whole != plain:
+        recorded = whole if screen is None else screen.redactor.screen(whole).recorded_args
+    read = EditRead(effect.version, recorded, is_exact=whole == plain)
+    return replace(prepared, edit=read, plain_edit_json=None if screen is None else whole)
 
 
 def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:

@@ -150,8 +150,9 @@ def encrypted_command(command: Command, key: DataKey) -> Command:
         return key.encrypt(value, command.ref, field)
 
     match command:
-        case Open():
-            return replace(command, args_json=cipher(command.args_json, "args"))
+        case Open(edit=edit):
+            read = None if edit is None else replace(edit, args_json=cipher(edit.args_json, "args"))
+            return replace(command, args_json=cipher(command.args_json, "args"), edit=read)
         case Finish():
             return replace(command, detail_json=cipher(command.detail_json, detail_field(command.status)))
         case Settle():

@@ -70,6 +70,8 @@ def check_command(command: Command, now: datetime, most_bytes: int | None) -> No
         raise BadCall("status: a run that ends is neither active nor open")
     if isinstance(command, Open):
         check_digits("digest", command.digest)
+        if command.edit is not None and not _is_object(command.edit.args_json):
+            raise BadCall("edit: an object of the arguments is expected here")
         if not _is_object(command.naming.added_json):
             raise BadCall("naming: added_json is an object of arguments")
     if isinstance(command, Open | Amend) and not _is_object(command.args_json):

@@ -8,6 +8,10 @@ import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from indelible.core.values.canonical import encode
+
+_PLAIN = frozenset({str, int, bool, float, type(None)})
+
 
 def revive(value: Any, hint: Any) -> Any:
     """Gives `value` as `hint` describes it, where the record keeps a plainer form; else leaves it as it is."""
@@ -25,8 +29,75 @@ def revive(value: Any, hint: Any) -> Any:
     return value
 
 
+def is_read_otherwise(hint: Any) -> bool:
+    """Say whether `revive` may make another value of what is recorded; of plain types it never does."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return is_read_otherwise(inner[0])
+    if inner:
+        return (origin is tuple and inner[-1:] != (...,)) or any(is_read_otherwise(one) for one in inner)
+    if not isinstance(hint, type):
+        return False
+    is_class = dataclasses.is_dataclass(hint) or hasattr(hint, "model_validate") or _is_typed_dict(hint)
+    return is_class or (issubclass(hint, enum.Enum | tuple) and hint is not tuple)
+
+
+def plainly(value: Any) -> Any:
+    """Return a value with each model and dataclass as the object of its fields: their own names, their own values.
+
+    A model's dump may hide or rewrite a field. What is recorded has to be what a tool reads, so it is not asked.
+
+    Raises:
+        ValueError: A model keeps a field out of its dump (`exclude=True`), so it cannot be shown.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if isinstance(value, enum.Enum):
+        return plainly(value.value)
+    if _is_model(kind):
+        return _fields_of_model(value, kind)
+    if dataclasses.is_dataclass(kind):
+        return {field.name: plainly(getattr(value, field.name)) for field in dataclasses.fields(kind)}
+    if isinstance(value, Mapping):
+        return {name: plainly(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plainly(item) for item in value]
+    return value
+
+
+def holds_objects(value: Any) -> bool:
+    """Say whether a caller gave models or dataclasses, and not the JSON that could stand for them."""
+    if isinstance(value, Mapping):
+        return any(map(holds_objects, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(holds_objects, value))
+    return _is_model(type(value)) or dataclasses.is_dataclass(type(value))
+
+
+def _fields_of_model(model: Any, kind: Any) -> Any:
+    if _is_root_model(kind):
+        return plainly(_leaf(model.root))
+    hidden = [name for name, field in kind.model_fields.items() if field.exclude]
+    if hidden:
+        raise ValueError(f"{kind.__qualname__} keeps {', '.join(hidden)} out of its dump, so no person could see it")
+    names = [*kind.model_fields, *kind.model_computed_fields, *(model.model_extra or ())]
+    return {name: plainly(_leaf(getattr(model, name))) for name in names}
+
+
+def _leaf(value: Any) -> Any:
+    """Return what pydantic reads a field's value from, where it has no recorded form of its own: an address, a set."""
+    if isinstance(value, set | frozenset):
+        return sorted(map(plainly, value), key=encode)
+    kind: Any = type(value)
+    if kind.__module__.partition(".")[0] not in ("pydantic", "ipaddress", "pathlib") or _is_model(kind):
+        return value
+    text = str(value)
+    return text if kind(text) == value else value  # a secret's text is stars
+
+
 def _revive_union(value: Any, choices: tuple[Any, ...]) -> Any:
-    """Takes the first choice that changes the value; a value that is plainly one of them stays."""
+    """Take the first choice that changes the value, or an item of it; a value that is plainly one of them stays."""
     if any(type(value) is choice for choice in choices):
         return value
     for choice in choices:
@@ -34,14 +105,14 @@ def _revive_union(value: Any, choices: tuple[Any, ...]) -> Any:
             revived = revive(value, choice)
         except (TypeError, ValueError):
             continue
-        if type(revived) is not type(value):
+        if type(revived) is not type(value) or (isinstance(value, list | dict) and revived != value):
             return revived
     return value
 
 
 def _revive_items(items: list[Any], origin: Any, inner: tuple[Any, ...]) -> Any:
     if origin is tuple and inner[-1:] != (...,):
-        return tuple(revive(item, hint) for item, hint in zip(items, inner, strict=False))
+        return tuple(revive(item, hint) for item, hint in zip(items, inner, strict=True))
     revived = [revive(item, inner[0]) for item in items]
     return tuple(revived) if origin is tuple else revived
 
@@ -53,11 +124,16 @@ def _revive_class(value: Any, hint: type) -> Any:
         return float(value)
     if issubclass(hint, tuple) and isinstance(value, list):
         return _revive_tuple(value, hint)
+    if _is_root_model(hint):
+        return _revive_model(value, hint)
     if isinstance(value, dict):
         if dataclasses.is_dataclass(hint):
             return _revive_dataclass(value, hint)
         if hasattr(hint, "model_validate"):
-            return _revive_model(value, hint)
+            return _revive_model(_uncomputed(value, hint), hint)
+        if _is_typed_dict(hint):
+            hints = _hints_of(hint)
+            return {name: revive(item, hints.get(name, Any)) for name, item in value.items()}
     return value
 
 
@@ -75,11 +151,29 @@ def _revive_dataclass(members: dict[str, Any], hint: type) -> Any:
     return hint(**{name: revive(item, hints.get(name, Any)) for name, item in members.items() if name in taken})
 
 
-def _revive_model(members: dict[str, Any], hint: Any) -> Any:
+def _revive_model(members: Any, hint: Any) -> Any:
     try:
         return hint.model_validate(members, by_name=True, by_alias=True)  # it was recorded by the fields' own names
     except TypeError:
         return hint.model_validate(members)  # an older pydantic
+
+
+def _uncomputed(members: dict[str, Any], hint: Any) -> dict[str, Any]:
+    """Return a model's recorded fields without those that it computes, which it does not take."""
+    computed = getattr(hint, "model_computed_fields", ())
+    return {name: item for name, item in members.items() if name not in computed}
+
+
+def _is_model(kind: type) -> bool:
+    return hasattr(kind, "model_validate") and hasattr(kind, "model_fields")
+
+
+def _is_root_model(kind: type) -> bool:
+    return getattr(kind, "__pydantic_root_model__", False) is True
+
+
+def _is_typed_dict(hint: type) -> bool:
+    return issubclass(hint, dict) and hasattr(hint, "__total__")
 
 
 def _hints_of(hint: type) -> dict[str, Any]:

@@ -111,14 +111,17 @@ def check_votes(found: Approval, *, is_deep: bool) -> None:
         raise Caught(f"{found.id} counts as {found.status}, and {lacking} of the needed approvals are lacking")
 
 
-def check_asked(telling: Telling, found: Approval, replaced: str | None) -> None:
-    """Raises unless this is a question that nobody has answered yet, in the place of the one that was asked before."""
+def check_asked(telling: Telling, found: Approval, replaced: str | None, editors: tuple[str, ...]) -> None:
+    """Raises unless this is a question that nobody has answered yet, in the place of the one that was asked before.
+
+    It is about the caller's arguments, or about those that the editors of the question before made of them.
+    """
     fresh = replace(
         found,
         version=1,
         votes=(),
         escalated=0,
-        editors=(),
+        editors=editors if found.editors and replaced is not None else (),
         grant=None,
         attempt=None,
         requester=telling.actor,

@@ -150,7 +150,8 @@ class Permissions:
         check_about(telling, found, known.key)
         if telling.type == "approval_requested":
             unknown = found.replaces if was_asked else None
-            check_asked(telling, found, unknown if before is None else before.id)
+            replaced = unknown if before is None else before.id
+            check_asked(telling, found, replaced, found.editors if before is None else before.editors)
         elif before is not None:
             check_step(telling, before, found, is_deep=self._is_deep)
         else:

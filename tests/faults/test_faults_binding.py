@@ -1,0 +1,372 @@
+"""FAULT 38, inside of values: what a tool reads is what is judged, shown, keyed and run, also after an edit."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+from pydantic import BaseModel, Field, RootModel, SecretStr, field_serializer, field_validator
+
+import indelible
+from indelible import Ledger, NothingHappened, ToolCall, migrate
+from indelible.errors import ApprovalPending, BadCall, PolicyRefused, VoteRefused
+from tests.journal.exported import key_of
+
+MUCH: dict[str, Any] = {
+    "defaults": "allow",
+    "rules": [
+        {"name": "much", "match": {"args": {"order.amount": {"gt": 1000}}}, "then": "refuse"},
+        {"name": "blocked", "match": {"args": {"order.to": {"in": [666]}}}, "then": "refuse"},
+    ],
+}
+
+
+class Order(BaseModel):
+    """A parameter with a default inside, an alias, and a number that pydantic makes of a text."""
+
+    to: int = 1
+    amount: int = Field(default=5000, alias="amountCents")
+
+
+@dataclass
+class Item:
+    """The same as a dataclass."""
+
+    id: str
+    amount: int = 5000
+
+
+class Basket(TypedDict):
+    """An object that is no class, with a model inside."""
+
+    order: Order
+
+
+@pytest.fixture
+def ledger(store_url: str) -> Iterator[Ledger]:
+    migrate(store_url)
+    with Ledger.open(store_url, principal="dora", run="r") as opened:
+        yield opened
+
+
+def by_decorator(ledger: Ledger, tool: Any, args: dict[str, Any]) -> Any:
+    return tool(**args)
+
+
+def by_hand(ledger: Ledger, tool: Any, args: dict[str, Any]) -> Any:
+    return ledger.run(ToolCall(tool=tool.name, args=args, run_id="r"), tool.handler)
+
+
+def with_the_tools_schema(ledger: Ledger, tool: Any, args: dict[str, Any]) -> Any:
+    return ledger.run(ToolCall(tool=tool.name, args=args, run_id="r", schema=tool.schema), tool.handler)
+
+
+def with_a_foreign_schema(ledger: Ledger, tool: Any, args: dict[str, Any]) -> Any:
+    return ledger.run(ToolCall(tool=tool.name, args=args, run_id="r", schema="ab" * 32), tool.handler)
+
+
+def by_bind(ledger: Ledger, tool: Any, args: dict[str, Any]) -> Any:
+    return ledger.run(tool.bind(**args), tool.handler)
+
+
+def by_run_call(ledger: Ledger, tool: Any, args: dict[str, Any]) -> Any:
+    with ledger.in_run("r") as run:
+        return run.call(tool, **args)
+
+
+DOORS: list[Callable[[Ledger, Any, dict[str, Any]], Any]] = [
+    *(by_decorator, by_hand, with_the_tools_schema, by_bind, by_run_call)
+]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    "order",
+    [{}, {"to": "666", "amount": 5}, {"amountCents": 5000}, {"amountCents": 5000, "amount": 5}, {"amount": "5000"}],
+)
+def test_38_the_policy_judges_what_a_model_reads(ledger: Ledger, door: Any, order: dict[str, Any]) -> None:
+    ledger.apply_policy(MUCH, by="root")
+    entered: list[Any] = []
+
+    @ledger.tool(side_effect="payment")
+    def pay(order: Order) -> None:
+        entered.append(order)
+
+    with pytest.raises(PolicyRefused):
+        door(ledger, pay, {"order": order})
+    assert entered == []
+    assert list(ledger.effects()) == []
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_38_a_default_inside_of_a_value_is_shown_and_is_the_same_call(ledger: Ledger, door: Any) -> None:
+    entered: list[Any] = []
+
+    @ledger.tool(side_effect="payment", approval="required", wait=False)
+    def pay(item: Item, basket: Basket, rest: list[Item] | None = None) -> str:
+        entered.append((item, basket, rest))
+        return "paid"
+
+    args: dict[str, Any] = {"item": {"id": "1"}, "basket": {"order": {"to": "7"}}, "rest": [{"id": "2"}]}
+    with pytest.raises(ApprovalPending) as asked:
+        door(ledger, pay, args)
+    shown = ledger.view_approval(asked.value.approval, by="ana").args
+    assert shown == {
+        "item": {"id": "1", "amount": 5000},
+        "basket": {"order": {"to": 7, "amount": 5000}},
+        "rest": [{"id": "2", "amount": 5000}],
+    }
+    ledger.approve(asked.value.approval, digest=asked.value.approval.digest, by="ana")
+    objects = {"item": Item("1"), "basket": {"order": Order(to=7)}, "rest": [Item("2")]}
+    assert [door(ledger, pay, each) for each in (args, shown, objects)] == ["paid"] * 3
+    assert entered == [(Item("1"), {"order": Order(to=7)}, [Item("2")])]
+
+
+@pytest.mark.parametrize("order", [{}, {"amount": 5}, {"to": "7", "amount": 5}])
+def test_38_a_call_that_names_a_schema_of_its_own_does_not_enter_the_tool_unread(ledger: Ledger, order: Any) -> None:
+    entered: list[Any] = []
+
+    @ledger.tool(side_effect="payment")
+    def pay(order: Order, memo: str = "unseen") -> None:
+        entered.append(order)
+
+    with pytest.raises(NothingHappened):
+        with_a_foreign_schema(ledger, pay, {"order": order, "memo": ""})
+    with pytest.raises(NothingHappened):
+        with_a_foreign_schema(ledger, pay, {"order": {"to": 7, "amount": 5}})
+    assert entered == []
+    assert {effect.status for effect in ledger.effects()} == {"ready"}
+
+
+class Unstable(BaseModel):
+    """A value that grows each time it is read."""
+
+    amount: int
+
+    @field_validator("amount")
+    @classmethod
+    def _in_cents(cls, amount: int) -> int:
+        return amount * 100
+
+
+class Hiding(BaseModel):
+    """A value of which no dump shows everything."""
+
+    amount: int = Field(default=5000, exclude=True)
+
+
+class Secret(BaseModel):
+    """A value that shows itself as stars."""
+
+    amount: SecretStr
+
+
+class Colour(enum.Enum):
+    """A member that has other names."""
+
+    RED = "red"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        return cls.RED if value == "rouge" else None
+
+
+class Shown(BaseModel):
+    """A value whose dump is not what it is read from."""
+
+    amount: int = 5000
+    tags: set[str] = set()
+
+    @field_serializer("amount")
+    def _as_text(self, amount: int) -> str:
+        return "a little"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Unstable, {"amount": 5}),
+        (Unstable, Unstable(amount=5)),
+        (Hiding, {}),
+        (Hiding, Hiding()),
+        (Secret, {"amount": "much"}),
+        (Order, {"amount": "much"}),
+        (tuple[int, int], [1, 2, 3]),
+        (Colour, "blue"),
+    ],
+)
+def test_38_what_cannot_be_recorded_as_it_is_read_is_refused(ledger: Ledger, kind: Any, value: Any) -> None:
+    def pay(order: Any) -> None:
+        raise NotImplementedError
+
+    pay.__annotations__["order"] = kind
+    tool = ledger.tool("pay", side_effect="payment")(pay)
+    for door in DOORS:
+        with pytest.raises(BadCall):
+            door(ledger, tool, {"order": value})
+    assert list(ledger.effects()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "recorded"),
+    [
+        (Colour, "rouge", "red"),
+        (Shown, {"tags": ["b", "a"]}, {"amount": 5000, "tags": ["a", "b"]}),
+        (Shown, Shown(tags={"b", "a"}), {"amount": 5000, "tags": ["a", "b"]}),
+        (RootModel[list[Order]], [{"to": "7"}], [{"to": 7, "amount": 5000}]),
+        (dict[str, Item], {"a": {"id": "1", "more": 1}}, {"a": {"id": "1", "amount": 5000}}),
+    ],
+)
+def test_38_binding_twice_is_binding_once_and_the_tool_gets_that(
+    ledger: Ledger, kind: Any, value: Any, recorded: Any
+) -> None:
+    entered: list[Any] = []
+
+    def pay(order: Any) -> None:
+        entered.append(order)
+
+    pay.__annotations__["order"] = kind
+    tool = ledger.tool("pay", side_effect="payment")(pay)
+    once = tool.bind(value)
+    assert once.args == {"order": recorded}
+    assert tool.bind(**once.args).args == tool.completed(once).args == once.args
+    for door in DOORS:
+        door(ledger, tool, {"order": value})
+    assert len(entered) == 1
+    assert tool.bind(entered[0]).args == once.args
+
+
+# An edit, where the process that edits knows the tool, and where it does not
+
+
+TIP: dict[str, Any] = {
+    "rules": [
+        {"name": "tip", "match": {"args": {"tip.amount": {"gt": 9000}}}, "then": "refuse"},
+        {"name": "ask", "then": "ask"},
+    ]
+}
+EDITS: list[dict[str, Any]] = [{"tip": {"id": "3"}}, {"items": [{"id": "1", "amount": 5}, {"id": "2"}]}]
+
+
+@dataclass
+class Till:
+    """A tool that takes objects, and what it was entered with."""
+
+    ledger: Ledger
+    entered: list[Any] = field(default_factory=list)
+
+    def ask(self, **words: Any) -> Any:
+        """Make the call; return what it waits for, or what came of it."""
+
+        def pay(items: list[Item], tip: Item | None = None) -> str:
+            self.entered.append((items, tip))
+            return "paid"
+
+        tool = self.ledger.tool("pay", side_effect="payment", wait=False, **words)(pay)
+        try:
+            return tool([Item("1", 5)])
+        except ApprovalPending as pending:
+            return pending.approval
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_38_an_edit_is_bound_by_the_tool_before_it_is_judged_and_shown(ledger: Ledger, edit: dict[str, Any]) -> None:
+    ledger.apply_policy(TIP, by="root")
+    till = Till(ledger)
+    asked = till.ask()
+    new = {**ledger.view_approval(asked).args, **edit}
+    edited = ledger.edit_approval(asked, new, digest=asked.digest, by="ana", reason="more")
+    shown = ledger.view_approval(edited, by="bob").args
+    assert shown in (
+        {"items": [{"id": "1", "amount": 5}], "tip": {"id": "3", "amount": 5000}},
+        {"items": [{"id": "1", "amount": 5}, {"id": "2", "amount": 5000}], "tip": None},
+    )
+    ledger.approve(edited, digest=edited.digest, by="bob")
+    assert till.ask() == "paid"
+    ((items, tip),) = till.entered
+    assert tool_args(items, tip) == shown
+    asked = Till(ledger).ask(scope="again")
+    for wrong, error in (({"tip": {"id": "3", "amount": 9999}}, VoteRefused), ({"items": [{"amount": 1}]}, BadCall)):
+        new = {**ledger.view_approval(asked).args, **wrong}
+        with pytest.raises(error):
+            ledger.edit_approval(asked, new, digest=asked.digest, by="ana", reason="more")
+
+
+def tool_args(items: list[Item], tip: Item | None) -> dict[str, Any]:
+    return {"items": [vars(one) for one in items], "tip": None if tip is None else vars(tip)}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("is_approved_first", [True, False])
+def test_38_an_edit_that_the_tool_reads_otherwise_is_asked_about_again(
+    ledger: Ledger, store_url: str, tmp_path: Path, edit: dict[str, Any], is_approved_first: bool
+) -> None:
+    ledger.apply_policy(TIP, by="root")
+    till = Till(ledger)
+    asked = till.ask()
+    with Ledger.open(store_url) as elsewhere:  # as a command line or a server: it does not know the tool
+        new = {**elsewhere.view_approval(asked).args, **edit}
+        edited = elsewhere.edit_approval(asked, new, digest=asked.digest, by="ana", reason="more")
+        if is_approved_first:
+            elsewhere.approve(edited, digest=edited.digest, by="bob")
+        again = till.ask()
+        assert till.entered == []
+        assert elsewhere.get_approval(asked.id).status == "stale"  # type: ignore[union-attr]
+        assert again.id != asked.id
+        shown = elsewhere.view_approval(again, by="bob").args
+        with pytest.raises(VoteRefused) as own:
+            elsewhere.approve(again, digest=again.digest, by="ana")
+        assert own.value.code == "self_approval"
+        assert till.ask().id == again.id
+        elsewhere.approve(again, digest=again.digest, by="bob")
+    assert till.ask() == "paid"
+    ((items, tip),) = till.entered
+    assert tool_args(items, tip) == shown
+    assert till.ask() == "paid"
+    assert len(till.entered) == 1
+    ledger.seal()
+    exported = ledger.export(tmp_path / "bundle")
+    assert indelible.verify(exported.path, key_of(ledger), deep=True).verdict == "verified"
+
+
+@pytest.mark.parametrize("rules", [["args.items"], []])
+def test_38_a_caller_that_waits_is_asked_again_and_redacted_values_stay_the_callers(
+    store_url: str, tmp_path: Path, rules: list[str]
+) -> None:
+    migrate(store_url)
+    redaction: dict[str, Any] = {"redact": rules} if rules else {}
+    with Ledger.open(store_url, run="r", keys=tmp_path) as ledger, Ledger.open(store_url, keys=tmp_path) as elsewhere:
+        till = Till(ledger)
+        asked = till.ask(approval="required", **redaction)
+        new = {**elsewhere.view_approval(asked).args, "tip": {"id": "3"}}
+        edited = elsewhere.edit_approval(asked, new, digest=asked.digest, by="ana", reason="more")
+        elsewhere.approve(edited, digest=edited.digest, by="bob")
+        again = till.ask(approval="required", **redaction)
+        view = elsewhere.view_approval(again)
+        assert view.args["tip"] == {"id": "3", "amount": 5000}
+        assert view.args["items"] == new["items"]
+        elsewhere.approve(again, digest=again.digest, by="bob")
+        assert till.ask(approval="required", **redaction) == "paid"
+    assert till.entered == [([Item("1", 5)], Item("3"))]
+
+
+@pytest.mark.parametrize("tip", [{"id": "3", "amount": 9999}, {"id": "3", "amount": "9999"}])
+def test_38_edited_arguments_are_judged_where_they_run(store_url: str, tip: dict[str, Any]) -> None:
+    """The process that edits is in no environment, and does not know the tool."""
+    migrate(store_url)
+    refuse, ask = TIP["rules"]
+    in_production = {**refuse, "match": {**refuse["match"], "environment": "production"}}
+    with Ledger.open(store_url, run="r", environment="production") as ledger, Ledger.open(store_url) as elsewhere:
+        ledger.apply_policy({"rules": [in_production, ask]}, by="root")
+        till = Till(ledger)
+        asked = till.ask()
+        new = {"items": [{"id": "1", "amount": 5}], "tip": tip}
+        edited = elsewhere.edit_approval(asked, new, digest=asked.digest, by="ana", reason="more")
+        elsewhere.approve(edited, digest=edited.digest, by="bob")
+        with pytest.raises(PolicyRefused):
+            till.ask()
+    assert till.entered == []
