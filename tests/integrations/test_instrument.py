@@ -426,7 +426,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: Outs
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
     page = (ROOT / "docs" / "integrations" / "instrument.md").read_text()
-    first, second, third = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    first, second, third, strict = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, Any] = {"Runner": Runner, "agent": openai_agent(openai_tool(outside))}
     set_tracing_disabled(True)
     try:
@@ -434,6 +434,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: Outs
         exec(f"async def talk():\n{indent(second, '    ')}\n    return result", names)
         assert asyncio.run(names["talk"]()).final_output == "done"
         exec(third, names)
+        exec(strict, names)
     finally:
         names["report"].undo()
         names["ledger"].close()

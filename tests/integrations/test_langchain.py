@@ -14,7 +14,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import ParentCommand
+from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field
@@ -207,15 +207,13 @@ def test_an_answer_that_proves_who_made_it_is_their_vote_where_the_integrator_sa
         {"type": "approve", "digest": digest, "by": "ana", "proof": proof("bob", digest)},
         {"type": "approve", "digest": digest, "by": 7, "proof": "é"},  # decided_by itself raises
         {"type": "approve", "digest": digest, "by": "ana", "proof": proof("ana", digest), "signature": "?"},
-        {"type": "approve", "digest": other, "by": "ana", "proof": proof("ana", other)},
         "approve",
+        {"type": "approve", "digest": other, "by": "ana", "proof": proof("ana", other)},
     ):
         (again,) = asking.invoke(Command(resume=answer), THREAD)["__interrupt__"]
         assert till.charged == []
         assert quick.approvals()[0].votes == ()
-    assert "something else" in again.value["not_counted"], (
-        "the graph hands the third answer out again, and says what it was"
-    )
+    assert "something else" in again.value["not_counted"]
     asking.invoke(
         Command(resume={"type": "approve", "digest": digest, "by": "ana", "proof": proof("ana", digest)}), THREAD
     )
@@ -342,7 +340,7 @@ def test_a_command_that_a_tool_gives_is_kept_and_replayed(quick: Ledger) -> None
 
 def test_a_tool_that_pauses_the_graph_itself_is_resumed_and_recorded_once(quick: Ledger) -> None:
     till = Till(lambda order, amount: f"the user says {interrupt('sure?')}")
-    pausing = agent(till, [LedgerMiddleware(quick)])
+    pausing = agent(till, [LedgerMiddleware(quick, nothing_on=GraphInterrupt)])
     (asked,) = pausing.invoke(HELLO, THREAD)["__interrupt__"]
     assert asked.value == "sure?"
     result = pausing.invoke(Command(resume="yes"), THREAD)

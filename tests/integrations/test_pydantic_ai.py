@@ -182,7 +182,7 @@ async def test_a_tool_that_defers_by_itself_is_entered_when_it_is_answered(ledge
         FunctionModel(Scripted()),
         tools=[Tool(charge)],
         output_type=[str, DeferredToolRequests],
-        capabilities=[LedgerCapability(ledger)],
+        capabilities=[LedgerCapability(ledger, nothing_on=ApprovalRequired)],
     )
     paused = await agent.run("go", conversation_id="order-1")
     assert isinstance(paused.output, DeferredToolRequests)

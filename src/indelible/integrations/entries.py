@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt
+from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, MayHaveHappened
 from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again
 
@@ -67,6 +67,18 @@ class Entry:
                         self.elsewhere = await ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)
 
+    def check_injected(self, effect: RunningEffect, *others: str) -> None:
+        """Raise `NothingHappened` if the framework supplies something else now than what is recorded and was shown.
+
+        Args:
+            effect: The effect whose tool is entered.
+            others: Names under which something may have been supplied when the call was recorded.
+        """
+        supplied = {*self.call.injected, *others}
+        names = sorted(name for name in supplied if effect.args.get(name) != self.call.args.get(name))
+        if names:
+            raise NothingHappened(f"{', '.join(names)} changed since it was recorded; call again, or deny it")
+
     def note_replay(self, effect: Effect) -> None:
         """Note what the model hears with a recorded result."""
         self.note = replayed(effect, self.call)
@@ -83,6 +95,23 @@ class Entry:
     def _raised_in(self, error: Exception) -> str | None:
         """Return the id of the effect whose tool raised this error; None if the ledger raised it."""
         return self._raised[1] if self._raised is not None and self._raised[0] is error else None
+
+
+def paused_by(pause: Exception, effect: RunningEffect, words: Mapping[str, Any]) -> Exception:
+    """Return what to raise for a tool that paused its agent by itself, and starts from its first line when resumed.
+
+    A tool may pause before it acts or after, and its pause does not tell which. `nothing_on=` says that it did nothing;
+    tools that only read may start again anyway. All others are in doubt, so that nothing is done twice unseen.
+
+    Args:
+        pause: What the tool raised, as its framework defines it.
+        effect: The effect whose tool it is.
+        words: How the tool is treated.
+    """
+    why = f"the tool paused the agent itself ({type(pause).__qualname__}) and starts again when that is resumed"
+    if effect.effect.side_effect in ("none", "read") or isinstance(pause, words.get("nothing_on") or ()):
+        return NothingHappened(why)
+    return MayHaveHappened(f"{why}; if it pauses before it acts, declare nothing_on={type(pause).__qualname__}")
 
 
 def doubt_of(refusal: EffectInDoubt) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from types import TracebackType
@@ -20,6 +20,7 @@ from indelible import AsyncLedger, Ledger
 from indelible.errors import BadCall
 from indelible.integrations.everywhere.reach import Around, Undo
 from indelible.integrations.terms import Terms
+from indelible.integrations.ways import Watch, unguarded_ways
 
 
 class Framework(NamedTuple):
@@ -33,6 +34,8 @@ class Framework(NamedTuple):
     by_hand: str
     reach: str | None = None
     covers: str = ""
+    is_watched: bool = False
+    """Does the reach see what runs without the ledger, and refuse it in strict mode?"""
 
 
 _OURS = "indelible.integrations"
@@ -47,6 +50,7 @@ FRAMEWORKS = (
         "create_agent(…, middleware=[LedgerMiddleware(ledger)])",
         f"{_HERE}.langgraph",
         "the tools of every ToolNode and create_agent; the run is the thread_id. Model turns: LedgerMiddleware",
+        is_watched=True,
     ),
     Framework(
         "OpenAI Agents",
@@ -57,6 +61,7 @@ FRAMEWORKS = (
         "Agent(…, tools=LedgerTools(ledger, run='order-123').tools([charge]))",
         f"{_HERE}.openai_agents",
         "the function tools of every agent, in the run around it. Pausing for the ledger's approvals: LedgerTools",
+        is_watched=True,
     ),
     Framework(
         "Pydantic AI",
@@ -66,7 +71,8 @@ FRAMEWORKS = (
         f"{_OURS}.pydantic_ai",
         "Agent(…, capabilities=[LedgerCapability(ledger)])",
         f"{_HERE}.pydantic_ai",
-        "the tools and model turns of every agent; the run is the conversation_id",
+        "the tools, output functions and model turns of every agent; the run is the conversation_id",
+        is_watched=True,
     ),
     Framework(
         "MCP",
@@ -130,17 +136,32 @@ class Finding:
     by_hand: str
     """Is the line that puts the ledger around it, with names from the module `adapter`."""
     adapter: str
+    unguarded: tuple[str, ...] = ()
+    """The ways in which it runs code without the ledger."""
+    is_strict: bool = False
+    """Are those ways refused?"""
 
     def __str__(self) -> str:
         mark = "✓" if self.state == "wrapped" else "✗"
         line = f"{mark} {self.framework} {self.version}: {self.says}"
-        return line if self.state == "wrapped" else f"{line}\n      by hand ({self.adapter}): {self.by_hand}"
+        if self.state != "wrapped":
+            return f"{line}\n      by hand ({self.adapter}): {self.by_hand}"
+        if not self.unguarded:
+            return line
+        return f"{line}\n      ✗ {'refused' if self.is_strict else 'not guarded'}: {', '.join(self.unguarded)}"
 
 
 class Instrumented:
     """Reports what a ledger was put around, and takes it away again: by `undo()`, or at the end of a `with`."""
 
-    def __init__(self, ledger: Ledger | AsyncLedger, findings: Sequence[Finding], undos: Sequence[Undo]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger | AsyncLedger,
+        findings: Sequence[Finding],
+        undos: Sequence[Undo],
+        watch: Watch | None = None,
+    ) -> None:
+        self._watch = watch or Watch()
         self.ledger = ledger
         self.findings = tuple(findings)
         self._undos = list(undos)
@@ -154,6 +175,11 @@ class Instrumented:
     def not_wrapped(self) -> tuple[str, ...]:
         """Names the frameworks that are installed and were left alone."""
         return tuple(found.framework for found in self.findings if found.state != "wrapped")
+
+    @property
+    def seen_unguarded(self) -> tuple[str, ...]:
+        """Name what ran without the ledger so far, each with its framework and how it runs."""
+        return tuple(f"{framework}: {name} ({way})" for (framework, name), way in self._watch.seen.items())
 
     def undo(self) -> None:
         """Takes the ledger away from everywhere again; calling it twice does no harm."""
@@ -173,7 +199,8 @@ class Instrumented:
     def __repr__(self) -> str:
         if not self.findings:
             return "Indelible found no agent framework here; @ledger.tool puts a function behind the ledger."
-        return "\n".join([f"Indelible, at {self.ledger.address}:", *(f"  {found}" for found in self.findings)])
+        lines = [f"Indelible, at {self.ledger.address}:", *(f"  {found}" for found in self.findings)]
+        return "\n".join([*lines, *(f"  ✗ ran without the ledger: {one}" for one in self.seen_unguarded)])
 
 
 _lock = threading.RLock()
@@ -184,12 +211,26 @@ def instrument(
     ledger: Ledger | AsyncLedger | None = None,
     *,
     terms: Mapping[str, Mapping[str, Any]] | None = None,
+    strict: bool = False,
+    allow: Iterable[str] = (),
     **usual: Any,
 ) -> Instrumented:
     """Puts a ledger around the agent frameworks that are installed, and reports what it could wrap and what not.
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all. Without a
     ledger, it opens the one that `Ledger.open()` finds. A second call with the same ledger changes nothing.
+
+    Args:
+        ledger: The ledger.
+        terms: How single tools are treated.
+        strict: Refuse what would run without the ledger, when it would run. A framework whose unguarded ways this
+            release cannot refuse is refused at once. Default: False; such ways are named by the report and logged.
+        allow: Names of tools, nodes and functions that may run without the ledger, and of packages, such as `crewai`,
+            that may stay without it.
+        usual: The words of `terms` for all tools.
+
+    Raises:
+        BadCall: In strict mode, a framework is installed that cannot be guarded.
     """
     global _active
     Terms(terms, usual)  # what is wrong with them is told before anything is changed
@@ -198,11 +239,29 @@ def instrument(
             if ledger is None or ledger.blocking.__dict__ is _active.ledger.blocking.__dict__:
                 return _active
             raise BadCall(f"the ledger at {_active.ledger.address} is put around already; call its undo() first")
-        around = Around(Ledger.open() if ledger is None else ledger, terms, usual)
+        watch = Watch(strict, tuple(allow))
+        around = Around(Ledger.open() if ledger is None else ledger, terms, usual, watch)
         undos: list[Undo] = []
-        findings = [_reached(known, version, around, undos) for known, version in installed()]
-        _active = Instrumented(around.ledger, findings, undos)
-        return _active
+        found = installed()
+        findings = [_reached(known, version, around, undos) for known, version in found]
+        made = Instrumented(around.ledger, findings, undos, watch)
+        if strict:
+            _check_all_guarded(made, [known for known, _ in found], watch)
+        _active = made
+        return made
+
+
+def _check_all_guarded(made: Instrumented, known: Sequence[Framework], watch: Watch) -> None:
+    """Take everything away again, and raise `BadCall`, if a framework is left that strict mode cannot hold."""
+    wrapped = {one.name for one in known if one.is_watched or not unguarded_ways(one.name)} & set(made.wrapped)
+    left = [one.package for one in known if one.name not in wrapped and one.package not in watch.allowed]
+    if not left:
+        return
+    made.undo()
+    raise BadCall(
+        f"strict mode cannot hold {', '.join(left)}: installed here, and not guarded in every way. Uninstall it, or if "
+        f"no agent of it runs here say allow={left!r}"
+    )
 
 
 def installed() -> list[tuple[Framework, str]]:
@@ -231,8 +290,16 @@ def _reached(known: Framework, version: str, around: Around, undos: list[Undo]) 
     """Reaches into one framework, if that is safe, and says what came of it."""
 
     def found(state: State, says: str) -> Finding:
-        told = {"by_hand": known.by_hand, "adapter": known.adapter}
-        return Finding(framework=known.name, version=version, state=state, says=says, **told)
+        return Finding(
+            framework=known.name,
+            version=version,
+            state=state,
+            says=says,
+            by_hand=known.by_hand,
+            adapter=known.adapter,
+            unguarded=unguarded_ways(known.name),
+            is_strict=around.watch.is_strict,
+        )
 
     if not is_known_version(known, version):
         return found(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -17,9 +17,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.integrations.langgraph import DecidedBy, RunOf, ToolGate, ledger_tool_node
+from indelible.integrations.langgraph import DecidedBy, RunOf, ToolGate, ledger_tool_node, note_provider_tools
 from indelible.integrations.langgraph_values import kept, revived
 from indelible.integrations.terms import MODEL_TURN, TURN, OnError
+from indelible.integrations.ways import Watch
 
 __all__ = ["LedgerMiddleware", "ledger_tool_node"]
 
@@ -30,6 +31,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. A
     call belongs to the run that `run` names, by default the agent's thread. With `decided_by`, an answer to the
     agent's question counts as the vote of whom that names. `on_error` "tell" lets the model hear of a tool that raised.
+    `strict` refuses tools that the model's provider runs, unless `allow` names them, for example `web_search`.
     """
 
     def __init__(
@@ -41,9 +43,12 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
         decided_by: DecidedBy | None = None,
         on_error: OnError = "raise",
         model_turns: bool = True,
+        strict: bool = False,
+        allow: Iterable[str] = (),
         **usual: Any,
     ) -> None:
         super().__init__()
+        self._watch = Watch(strict, tuple(allow))
         self._ledger = ledger
         self._gate = ToolGate(ledger, terms=terms, run=run, decided_by=decided_by, on_error=on_error, **usual)
         self._keeps_turns = model_turns
@@ -58,6 +63,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
+        note_provider_tools(self._watch, request.tools)
         if not self._keeps_turns:
             return handler(request)
         turn = _Turn(request, handler, self._gate)
@@ -70,6 +76,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Does the same in an event loop."""
+        note_provider_tools(self._watch, request.tools)
         if not self._keeps_turns:
             return await handler(request)
         turn = _Turn(request, handler, self._gate)

@@ -20,7 +20,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from pydantic import BaseModel
 
 from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
@@ -32,7 +32,9 @@ from indelible.errors import (
     NoRun,
     VoteRefused,
 )
-from indelible.integrations.entries import Entry
+from indelible.integrations.entries import Entry, paused_by
+from indelible.integrations.langgraph_injected import given_by_caller, injected_in
+from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.results import text_in
 from indelible.integrations.telling import heard_of, with_note
@@ -47,6 +49,7 @@ from indelible.integrations.terms import (
     ordinal_of,
     question_of,
 )
+from indelible.integrations.ways import Watch
 from indelible.tool import bound
 
 DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
@@ -55,6 +58,7 @@ DecidedBy = Callable[[Mapping[str, Any], RunnableConfig], Actor | str | None]
 Who resumes the graph proves nothing: it hands out old answers again whenever its node is entered, whoever is there.
 """
 RunOf = Callable[[RunnableConfig], str]
+NAME = "LangChain and LangGraph"
 _LOG = logging.getLogger("indelible.integrations")
 
 
@@ -111,13 +115,15 @@ class ToolGate:
         if isinstance(entry, ToolMessage):
             return entry
         ledger = self._ledger.blocking
-        while True:
-            heard = entry.walk(ledger, entry.words)
-            if isinstance(heard, Vote):
+        entry.task.read()
+        try:
+            while isinstance(heard := entry.walk(ledger, entry.words), Vote):
                 with entry.noting_refusal():
                     heard.verb_of(ledger)(heard.approval, **heard.words)
-            elif heard is not None:
-                return heard
+        except GraphBubbleUp:
+            entry.task.clear()  # once more: the graph saves what it was resumed with in the background
+            raise
+        return heard
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
@@ -127,13 +133,15 @@ class ToolGate:
         if isinstance(entry, ToolMessage):
             return entry
         ledger = self._ledger.awaited
-        while True:
-            heard = await entry.walk_async(ledger, entry.words)
-            if isinstance(heard, Vote):
+        await entry.task.read_async()
+        try:
+            while isinstance(heard := await entry.walk_async(ledger, entry.words), Vote):
                 with entry.noting_refusal():
                     await heard.verb_of(ledger)(heard.approval, **heard.words)
-            elif heard is not None:
-                return heard
+        except GraphBubbleUp:
+            await entry.task.clear_async()
+            raise
+        return heard
 
     def _entry(
         self, kind: type[_Entry], request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]
@@ -172,6 +180,7 @@ class ToolGate:
             scope=f"{run_id}|{inside}" if inside else None,
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
+            injected=injected_in(request, self._terms.unbound(call["name"])),
             ordinal=ordinal_of(call["id"], _spoken(request.state, self._messages_key)) if counts else None,
             reads=partial(_validated, request.tool),
         )
@@ -183,23 +192,28 @@ class ToolGate:
             known = self._schemas[tool.name] = (tool, hash_of(convert_to_openai_tool(tool)))
         return known[1]
 
-    def heard(self, refusal: Exception, error: Exception, entry: _Entry) -> ToolMessage | Vote | None:
-        """Return what the model is told, a vote to cast, or None to look again; else raise or pause.
+    def heard(self, refusal: Exception, error: Exception, entry: _Entry) -> ToolMessage | Vote:
+        """Return what the model is told, or a vote to cast; else raise or pause.
 
         If the tool raised, `error` is that, and `refusal` is what the record says of it.
         """
+        if entry.bubble is not None:  # the tool paused the graph by itself, and what it asks is shown as it is
+            raise entry.bubble
         is_raised = error is not refusal and self._on_error == "raise" and not isinstance(error, ToolError)
         match refusal:
             case NothingHappened() if refusal is error:
-                raise entry.bubbled(refusal) from None
+                raise refusal
             case ApprovalPending():
-                answer = interrupt(_question(refusal, entry))
-                return self._vote(answer, refusal.approval, entry.config)
+                answer = entry.task.answer_to(refusal.approval.id)
+                vote = None if answer is None else self._vote(answer.value, refusal.approval, entry.config)
+                if vote is None:
+                    raise entry.task.pause(refusal.approval.id, _question(refusal, entry))
+                return vote
             case _ if is_raised:
                 raise error
-            case EffectInDoubt():
-                interrupt(_doubt(refusal, entry))  # whatever is answered: the ledger knows whether it was settled
-                return None
+            case EffectInDoubt():  # whatever is answered: the ledger knows whether it was settled
+                question = _doubt(refusal, entry)
+                raise entry.task.pause(str(question["effect"]), question)
             case EffectFailed() if isinstance(error, ToolError):
                 return error.said
             case _ if isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
@@ -253,6 +267,13 @@ def ledger_tool_node(
         wrap_tool_call=gate.wrap_tool_call,
         awrap_tool_call=gate.awrap_tool_call,
     )
+
+
+def note_provider_tools(watch: Watch, tools: Any) -> None:
+    """Note the tools of a model that are no tools of the program: its provider runs them."""
+    hosted = [one for one in tools if isinstance(one, dict)]
+    names = [str(one.get("type") or one.get("name") or one) for one in hosted if "function" not in one]
+    watch.note(NAME, "provider tools", names)
 
 
 def subgraph_of(config: RunnableConfig) -> str:
@@ -328,7 +349,9 @@ class _Entry(Entry):
         self._request = request
         self._execute = execute
         self._live: list[Given] = []
-        self._bubble: GraphBubbleUp | None = None
+        self._supplied = named.injected.keys() - set(given_by_caller(request))
+        self.bubble: GraphBubbleUp | None = None
+        self.task = Task(request.runtime.config, named.call_id)
         self.not_counted: str | None = None
         self.config: RunnableConfig = request.runtime.config
         self.words = terms.at_once(named.tool)
@@ -339,14 +362,21 @@ class _Entry(Entry):
             try:
                 return self._kept(self._execute(self._with_recorded_args(effect)))
             except GraphBubbleUp as bubble:
-                return self._kept_or_nothing(bubble)
+                return self._kept_or_paused(bubble, effect)
 
     def told_of(self, refusal: Exception, error: Exception) -> Any:
         """Return what becomes of a call without a value, or raise."""
         return self._gate.heard(refusal, error, self)
 
     def _with_recorded_args(self, effect: RunningEffect) -> ToolCallRequest:
-        return self._request.override(tool_call={**self._request.tool_call, "args": effect.args})
+        """Return the request with the recorded arguments; the framework adds what it injects, which has to be the same.
+
+        Raises:
+            NothingHappened: The framework would inject something else than what is recorded.
+        """
+        self.check_injected(effect)
+        args = {name: value for name, value in effect.args.items() if name not in self._supplied}
+        return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
     def _kept(self, result: Given) -> dict[str, Any]:
         if isinstance(result, ToolMessage) and result.status == "error":
@@ -354,16 +384,16 @@ class _Entry(Entry):
         self._live.append(result)
         return {"call_id": self.call.call_id, "gave": kept(result)}
 
-    def _kept_or_nothing(self, bubble: GraphBubbleUp) -> dict[str, Any]:
-        """A tool that hands over to a graph above has ended. One that pauses is entered again when it is resumed."""
+    def _kept_or_paused(self, bubble: GraphBubbleUp, effect: RunningEffect) -> dict[str, Any]:
+        """Return what a tool gave that hands over to a graph above: it has ended. One that pauses has not.
+
+        Raises:
+            Exception: What a pause is recorded as.
+        """
         if isinstance(bubble, ParentCommand):
             return {"call_id": self.call.call_id, "to_parent": kept(bubble.args[0])}
-        self._bubble = bubble
-        raise NothingHappened("the tool paused the graph, and is entered again when that is resumed") from bubble
-
-    def bubbled(self, nothing: NothingHappened) -> Exception:
-        """Gives what the graph itself is waiting for, if the tool paused it."""
-        return nothing if self._bubble is None else self._bubble
+        self.bubble = bubble
+        raise paused_by(bubble, effect, self.words) from None
 
     def given(self, recorded: Any) -> Given:
         """Gives what the tool gave, now or when it ran."""
@@ -400,7 +430,7 @@ class _AsyncEntry(_Entry):
             try:
                 return self._kept(await self._execute(self._with_recorded_args(effect)))
             except GraphBubbleUp as bubble:
-                return self._kept_or_nothing(bubble)
+                return self._kept_or_paused(bubble, effect)
 
 
 class ToolError(Exception):

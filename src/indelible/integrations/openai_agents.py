@@ -16,12 +16,31 @@ A state that says "approved" approves nothing: what runs is what the ledger lets
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from agents import Agent, FunctionTool, ItemHelpers, RunContextWrapper, RunResult, RunResultStreaming, RunState, Tool
+from agents import (
+    Agent,
+    ApplyPatchTool,
+    CodeInterpreterTool,
+    ComputerTool,
+    CustomTool,
+    FunctionTool,
+    Handoff,
+    HostedMCPTool,
+    ItemHelpers,
+    LocalShellTool,
+    RunContextWrapper,
+    RunResult,
+    RunResultStreaming,
+    RunState,
+    ShellTool,
+    Tool,
+)
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
@@ -30,14 +49,31 @@ from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffe
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
+from indelible.integrations.injected import name_beside, recorded
+from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain, text_in
 from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
 from indelible.integrations.terms import Named, Terms, hash_of, turn_of
+from indelible.integrations.ways import Watch
 
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
 TurnOf = Callable[[RunContextWrapper[Any]], str | None]
+_NAME = "OpenAI Agents"
+_WAYS: Mapping[type, str] = {
+    ShellTool: "shell",
+    LocalShellTool: "local shell",
+    ComputerTool: "computer",
+    ApplyPatchTool: "apply_patch",
+    CodeInterpreterTool: "code interpreter",
+    CustomTool: "custom tools",
+    HostedMCPTool: "hosted MCP",
+}
+OWN_QUESTION = (
+    "{tool} was not carried out: the tool asks a person by itself, and they have not been shown its question. Call it "
+    "again with exactly the same arguments; then they are asked."
+)
 _TELLING = frozenset({"text", "image", "file"})
 
 
@@ -50,6 +86,8 @@ class LedgerTools:
         terms: How single tools are treated, in the words of `@ledger.tool`.
         turn: The id of the user's last message, or a function of the context. Default: the number of the user's
             messages in the input of `Runner.run`, and the hash of the last one.
+        strict: Refuse what would run without the ledger, also in `check`. Default: False.
+        allow: Names of tools that may run without the ledger, for example `web_search`.
         usual: The words of `terms` for all tools.
     """
 
@@ -60,8 +98,11 @@ class LedgerTools:
         run: str | RunOf,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         turn: str | TurnOf | None = None,
+        strict: bool = False,
+        allow: Iterable[str] = (),
         **usual: Any,
     ) -> None:
+        self._watch = Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
         self._turn = turn
@@ -69,14 +110,38 @@ class LedgerTools:
         self._tools: dict[str, FunctionTool] = {}
 
     def tools(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Gives the tools behind the ledger; those that run elsewhere, at the model's provider, cannot be."""
+        """Return the tools behind the ledger. Others than function tools are refused, unless they are allowed."""
         return [self._behind(tool) for tool in tools]
 
+    async def check(self, agent: Agent[Any], context: RunContextWrapper[Any] | None = None) -> tuple[str, ...]:
+        """Return the names of what an agent, and those that it hands off to, would run without the ledger.
+
+        Raises:
+            BadCall: In strict mode, if there is anything.
+        """
+        at_hand: RunContextWrapper[Any] = context or RunContextWrapper(context=None)
+        todo, done = [agent], list[Agent[Any]]()
+        while todo:
+            current = todo.pop()
+            done.append(current)
+            tools = await current.get_all_tools(at_hand)
+            note_unguarded(self._watch, current, tools)
+            functions = [one for one in tools if isinstance(one, FunctionTool)]
+            bare = [one.name for one in functions if not one._is_agent_tool and not is_guarded(one)]
+            self._watch.note(_NAME, "function tools", bare)
+            inner = [one._agent_instance for one in functions if one._is_agent_tool]
+            next_ = [*inner, *(_target_of(one) for one in current.handoffs)]
+            todo += [one for one in next_ if isinstance(one, Agent) and not any(one is known for known in done)]
+        return tuple(name for _, name in self._watch.seen)
+
     def _behind(self, tool: Tool) -> Tool:
+        if not isinstance(tool, FunctionTool) and tool.name in self._watch.allowed:
+            return tool
         if not isinstance(tool, FunctionTool):
-            raise BadCall(f"{tool.name}: runs outside of this program, so no ledger can stand before it; leave it out")
-        if tool.needs_approval is not False:
-            raise BadCall(f"{tool.name}: say approval='required' to the ledger instead of needs_approval to the tool")
+            raise BadCall(
+                f"{tool.name}: is no function, so no ledger can stand before it; leave it out, or if it only reads say "
+                f"allow=[{tool.name!r}]"
+            )
         self._tools[tool.name] = tool
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
@@ -89,7 +154,9 @@ class LedgerTools:
                 call = self._call(context, tool.name, arguments, call_id)
             except BadCall:  # then nobody is asked about it: the model hears why
                 return False
-            return isinstance(await self._standing(call), AwaitingApproval)
+            if isinstance(await self._standing(call), AwaitingApproval):
+                return True
+            return await self._is_asked_by_tool(context, call)
 
         # The ledger keeps the tool's time limit: the SDK would tell the model in words of its own that it timed out.
         return dataclasses.replace(
@@ -101,10 +168,12 @@ class LedgerTools:
             call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
         except BadCall as misfit:
             return f"{tool.name} was not called: {misfit}"
+        if await self._lacks_own_approval(context, call):
+            return OWN_QUESTION.format(tool=tool.name)
         words = self._terms.at_once(tool.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
-        return await _Entry(tool, context, call).walk_async(self._ledger, words)
+        return await _Entry(tool, context, call, self._beside(tool.name)).walk_async(self._ledger, words)
 
     def _call(
         self,
@@ -114,8 +183,10 @@ class LedgerTools:
         call_id: str,
         turn: str | None = None,
     ) -> ToolCall:
+        supplied = {} if context.context is None else {self._beside(tool): context.context}
         named = Named(
             tool=tool,
+            injected=recorded(supplied, self._terms.unbound(tool)),
             args=arguments,
             run_id=self._run_of(context),
             call_id=call_id,
@@ -124,6 +195,10 @@ class LedgerTools:
             parameters=self._tools[tool].params_json_schema,
         )
         return self._terms.call(named)
+
+    def _beside(self, tool: str) -> str:
+        """Return the name under which the run's context is recorded: the SDK hands it to every tool."""
+        return name_beside(self._tools[tool].params_json_schema, "context")
 
     def _turn_of(self, context: RunContextWrapper[Any]) -> str | None:
         if self._turn is not None:
@@ -134,15 +209,24 @@ class LedgerTools:
         return self._run if isinstance(self._run, str) else self._run(context)
 
     async def answer(self, state: RunState[Any, Any]) -> list[ToolApprovalItem]:
-        """Answer the interruptions of a state as people decided at the ledger; return those that still wait."""
+        """Answer the interruptions of a state as people decided at the ledger; return those that still wait.
+
+        If a tool has `needs_approval` of its own, that is asked next, as a new interruption of the same call. It is
+        among those that wait, and `state.approve` or `state.reject` answers it.
+        """
         waiting = []
         for item in state.get_interruptions():
             call = await self._asked_about(state, item)
+            needs_own = await self._needs_own_approval(_context_of(state), call)
             match await self._standing(call):
                 case AwaitingApproval():
                     waiting.append(item)
                 case Denied() as denied:
                     state.reject(item, rejection_message=heard_of_answer(denied, call.tool).text)
+                case _ if needs_own and await self._pauses(call).is_tool_asked():
+                    waiting.append(item)
+                case _ if needs_own:  # the SDK shows the same interruption again, which is the tool's question now
+                    await self._pauses(call).note("tool")
                 case _:
                     state.approve(item)
         return waiting
@@ -153,6 +237,32 @@ class LedgerTools:
             return await self._ledger.ask(call, **self._terms.options(call.tool))
         except NotRun:
             return None
+
+    async def _is_asked_by_tool(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+        """Say whether the tool itself asks a person, and record that it does."""
+        if not await self._needs_own_approval(context, call):
+            return False
+        pauses = self._pauses(call)
+        if not await pauses.is_tool_asked():
+            await pauses.note("tool")
+        return True
+
+    async def _lacks_own_approval(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+        """Say whether the tool's own question was not asked: the SDK has one answer for it and for the ledger's."""
+        if not await self._needs_own_approval(context, call):
+            return False
+        is_always_approved = context.is_tool_approved(call.tool, "indelible: any call") is True
+        return not is_always_approved and not await self._pauses(call).is_tool_asked()
+
+    async def _needs_own_approval(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+        own = self._tools[call.tool].needs_approval
+        if not callable(own):
+            return bool(own)
+        said: Any = own(context, _said(call), str(call.call_id))
+        return bool(await said if inspect.isawaitable(said) else said)
+
+    def _pauses(self, call: ToolCall) -> Pauses:
+        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id]))
 
     async def _asked_about(self, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
         """Return the call of an interruption, in the turn in which it was asked about: an agent's tool has its own."""
@@ -205,9 +315,39 @@ def ledger_tools(tools: Iterable[Tool], ledger: Ledger | AsyncLedger, **words: A
     return LedgerTools(ledger, **words).tools(tools)
 
 
+def note_unguarded(watch: Watch, agent: Any, tools: Iterable[Tool]) -> None:
+    """Note what an agent runs that is no function tool, and the functions that its handoffs call.
+
+    Args:
+        watch: Notes it, or refuses it.
+        agent: The agent.
+        tools: Its tools, those of its MCP servers included.
+    """
+    for tool in tools:
+        if not isinstance(tool, FunctionTool):
+            watch.note(_NAME, _WAYS.get(type(tool), "hosted tools"), [tool.name])
+    handed = [one for one in getattr(agent, "handoffs", ()) if isinstance(one, Handoff)]
+    watch.note(_NAME, "on_handoff functions", [one.tool_name for one in handed if _calls_something(one)])
+
+
+def _calls_something(handoff: Handoff[Any, Any]) -> bool:
+    """Say whether a handoff calls a function of the program; one whose code cannot be seen does."""
+    entered: Any = handoff.on_invoke_handoff
+    while isinstance(entered, functools.partial):
+        entered = next(iter(entered.args), None)
+    if not inspect.isfunction(entered) or not entered.__module__.startswith("agents."):
+        return True
+    return inspect.getclosurevars(entered).nonlocals.get("on_handoff") is not None
+
+
 def is_guarded(tool: FunctionTool) -> bool:
     """Does a ledger stand before this tool already?"""
     return isinstance(tool.on_invoke_tool, _Entrance)
+
+
+def _target_of(handoff: Any) -> Any:
+    """Return the agent that a handoff leads to."""
+    return handoff if not isinstance(handoff, Handoff) or handoff._agent_ref is None else handoff._agent_ref()
 
 
 class _Entrance:
@@ -240,16 +380,19 @@ class _Entrance:
 class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall) -> None:
+    def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall, beside: str) -> None:
         super().__init__(call)
+        self._beside = beside
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
+        self.check_injected(effect, self._beside)
+        args = {name: value for name, value in effect.args.items() if name != self._beside}
         with self.running(effect):
-            output = await self._tool.on_invoke_tool(self._context, json.dumps(effect.args))
+            output = await self._tool.on_invoke_tool(self._context, json.dumps(args))
         self._live.append(output)
         return as_json(output)
 
@@ -267,6 +410,11 @@ class _Entry(Entry):
         if heard is None:
             raise error
         return heard.text
+
+
+def _said(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments that the model says."""
+    return {name: value for name, value in call.args.items() if name not in call.injected}
 
 
 def _noted(output: Any, note: str) -> Any:

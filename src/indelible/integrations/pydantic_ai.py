@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -33,12 +35,16 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
-from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
-from indelible.integrations.entries import Entry, doubt_of
-from indelible.integrations.results import plain
+from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.injected import name_beside, recorded
+from indelible.integrations.pauses import AskedBy, Pauses
+from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import error_in, heard_of, with_note
 from indelible.integrations.terms import (
     MODEL_TURN,
@@ -51,11 +57,14 @@ from indelible.integrations.terms import (
     question_of,
     turn_of,
 )
+from indelible.integrations.ways import Watch
 
 RunOf = Callable[[RunContext[Any]], str]
+_NAME = "Pydantic AI"
 _DEFERRED = (ApprovalRequired, CallDeferred)
 # What the framework tells a model of these asks it to call again.
 _TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError)
+_IS_TOOL_APPROVED: ContextVar[bool | None] = ContextVar("indelible_is_tool_approved", default=None)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
 
@@ -65,6 +74,9 @@ class LedgerCapability(AbstractCapability[Any]):
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
     belong to the run that `run` names, by default the conversation.
+
+    Output functions are guarded like tools. Native tools, external tools and output validators run without the ledger:
+    `strict` refuses them, unless `allow` names them.
     """
 
     def __init__(
@@ -74,8 +86,12 @@ class LedgerCapability(AbstractCapability[Any]):
         run: str | RunOf | None = None,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         model_turns: bool = True,
+        strict: bool = False,
+        allow: Iterable[str] = (),
+        watch: Watch | None = None,
         **usual: Any,
     ) -> None:
+        self._watch = watch or Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)
@@ -85,19 +101,30 @@ class LedgerCapability(AbstractCapability[Any]):
         """Stands innermost: nothing changes the arguments after the ledger has seen them."""
         return CapabilityOrdering(position="innermost")
 
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        """Keep answers to the ledger's questions from the tools."""
+        return OwnAnswers(toolset)
+
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
     ) -> Any:
         """Run a tool call, replay it, pause the agent, or tell the model why not."""
         validated: dict[str, Any] = _ANYTHING.dump_python(args, mode="json")
         asked = self._call(ctx, call, tool_def, validated)
-        return await _Entry(args, handler, asked).walk_async(self._ledger, self._terms.at_once(asked.tool))
+        entry = _Entry(args, handler, asked, _Asking(self._ledger, ctx, tool_def), self._terms.at_once(asked.tool))
+        try:
+            return await entry.walk_async(self._ledger, entry.words)
+        except ApprovalRequired:
+            await entry.note_pause()
+            raise
 
     def _call(
         self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
     ) -> ToolCall:
+        supplied = {} if ctx.deps is None else {name_beside(tool.parameters_json_schema, "deps"): ctx.deps}
         named = Named(
             tool=call.tool_name,
+            injected=recorded(supplied, self._terms.unbound(call.tool_name), (ModelRequest, ModelResponse)),
             args=args,
             run_id=self.run_of(ctx),
             call_id=call.tool_call_id,
@@ -115,8 +142,38 @@ class LedgerCapability(AbstractCapability[Any]):
             raise NoRun("an agent's calls belong to its conversation: run it with conversation_id=…, or say run=…")
         return ctx.conversation_id
 
+    async def wrap_output_process(
+        self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any, handler: Any
+    ) -> Any:
+        """Call the function that makes the agent's output once; a run that is repeated gets what it returned, as JSON.
+
+        It cannot pause the agent. If a person has to decide, the run ends with `ApprovalPending`: run it again then.
+        """
+        if not output_context.has_function:
+            return await handler(output)
+        if ctx.partial_output:  # the model has not finished, and the function is called when it has
+            return output
+        name = output_context.function_name or "output"
+        said: Any = _ANYTHING.dump_python(output, mode="json")
+        part = output_context.tool_call
+        tool = output_context.tool_def or ToolDefinition(name=name)
+        call = ToolCallPart(name, {}, part.tool_call_id) if part is not None else ToolCallPart(name, {})
+        asked = self._call(ctx, call, tool, said if isinstance(said, dict) else {"output": said})
+        entered = _Output(output, handler)
+        recorded_ = await self._ledger.run(asked, entered.enter, **self._terms.at_once(name))
+        return entered.live[0] if entered.live else recorded_["gave"]
+
+    def _note_unguarded(self, ctx: RunContext[Any], asked: Any) -> None:
+        """Note what runs without the ledger: at the model's provider, at the caller's, or as a judge of the output."""
+        self._watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
+        external = [tool.name for tool in asked.function_tools if tool.kind == "external"]
+        self._watch.note(_NAME, "external tools", external)
+        judges = getattr(ctx.agent, "_output_validators", None) or ()
+        self._watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
+
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
+        self._note_unguarded(ctx, request_context.model_request_parameters)
         if not self._keeps_turns:
             response: ModelResponse = await handler(request_context)
             return response
@@ -129,32 +186,92 @@ class LedgerCapability(AbstractCapability[Any]):
             raise turn.error or nothing from None
 
 
+@dataclass
+class OwnAnswers(WrapperToolset[Any]):
+    """Enters tools with the answer to their own question, and not with one that the ledger asked for."""
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+        """Call the tool."""
+        is_approved = _IS_TOOL_APPROVED.get()
+        if is_approved is not None and ctx.tool_call_approved:
+            ctx = replace(ctx, tool_call_approved=is_approved)
+        return await super().call_tool(name, tool_args, ctx, tool)
+
+
+class _Asking:
+    """What a person said about a call. The framework hands one answer to the ledger and to the tool alike.
+
+    Args:
+        ledger: The ledger.
+        ctx: The context that the tool is entered with.
+        tool: What the tool says of itself. If the framework itself asks about it, that was answered before.
+    """
+
+    def __init__(self, ledger: AsyncLedger, ctx: RunContext[Any], tool: ToolDefinition) -> None:
+        self._ledger = ledger
+        self._is_approved = ctx.tool_call_approved
+        self._is_asked_before = tool.kind == "unapproved"
+
+    @asynccontextmanager
+    async def handed_on(self, effect: Effect) -> AsyncIterator[None]:
+        """Let the tool see an approval only if it is the answer to the tool's own question."""
+        is_ours = self._is_approved and not self._is_asked_before
+        token = _IS_TOOL_APPROVED.set(await self._pauses(effect).is_tool_answered() if is_ours else None)
+        try:
+            yield
+        finally:
+            _IS_TOOL_APPROVED.reset(token)
+
+    async def note(self, by: AskedBy, effect: Effect) -> None:
+        """Record who asks now. The ledger's own question is on the record already; an answer to the tool's is not."""
+        if self._is_asked_before:
+            return
+        if by == "tool":
+            await self._pauses(effect).note("tool")
+        elif self._is_approved and await self._pauses(effect).is_tool_answered():
+            await self._pauses(effect).note("ledger", is_tool_answered=True)
+
+    def _pauses(self, effect: Effect) -> Pauses:
+        return Pauses(self._ledger, effect.run_id, effect.id)
+
+
 class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, validated: Any, handler: Any, call: ToolCall) -> None:
+    def __init__(self, validated: Any, handler: Any, call: ToolCall, asking: _Asking, words: dict[str, Any]) -> None:
         super().__init__(call)
+        self.words = words
         self._validated = validated
         self._handler = handler
+        self._asking = asking
+        self._asked_about: Effect | None = None
         self._live: list[Any] = []
         self._deferred: Exception | None = None
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
+        self.check_injected(effect)
         if effect.args != self.call.args:
             raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
         with self.running(effect):
             try:
-                result = await self._handler(self._validated)
-            except _DEFERRED as deferred:  # the tool itself asks for a person or for a result: it is entered again then
+                async with self._asking.handed_on(effect.effect):
+                    result = await self._handler(self._validated)
+            except _DEFERRED as deferred:  # the tool itself asks for a person or for a result
                 self._deferred = deferred
-                raise NothingHappened("the tool defers the call") from deferred
+                await self._asking.note("tool", effect.effect)
+                raise paused_by(deferred, effect, self.words) from deferred
             except (ToolRetryError, ToolFailedError) as wrapped:  # what the tool raised is what it may declare
                 raise wrapped.__cause__ or wrapped from None
         self._live.append(result)
         if isinstance(result, ToolReturn):
             return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
         return {"gave": _ANYTHING.dump_python(result, mode="json"), "is_return": False}
+
+    async def note_pause(self) -> None:
+        """Record that the ledger asks, if the tool's own question was answered meanwhile."""
+        if self._asked_about is not None:
+            await self._asking.note("ledger", self._asked_about)
 
     def given(self, recorded: Any) -> Any:
         """Return what the tool gave, now or as it was recorded, here or by another framework, or by a person."""
@@ -172,7 +289,10 @@ class _Entry(Entry):
         Raises:
             Exception: What pauses the agent, or stops it.
         """
+        if self._deferred is not None:  # the tool paused the agent by itself, and what it asks is shown as it is
+            raise self._deferred
         is_the_tools = error is not refusal
+        self._asked_about = getattr(refusal, "effect", None)
         match refusal:
             case ApprovalPending():
                 raise ApprovalRequired(question_of(refusal, self.elsewhere)) from None
@@ -184,13 +304,34 @@ class _Entry(Entry):
             case EffectFailed():
                 raise error if is_the_tools else _again(refusal) from None
             case NothingHappened():
-                raise self._deferred or error
+                raise error
             case _:
                 pass
         heard = heard_of(refusal, self.call.tool)
         if heard is None:
             raise error
         return heard.text
+
+
+class _Output:
+    """The function that makes an agent's output: what it returned stays at hand."""
+
+    def __init__(self, output: Any, handler: Any) -> None:
+        self._output = output
+        self._handler = handler
+        self.live: list[Any] = []
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Call it."""
+        try:
+            self.live.append(await self._handler(self._output))
+        except ToolRetryError as wrapped:  # what the function raised is what it may declare
+            raise wrapped.__cause__ or wrapped from None
+        return {"gave": as_json(self.live[0])}
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__name__", None) or type(function).__qualname__)
 
 
 def _noted(given: Any, note: str | None) -> Any:

@@ -37,7 +37,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import BadCall, IndelibleError, KeyReused, NoRun, ReviewRequired, UnknownRun
-from indelible.integrations.pydantic_ai import LedgerCapability, RunOf, lasting
+from indelible.integrations.pydantic_ai import LedgerCapability, OwnAnswers, RunOf, lasting
 from indelible.integrations.terms import MODEL_TURN, TURN, Terms
 
 Params = TypeVar("Params")
@@ -138,9 +138,17 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
                 code="review",
             )
 
+    def get_wrapper_toolset(self, toolset: Any) -> Any:
+        """Keep answers to the ledger's questions from the tools."""
+        return OwnAnswers(super().get_wrapper_toolset(toolset) or toolset)
+
     async def wrap_tool_execute(self, ctx: RunContext[Any], *, call: Any, tool_def: ToolDefinition, **rest: Any) -> Any:
         """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
         return await self._gate.wrap_tool_execute(ctx, call=call, tool_def=tool_def, **rest)
+
+    async def wrap_output_process(self, ctx: RunContext[Any], *, output_context: Any, **rest: Any) -> Any:
+        """Call the function that makes the agent's output once."""
+        return await self._gate.wrap_output_process(ctx, output_context=output_context, **rest)
 
     async def recorded(self, ctx: RunContext[Any], unit: _Unit) -> Any:
         """Gives what a unit of the run gave, now or when it was done."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
@@ -40,6 +40,8 @@ SAID_TO_THE_MODEL = (
 )
 """Refusals that a model is told of (see `telling`); the agent goes on."""
 _READING = frozenset({"none", "read"})
+UNBOUND = "unbound"
+"""Lists fields of a state, a context or dependencies that are not recorded, because they change by themselves."""
 OCCURRENCE = "occurrence"
 """Tells calls apart by what they say and how often it was said before: the one rule that frameworks share."""
 TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
@@ -68,6 +70,8 @@ class Named:
     """Counts the calls of the conversation that say the same, up to this one; None where nobody can count them."""
     turn: str | None = None
     """The id of the user's last message; None where the framework does not tell, and then the run is one turn."""
+    injected: Mapping[str, Any] = field(default_factory=dict)
+    """What the framework gives the tool beside the model's arguments, as it is recorded; see `injected`."""
     parameters: Parameters | None = None
     """What the tool takes, if the framework's validation has not applied the defaults already."""
     reads: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
@@ -79,8 +83,10 @@ class Named:
 
     def bound_edit(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments that an approver edited, as the tool gets them. It raises `BadCall` if they do not fit."""
+        supplied = {name: value for name, value in args.items() if name in self.injected}
+        said = {name: value for name, value in args.items() if name not in self.injected}
         try:
-            return self.bound(args if self.reads is None else self.reads(args))
+            return {**self.bound(said if self.reads is None else self.reads(said)), **supplied}
         except ValueError as wrong:
             raise BadCall(f"{self.tool}: does not take the arguments that an approver edited: {wrong}") from wrong
 
@@ -191,7 +197,7 @@ class Terms:
         """
         check_tool_name(named.tool)
         words = self._of(named.tool)
-        args = named.bound(named.args)
+        args = {**named.bound(named.args), **named.injected}
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
         identity.setdefault("scope", named.scope)
         if identity.get("dedupe") == OCCURRENCE:
@@ -200,8 +206,16 @@ class Terms:
             identity.setdefault("dedupe", self._usual_dedupe(words, named))
             identity.setdefault("turn", named.turn)
             identity["call_id"] = _read_id(named.call_id) if identity["dedupe"] == "call" else named.call_id
-        known: dict[str, Any] = {"schema": named.schema, "binds": named.bound_edit}
+        # A value that the terms name in `key` tells calls apart, as every argument there does.
+        keys = {path.partition(".")[0] for path in words.get("key") or ()}
+        injected = tuple(name for name in named.injected if name not in keys)
+        known: dict[str, Any] = {"schema": named.schema, "injected": injected, "binds": named.bound_edit}
         return ToolCall(tool=named.tool, args=args, run_id=named.run_id, **known, **identity)
+
+    def unbound(self, tool: str) -> Sequence[str]:
+        """Return the names of what the framework supplies and may change until the tool runs."""
+        found: Sequence[str] = self._of(tool).get(UNBOUND) or ()
+        return found
 
     def _usual_dedupe(self, words: Mapping[str, Any], named: Named) -> str:
         if words.get("key") is not None or words.get("resource") is not None:
@@ -231,9 +245,11 @@ def _counted(named: Named) -> dict[str, Any]:
 
 
 def _checked(tool: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = set(words) - _OPTIONS - _IDENTITY
+    unknown = set(words) - _OPTIONS - _IDENTITY - {UNBOUND}
+    if isinstance(words.get(UNBOUND), str):
+        raise BadCall(f"{tool}: unbound is a list of names, for example unbound=['cart']")
     if unknown:
-        known = ", ".join(sorted(_OPTIONS | _IDENTITY))
+        known = ", ".join(sorted(_OPTIONS | _IDENTITY | {UNBOUND}))
         raise BadCall(f"{tool}: {', '.join(sorted(unknown))} is nothing that can be said of a tool; use: {known}")
     if words.get("dedupe") == OCCURRENCE and any(words.get(word) is not None for word in ("key", "resource")):
         raise BadCall(f"{tool}: key fields or a resource tell its calls apart already; leave dedupe='occurrence' away")

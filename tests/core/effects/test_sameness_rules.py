@@ -12,10 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indelible.core.approvals.approval import consumed
-from indelible.core.commands import Claimed, InDoubt, InFlight, KeyTaken, LooksRepeated, Open, Replayed, Reworded
+from indelible.core.commands import (
+    AwaitingApproval,
+    Claimed,
+    InDoubt,
+    InFlight,
+    KeyTaken,
+    LooksRepeated,
+    Open,
+    Replayed,
+    Reworded,
+)
 from indelible.core.effects import walk
 from indelible.core.effects.binding import bound
 from indelible.core.effects.calls import Idempotent, Options, Resource, ToolCall, handling_of
+from indelible.core.effects.claiming import has_other_injected
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import RESOURCE_TAG, differing, hashed, identify, resource_name, without
 from indelible.core.effects.refusing import key_reused
@@ -513,3 +524,56 @@ def test_a_resource_is_kept_for_all_and_not_for_one_agent_alone() -> None:
     kept, own = charging_themselves(verdict, AGENT).charges
     assert kept == keeping("x")
     assert own.budget == f"of {AGENT.id}: own"
+
+
+# What a framework supplies
+
+
+def supplied(account: str, **words: Any) -> Open:
+    args = encode({"order": "1", "account": account})
+    call = called(args={"order": "1", "account": account}, injected=["account"])
+    found = identify(call, "t")
+    names = {"omitted": found.omitted, "injected": ("account",), "digest": found.digest}
+    return open_command(tool="pay", args_json=args, **names, **words)
+
+
+def test_89_what_a_framework_supplies_is_in_neither_key_nor_call_digest() -> None:
+    one = said(called(args={"order": "1", "account": "acme"}, injected=["account"]))
+    assert one == said(called(args={"order": "1", "account": "mallory"}, injected=["account"]))
+    assert one == said(called(args={"order": "1"}))
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed", "denied", "canceled"])
+def test_89_what_has_ended_replays_whatever_is_supplied_now(status: Any) -> None:
+    first = supplied("acme")
+    there = effect(tool="pay", args_json=first.args_json, digest=first.digest, status=status, attempt=1)
+    assert next_step(supplied("mallory"), there, NOON, SEQ).changes == ()
+
+
+def test_89_an_approval_of_what_was_supplied_before_is_stale() -> None:
+    waiting = next_step(supplied("acme", verdict=asks()), None, NOON, SEQ)
+    assert isinstance(waiting.answer, AwaitingApproval)
+    there, shelf = waiting.answer.effect, on_shelf(waiting.answer.approval)
+    again = next_step(supplied("mallory", verdict=asks(), effect_id="eff_2"), there, NOON, SEQ + 1, shelf)
+    assert isinstance(again.answer, AwaitingApproval)
+    assert (again.answer.approval.replaces, len(again.changes)) == (waiting.answer.approval.id, 2)
+    assert b"mallory" in (again.answer.effect.args_json or b"")
+    same = next_step(supplied("acme", verdict=asks()), there, NOON, SEQ + 1, shelf)
+    assert same.changes == ()
+
+
+def test_89_an_open_call_asks_if_what_is_supplied_changed() -> None:
+    first = supplied("acme")
+    ready = effect(args_json=first.args_json, digest=first.digest, status="ready")
+    assert isinstance(next_step(supplied("acme"), ready, NOON, SEQ).answer, Claimed)
+    assert isinstance(next_step(supplied("mallory"), ready, NOON, SEQ).answer, AwaitingApproval)
+    doubtful = replace(ready, status="in_doubt", on_crash="retry")
+    assert isinstance(next_step(supplied("mallory", on_crash="retry"), doubtful, NOON, SEQ).answer, AwaitingApproval)
+
+
+def test_89_under_a_data_key_the_core_cannot_tell_what_is_supplied() -> None:
+    first = supplied("acme")
+    ready = effect(args_json=encode("sealed"), digest=first.digest, status="ready")
+    assert not has_other_injected(first, ready)
+    assert not has_other_injected(replace(first, injected=()), ready)
+    assert not has_other_injected(first, replace(ready, args_json=None))

@@ -68,6 +68,8 @@ class ToolCall:
             call, then the ledger's `run`, then $INDELIBLE_RUN. A call with effects and no `scope` needs one.
         varies: Arguments that a model may reword, as dotted paths. They are recorded, shown and approved, but another
             value of theirs is no other call.
+        injected: Arguments that a framework supplies and no model says, by name. They are recorded, shown and approved,
+            but are no part of the identity. If one of them changed while the call is open, a person is asked anew.
         added: Parameters that a later version of the tool added, with the value that stands for "as before". Such a
             parameter is left out of the identity if it has exactly this value.
         on_reuse: What a call gets whose key belongs to a settled call with other arguments: "refuse" (the default)
@@ -94,6 +96,7 @@ class ToolCall:
     """Returns arguments as the tool reads them. The ledger asks it about arguments that an approver edited."""
     derived_from: Sequence[str] = ()
     """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
+    injected: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.tool):

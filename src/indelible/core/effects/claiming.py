@@ -47,7 +47,7 @@ from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.policy.verdicts import Verdict, verdict_json
 from indelible.core.sheets import Sheet, Sheets, sheet_at
-from indelible.core.values.canonical import encode
+from indelible.core.values.canonical import decode, encode
 
 _FASTEST_CLOCK = timedelta(minutes=1)
 _ASKED_BEFORE = Question(rule="it was asked before")
@@ -175,7 +175,8 @@ def _ending(
     if approval.is_overdue(now):
         return "expired"
     is_other = is_other_content(command, effect) and not _is_edited_to(command, effect, approval)
-    if is_other or _is_read_otherwise(command) or not _is_bound(command, effect, approval):
+    is_other = is_other or _is_read_otherwise(command) or has_other_injected(command, effect)
+    if is_other or not _is_bound(command, effect, approval):
         return "stale"
     # A run that waited with the one that asked goes on waiting for it; one that comes later asks by itself.
     is_of_another = approval.for_run != command.run_id and approval.id != command.awaited_approval
@@ -188,7 +189,7 @@ def _is_covered(command: Open, effect: Effect, approval: Approval, sheets: Sheet
     """Does the approval that the last attempt ran on hold for the next one too, after a crash?"""
     is_its_own = approval.status == "consumed" and approval.attempt == effect.attempt
     is_its_own = is_its_own and approval.for_run == command.run_id
-    has_crashed = effect.status in ("processing", "in_doubt")
+    has_crashed = effect.status in ("processing", "in_doubt") and not has_other_injected(command, effect)
     is_bound = is_its_own and has_crashed and _is_bound(command, effect, approval)
     is_bound = is_bound and not _is_read_otherwise(command)
     return is_bound and not _lacks_votes(command, effect, approval, sheets)
@@ -255,11 +256,26 @@ def is_reworded(command: Open, effect: Effect, sheets: Sheets) -> bool:
 
     if holder_in(effect.args_json) is not None or holder_in(command.args_json) is not None:
         return False  # the bytes of equal arguments differ, so nothing can be told from them
+    if has_other_injected(command, effect):
+        return False  # what a framework supplies now would run, and not what is recorded
     said = without(effect.args_json, command.omitted)
     if not digest_of(effect.tenant, effect.tool, said, command.resource_json) == effect.digest == command.digest:
         return False  # an approver changed more than words, or a hand in the database did
     approval = approval_of(effect, sheets)
     return effect.approval_id is None or (approval is not None and approval.edited_by is None)
+
+
+def has_other_injected(command: Open, effect: Effect) -> bool:
+    """Say whether a framework supplies other arguments now than those that are recorded.
+
+    Under a data key nobody can tell here; the adapter compares them again before it enters the tool.
+    """
+    if not command.injected or effect.args_json is None or effect.args_json == command.args_json:
+        return False
+    recorded, given = decode(effect.args_json), decode(command.args_json)
+    if not isinstance(recorded, dict) or not isinstance(given, dict):
+        return False
+    return any(encode(recorded.get(name)) != encode(given.get(name)) for name in command.injected)
 
 
 def is_other_content(command: Open, effect: Effect) -> bool:
@@ -288,7 +304,9 @@ def _ended(
         schema=command.schema,
         policy=command.verdict.policy,
         run_id=command.run_id,
-        are_args_other=is_other_content(command, effect) or _is_read_otherwise(command),
+        are_args_other=is_other_content(command, effect)
+        or _is_read_otherwise(command)
+        or has_other_injected(command, effect),
     )
     has_all_votes = _votes_for(command, approval, sheets) == approval.votes
     changed = ", ".join(names) or ("what is stored of it" if has_all_votes else "who may decide it")

@@ -83,7 +83,7 @@ def naming_of(call: ToolCall, kept: Sequence[str] = (), environment: str = "") -
     """
     return Naming(
         fields=None if call.key is None else tuple(call.key),
-        varies=tuple(call.varies),
+        varies=(*call.varies, *call.injected),
         added_json=encode(call.added) if call.added else b"{}",
         call=_occurrence(call),
         is_fixed=call.resource is not None or call.adopted_key is not None,
@@ -125,7 +125,8 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     if args_json is None:
         args_json = encode(call.args, root="args", max_bytes=max_bytes)
     scope = call.run if call.scope is None else call.scope
-    omitted = _omitted(call.varies, call.added, args_json) if call.varies or call.added else ()
+    varies = (*call.varies, *call.injected)
+    omitted = _omitted(varies, call.added, args_json) if varies or call.added else ()
     said = without(args_json, omitted)
     if call.resource is not None:
         kind, subject = "resource", resource_json(call) or b""

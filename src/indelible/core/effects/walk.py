@@ -147,6 +147,7 @@ def opening(
         only_asks=only_asks,
         turn=call.turn,
         omitted=identity.omitted,
+        injected=tuple(call.injected),
         on_reuse=call.on_reuse,
         naming=naming_of(call, derived_from(*handling.exclusive), judged.environment),
         resend_within=None if handling.downstream is None else handling.downstream.window,

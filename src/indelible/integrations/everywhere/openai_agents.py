@@ -15,7 +15,7 @@ from agents.agent import AgentBase
 from agents.tool_context import ToolContext
 
 from indelible.integrations.everywhere.reach import Around, Undo, is_behind, replaced, run_here
-from indelible.integrations.openai_agents import LedgerTools, is_guarded
+from indelible.integrations.openai_agents import LedgerTools, is_guarded, note_unguarded
 
 Invoke = Callable[[ToolContext[Any], str], Awaitable[Any]]
 
@@ -28,6 +28,7 @@ def reach(around: Around) -> Undo:
     @functools.wraps(ask)
     async def get_all_tools(self: Agent[Any], run_context: RunContextWrapper[Any]) -> list[Tool]:
         found = await ask(self, run_context)
+        note_unguarded(around.watch, self, found)
         for tool in found:
             if isinstance(tool, FunctionTool) and not is_guarded(tool):
                 switch.put_before(tool)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
 
 from indelible import current_effect
@@ -17,7 +18,7 @@ from indelible.integrations.terms import MODEL_TURN
 
 def reach(around: Around) -> Undo:
     """Gives every run a capability more, as `agent.run(…, capabilities=[…])` does."""
-    own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, **around.usual)
+    own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, watch=around.watch, **around.usual)
     begin = Agent.iter
 
     @functools.wraps(begin)
@@ -45,6 +46,16 @@ class _Everywhere(LedgerCapability):
         if is_behind(call.tool_name, call.tool_call_id):
             return await handler(args)
         return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
+
+    async def wrap_output_process(
+        self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any, handler: Any
+    ) -> Any:
+        """Call the function that makes the agent's output once."""
+        running = current_effect()
+        if running is not None and running.tool == (output_context.function_name or "output"):
+            return await handler(output)
+        words = {"output_context": output_context, "output": output, "handler": handler}
+        return await super().wrap_output_process(ctx, **words)
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once."""

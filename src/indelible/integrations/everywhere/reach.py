@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from indelible import AsyncLedger, IndelibleError, Ledger, current_effect, current_run
 from indelible.errors import NoRun
+from indelible.integrations.ways import Watch
 
 Undo = Callable[[], None]
 
 
-class Around(NamedTuple):
-    """Is what is put around a framework: a ledger, and how tools are treated, in the words of `@ledger.tool`."""
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is put around a framework: a ledger, and how tools are treated, in the words of `@ledger.tool`.
+
+    `watch` notes what runs without the ledger.
+    """
 
     ledger: Ledger | AsyncLedger
     terms: Mapping[str, Mapping[str, Any]] | None
     usual: Mapping[str, Any]
+    watch: Watch = field(default_factory=Watch)
 
 
 class NotAsKnown(IndelibleError):
@@ -36,6 +43,23 @@ def is_behind(tool: str, call_id: str | None) -> bool:
     """Is this very call being carried out by the ledger already? Then an adapter stands around it."""
     running = current_effect()
     return running is not None and running.tool == tool and running.effect.call_id == call_id
+
+
+def all_replaced(*undos: Callable[[], Undo]) -> Undo:
+    """Make several replacements, all or none; return the way back from all of them."""
+    made: list[Undo] = []
+
+    def undo() -> None:
+        while made:
+            made.pop()()
+
+    try:
+        for make in undos:
+            made += [make()]
+    except Exception:
+        undo()
+        raise
+    return undo
 
 
 def replaced(owner: type, name: str, replacement: Callable[..., Any], *, takes: Sequence[str]) -> Undo:

@@ -1,0 +1,92 @@
+"""What LangGraph injects into a tool: fields of the state, the store, the runtime, the config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_type_hints
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest, _get_all_injected_args
+
+from indelible.integrations.injected import recorded
+
+_MESSAGES = (BaseMessage,)
+# What the graph and its server put there for themselves; it changes from one invocation to the next.
+_ITS_OWN = ("__", "langgraph_", "checkpoint", "x-")
+_PLACES = frozenset({"thread_id", "thread_ts", "run_id", "assistant_id", "graph_id"})
+
+
+def injected_in(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, Any]:
+    """Return what the tool of a request gets beside the model's arguments, as it is recorded, by parameter.
+
+    The id of the call is on the record of every effect, and is not among these.
+    """
+    if request.tool is None:
+        return {}
+    wanted, runtime = _get_all_injected_args(request.tool), request.runtime
+    given: dict[str, Any] = given_by_caller(request)
+    for parameter, field in wanted.state.items():
+        if field is None:
+            given[parameter] = _state(request.state)
+        elif _has(request.state, field):  # else the parameter's default, which is the tool's own
+            given[parameter] = _of(request.state, field)
+    if wanted.store is not None:
+        given[wanted.store] = runtime.store
+    unbound = tuple(unbound)
+    found = recorded(given, unbound, _MESSAGES)
+    if wanted.runtime is not None:
+        found[wanted.runtime] = _runtime(request, unbound)
+    for parameter in _configs_of(request.tool):
+        found[parameter] = recorded({"configurable": _configured(runtime.config)}, unbound, _MESSAGES)
+    return found
+
+
+def given_by_caller(request: ToolCallRequest) -> dict[str, Any]:
+    """Return the arguments that no model may say and that stand in the call: a middleware around the gate put them."""
+    if request.tool is None:
+        return {}
+    wanted = _get_all_injected_args(request.tool)
+    ours = {*wanted.state, wanted.store, wanted.runtime}
+    args: Mapping[str, Any] = request.tool_call["args"]
+    shown = getattr(request.tool.tool_call_schema, "model_fields", {})
+    return {name: args[name] for name in wanted.all_injected_keys - ours if name in args and name not in shown}
+
+
+def _runtime(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, Any]:
+    """Return what a tool can read of the runtime that is not the graph's own."""
+    runtime = request.runtime
+    parts = {
+        "state": _state(request.state),
+        "context": runtime.context,
+        "configurable": _configured(runtime.config),
+        "store": runtime.store,
+    }
+    return recorded({name: part for name, part in parts.items() if part is not None}, unbound, _MESSAGES)
+
+
+def _configured(config: RunnableConfig) -> dict[str, Any]:
+    found: Mapping[str, Any] = config.get("configurable", {})
+    return {name: value for name, value in found.items() if name not in _PLACES and not name.startswith(_ITS_OWN)}
+
+
+def _configs_of(tool: BaseTool) -> list[str]:
+    """Name the parameters that get the config; LangChain finds them by their type."""
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    hints = {} if function is None else get_type_hints(function)
+    return [name for name, kind in hints.items() if kind is RunnableConfig and name != "return"]
+
+
+def _state(state: Any) -> Any:
+    return {"messages": state} if isinstance(state, list) else state
+
+
+def _has(state: Any, field: str) -> bool:
+    return field in state if isinstance(state, Mapping) else hasattr(_state(state), field) or field == "messages"
+
+
+def _of(state: Any, field: str) -> Any:
+    if isinstance(state, list):
+        return state
+    return state[field] if isinstance(state, Mapping) else getattr(state, field)

@@ -1,0 +1,101 @@
+"""Every way in which a framework runs code that can have effects, and whether the ledger guards it.
+
+A way that is not guarded is named by `instrument()`'s report, and refused in strict mode unless it is allowed by name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from indelible.errors import BadCall
+
+_LOG = logging.getLogger("indelible.integrations")
+
+
+class Way(NamedTuple):
+    """One way in which a framework runs code: what it is, and whether each such call goes through the ledger."""
+
+    name: str
+    is_guarded: bool
+
+
+def _ways(guarded: Iterable[str], unguarded: Iterable[str]) -> tuple[Way, ...]:
+    return (*(Way(name, True) for name in guarded), *(Way(name, False) for name in unguarded))
+
+
+WAYS: dict[str, tuple[Way, ...]] = {
+    "LangChain and LangGraph": _ways(
+        ["tools of ToolNode and create_agent", "tools added while it runs", "agents and graphs inside"],
+        ["hand-written nodes", "entrypoints and tasks", "tools that the program calls itself", "provider tools"],
+    ),
+    "OpenAI Agents": _ways(
+        ["function tools", "tools of MCP servers", "agents as tools", "tools of agents handed off to"],
+        [
+            "hosted tools",
+            "shell",
+            "local shell",
+            "computer",
+            "apply_patch",
+            "code interpreter",
+            "custom tools",
+            "hosted MCP",
+            "on_handoff functions",
+        ],
+    ),
+    "Pydantic AI": _ways(
+        [
+            "function tools",
+            "toolsets",
+            "dynamic toolsets",
+            "output functions",
+            "output functions of texts",
+            "agents inside tools",
+        ],
+        ["native tools", "external tools", "output validators"],
+    ),
+    "Google ADK": _ways(["tools"], ["code executors", "agents inside tools"]),
+    "Strands": _ways(["tools"], ["agents made before", "agents inside tools"]),
+}
+"""The ways, by framework."""
+
+
+def unguarded_ways(framework: str) -> tuple[str, ...]:
+    """Return the names of the ways of a framework that no ledger guards."""
+    return tuple(way.name for way in WAYS.get(framework, ()) if not way.is_guarded)
+
+
+class Watch:
+    """Notes what runs without the ledger, and refuses it in strict mode.
+
+    Args:
+        is_strict: Refuse it. Default: log a warning, once for each.
+        allowed: Names that may run without the ledger, for example hosted tools that only read.
+    """
+
+    def __init__(self, is_strict: bool = False, allowed: Collection[str] = ()) -> None:
+        self.is_strict = is_strict
+        self.allowed = frozenset(allowed)
+        self.seen: dict[tuple[str, str], str] = {}
+
+    def note(self, framework: str, way: str, names: Iterable[str]) -> None:
+        """Note that these run without the ledger.
+
+        Args:
+            framework: The framework's name.
+            way: One of its `WAYS`.
+            names: What runs so: tools, nodes, functions.
+
+        Raises:
+            BadCall: In strict mode, for names that are not allowed.
+        """
+        found = sorted({name for name in names if name not in self.allowed})
+        if not found:
+            return
+        told = f"{framework}: {', '.join(found)} ({way}) would run without the ledger"
+        if self.is_strict:
+            raise BadCall(f"{told}, and strict mode refuses that. Leave it out, or allow it by name: allow={found!r}")
+        if any((framework, name) not in self.seen for name in found):
+            _LOG.warning("%s", told)
+        self.seen |= {(framework, name): way for name in found}

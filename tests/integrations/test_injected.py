@@ -1,0 +1,348 @@
+"""What a framework gives a tool beside the model's arguments is recorded, shown and bound, or named as not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+from agents import Agent as OpenAIAgent
+from agents import RunContextWrapper, Runner, function_tool, set_tracing_disabled
+from agents.testing import ScriptedModel, assistant_message, function_call
+from langchain.agents import AgentState, create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from pydantic_ai import Agent, DeferredToolRequests, RunContext
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from indelible import Approval, Ledger, migrate
+from indelible.integrations.injected import recorded
+from indelible.integrations.langchain import LedgerMiddleware
+from indelible.integrations.openai_agents import LedgerTools
+from indelible.integrations.pydantic_ai import LedgerCapability
+from tests.integrations.langchain_agents import THREAD, Scripted, calls, said
+
+ASKS: dict[str, Any] = {"side_effect": "payment", "approval": "required"}
+
+
+@pytest.fixture
+def ledger(store_url: str) -> Iterator[Ledger]:
+    migrate(store_url)
+    with Ledger.open(store_url) as opened:
+        yield opened
+
+
+class State(AgentState[Any]):
+    account: str
+
+
+@dataclass
+class Who:
+    user: str
+    api_key: str = "sk-1"
+
+
+paid: list[Any] = []
+
+
+@tool
+def by_field(amount: int, account: Annotated[str, InjectedState("account")]) -> str:
+    """Pays."""
+    paid.append(account)
+    return account
+
+
+@tool
+def by_state(amount: int, state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """Pays."""
+    paid.append(state["account"])
+    return str(state["account"])
+
+
+@tool
+def by_runtime(amount: int, runtime: ToolRuntime[Who, State]) -> str:
+    """Pays."""
+    paid.append(runtime.state["account"])
+    return str(runtime.state["account"])
+
+
+@tool
+def by_config(amount: int, config: RunnableConfig) -> str:
+    """Pays."""
+    paid.append(config["configurable"]["account"])
+    return str(config["configurable"]["account"])
+
+
+@tool
+def by_context(amount: int, runtime: ToolRuntime[Who, State]) -> str:
+    """Pays."""
+    paid.append(runtime.context.user)
+    return runtime.context.user
+
+
+TOOLS = {one.name: one for one in (by_field, by_state, by_runtime, by_config, by_context)}
+WHERE = {
+    "by_field": ("account",),
+    "by_state": ("state", "account"),
+    "by_runtime": ("runtime", "state", "account"),
+    "by_config": ("config", "configurable", "account"),
+    "by_context": ("runtime", "context", "user"),
+}
+
+
+class Paying:
+    """Is an agent that pays 5 by one tool, from an account that the program names."""
+
+    def __init__(self, ledger: Ledger, name: str, words: dict[str, Any] = ASKS) -> None:
+        paid.clear()
+        turns = [calls((name, {"amount": 5, "account": "of the model"}, "c1")), AIMessage(content="done")]
+        self.name = name
+        self.graph: Any = create_agent(
+            Scripted(responses=turns),
+            [TOOLS[name]],
+            middleware=[LedgerMiddleware(ledger, terms={name: words})],
+            state_schema=State,
+            context_schema=Who,
+            checkpointer=InMemorySaver(),
+        )
+
+    def invoke(self, given: Any, account: str) -> Any:
+        config: Any = {"configurable": {**THREAD["configurable"], "account": account}}
+        return self.graph.invoke(given, config, context=Who(account))
+
+    def begin(self, account: str) -> Any:
+        return self.invoke({"messages": [("user", "pay")], "account": account}, account)
+
+    def go_on(self, account: str) -> Any:
+        if self.name in ("by_field", "by_state", "by_runtime"):
+            self.graph.update_state(THREAD, {"account": account}, as_node="model")
+            return self.invoke(None, account)
+        return self.invoke(Command(resume="go on"), account)
+
+    def shown_in(self, result: Any) -> Any:
+        found = result["__interrupt__"][0].value["args"]
+        for name in WHERE[self.name]:
+            found = found[name]
+        return found
+
+
+def approve(ledger: Ledger) -> Approval:
+    (approval,) = ledger.approvals(status="pending")
+    return ledger.approve(approval, digest=approval.digest, by="ana")
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_89_an_account_that_changed_after_the_approval_is_asked_about_again(ledger: Ledger, name: str) -> None:
+    paying = Paying(ledger, name)
+    first = paying.begin("acme")
+    assert paying.shown_in(first) == "acme"
+    old = approve(ledger)
+    second = paying.go_on("mallory")
+    assert (paid, paying.shown_in(second)) == ([], "mallory")
+    assert [one.status for one in ledger.approvals() if one.id == old.id] == ["stale"]
+    approve(ledger)
+    result = paying.go_on("mallory")
+    assert (paid, said(result)[-1].content) == (["mallory"], "mallory")
+    (effect,) = ledger.effects(tool=name)
+    assert (effect.status, effect.args["amount"]) == ("succeeded", 5)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_89_what_was_approved_runs_as_long_as_nothing_changed(ledger: Ledger, name: str) -> None:
+    paying = Paying(ledger, name)
+    paying.begin("acme")
+    approve(ledger)
+    paying.invoke(Command(resume="go on"), "acme")
+    assert paid == ["acme"]
+
+
+def test_89_a_state_that_grew_turns_no_replay_into_another_call(ledger: Ledger) -> None:
+    paying = Paying(ledger, "by_state", {"side_effect": "payment"})
+    paying.begin("acme")
+    (before,) = [one for one in paying.graph.get_state_history(THREAD) if one.next == ("tools",)]
+    changed = paying.graph.update_state(before.config, {"account": "mallory"}, as_node="model")
+    paying.graph.invoke(None, changed, context=Who("mallory"))
+    assert paid == ["acme"]
+    (effect,) = ledger.effects(tool="by_state")
+    assert effect.args["state"]["messages"] == {"not_shown": "list"}
+
+
+def test_89_a_field_that_changes_by_itself_can_be_left_out(ledger: Ledger) -> None:
+    paying = Paying(ledger, "by_field", {**ASKS, "unbound": ["account"]})
+    assert paying.shown_in(paying.begin("acme")) == {"not_shown": "str"}
+    approve(ledger)
+    paying.go_on("other")
+    assert paid == ["other"]
+
+
+def test_89_what_cannot_be_shown_is_named_by_its_type(ledger: Ledger) -> None:
+    @tool
+    def save(
+        name: str,
+        store: Annotated[Any, InjectedStore()],
+        id_: Annotated[str, InjectedToolCallId],
+        runtime: ToolRuntime[Who, Any],
+    ) -> str:
+        """Saves."""
+        return "saved"
+
+    turns = [calls(("save", {"name": "a"}, "c1")), AIMessage(content="done")]
+    graph: Any = create_agent(
+        Scripted(responses=turns),
+        [save],
+        middleware=[LedgerMiddleware(ledger, terms={"save": ASKS})],
+        context_schema=Who,
+        checkpointer=InMemorySaver(),
+        store=InMemoryStore(),
+    )
+    result = graph.invoke({"messages": [("user", "go")]}, THREAD, context=Who("ana"))
+    args = result["__interrupt__"][0].value["args"]
+    store = {"not_shown": "langgraph.store.memory.InMemoryStore"}
+    assert (args["store"], args["runtime"]["store"], args["name"]) == (store, store, "a")
+    assert args["runtime"]["context"] == {"user": "ana", "api_key": {"not_shown": "str"}}
+    assert "id_" not in args
+    approve(ledger)
+    assert said(graph.invoke(Command(resume="go on"), THREAD, context=Who("ana")))[-1].content == "saved"
+
+
+def test_89_a_model_cannot_say_what_the_framework_injects(ledger: Ledger) -> None:
+    paying = Paying(ledger, "by_field", {"side_effect": "payment"})
+    paying.begin("acme")
+    assert (paid, ledger.effects(tool="by_field")[0].args["account"]) == (["acme"], "acme")
+
+
+@dataclass
+class Deps:
+    account: str
+    db: Any = None
+
+
+def openai_agent(ledger: Ledger, words: dict[str, Any] = ASKS) -> tuple[LedgerTools, OpenAIAgent[Deps]]:
+    @function_tool
+    def charge(ctx: RunContextWrapper[Deps], amount: int) -> str:
+        """Charges."""
+        paid.append(ctx.context.account)
+        return f"charged {ctx.context.account}"
+
+    paid.clear()
+    set_tracing_disabled(True)
+    gate = LedgerTools(ledger, run="order-123", terms={"charge": words})
+    turns = [[function_call("charge", {"amount": 5}, call_id="c1")], [assistant_message("done")]]
+    return gate, OpenAIAgent(name="till", model=ScriptedModel(turns), tools=gate.tools([charge]))
+
+
+@pytest.mark.anyio
+async def test_89_openai_agents_the_context_is_bound(ledger: Ledger) -> None:
+    gate, agent = openai_agent(ledger)
+    result = await Runner.run(agent, "go", context=Deps("acme", object()))
+    (approval,) = ledger.approvals(status="pending")
+    (effect,) = ledger.effects(tool="charge")
+    assert effect.args == {"amount": 5, "context": {"account": "acme", "db": {"not_shown": "object"}}}
+    approve(ledger)
+    state = result.to_state()
+    assert await gate.answer(state) == []
+    state._context.context = Deps("mallory", object())
+    await Runner.run(agent, state)
+    assert paid == []
+    (again,) = ledger.approvals(status="pending")
+    (effect,) = ledger.effects(tool="charge")
+    assert (again.replaces, effect.args["context"]["account"]) == (approval.id, "mallory")
+
+
+@pytest.mark.anyio
+async def test_89_openai_agents_what_was_approved_runs(ledger: Ledger) -> None:
+    gate, agent = openai_agent(ledger)
+    result = await Runner.run(agent, "go", context=Deps("acme"))
+    approve(ledger)
+    state = result.to_state()
+    assert await gate.answer(state) == []
+    await Runner.run(agent, state)
+    assert paid == ["acme"]
+
+
+@pytest.mark.anyio
+async def test_89_openai_agents_a_context_that_is_gone_is_another_one(ledger: Ledger) -> None:
+    gate, agent = openai_agent(ledger)
+    result = await Runner.run(agent, "go", context=Deps("acme"))
+    approve(ledger)
+    state = result.to_state()
+    assert await gate.answer(state) == []
+    state._context.context = None
+    await Runner.run(agent, state)
+    assert (paid, ledger.effects(tool="charge")[0].status) == ([], "ready")
+
+
+def pydantic_agent(ledger: Ledger) -> Agent[Deps, Any]:
+    def charge(ctx: RunContext[Deps], amount: int) -> str:
+        """Charges."""
+        paid.append(ctx.deps.account)
+        return f"charged {ctx.deps.account}"
+
+    def answers(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("charge", {"amount": 5}, "c1")])
+        return ModelResponse(parts=[TextPart("done")])
+
+    paid.clear()
+    return Agent(
+        FunctionModel(answers),
+        deps_type=Deps,
+        tools=[charge],
+        output_type=[str, DeferredToolRequests],
+        capabilities=[LedgerCapability(ledger, terms={"charge": ASKS})],
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("account", ["acme", "mallory"])
+async def test_89_pydantic_ai_dependencies_are_bound(ledger: Ledger, account: str) -> None:
+    agent = pydantic_agent(ledger)
+    first: Any = await agent.run("go", deps=Deps("acme", object()), conversation_id="order-123")
+    shown = first.output.metadata["c1"]["args"]
+    assert shown == {"amount": 5, "deps": {"account": "acme", "db": {"not_shown": "object"}}}
+    approve(ledger)
+    second: Any = await agent.run(
+        message_history=first.all_messages(),
+        deferred_tool_results=first.output.build_results(approve_all=True),
+        deps=Deps(account, object()),
+        conversation_id="order-123",
+    )
+    if account == "acme":
+        assert (paid, second.output) == (["acme"], "done")
+    else:
+        assert (paid, second.output.metadata["c1"]["args"]["deps"]["account"]) == ([], "mallory")
+
+
+def test_values_are_shown_as_json_or_named_by_their_type() -> None:
+    @dataclass
+    class Inner:
+        url: str = "postgresql://user:password@host"
+
+    @dataclass
+    class Deps:
+        user: str = "ana"
+        limits: dict[str, int] = field(default_factory=lambda: {"day": 5})
+        db: Inner = field(default_factory=Inner)
+        auth_token: str = "t"
+        headers: dict[str, str] = field(default_factory=lambda: {"api_key": "k"})
+
+    shown = recorded({"deps": Deps(), "text": "x" * 30_000, "none": None}, unbound=["user"])
+    inner = {"not_shown": f"{__name__}.{Inner.__qualname__}"}
+    assert shown == {
+        "deps": {
+            "user": {"not_shown": "str"},
+            "limits": {"day": 5},
+            "db": inner,
+            "auth_token": {"not_shown": "str"},
+            "headers": {"not_shown": "dict"},
+        },
+        "text": {"not_shown": "str"},
+        "none": None,
+    }
