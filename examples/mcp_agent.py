@@ -15,7 +15,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
 
-from indelible import Ledger
+from indelible import Ledger, migrate
 
 URL = "sqlite:///mcp_agent.db"
 TERMS = Path(__file__).with_name("mcp_tools.toml")
@@ -55,6 +55,7 @@ async def main() -> None:
 if "--serve" in sys.argv:
     till.run()
 else:
+    migrate(URL)  # the proxy makes no ledger by itself
     if "--decide" in sys.argv:
         with Ledger.open(URL) as ledger:
             for question in ledger.approvals(status="pending"):

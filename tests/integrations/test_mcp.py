@@ -143,7 +143,7 @@ async def test_a_person_in_the_client_decides_where_that_is_said(ledger: AsyncLe
         paid = await client.call_tool("pay", {"to": "bob\u202e", "amount": 5})
     assert text(paid) == "paid 1"
     assert len(ana.asked) == 1
-    assert "\\u202e" in ana.asked[0], "what cannot be seen is shown by its code"
+    assert "U+202E" in ana.asked[0], "what cannot be seen is shown by its code"
     (approval,) = await ledger.approvals()
     assert [vote.by for vote in approval.votes] == ["ana"]
     assert approval.digest in ana.asked[0]

@@ -10,6 +10,15 @@ NEEDS_CLICK = "indelible: this command needs click; run: pip install 'indelible[
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and gives its exit code: 0 done, 1 the ledger says no, 2 wrong usage or cannot tell."""
     arguments = sys.argv[1:] if argv is None else argv
+    if "hook" in arguments:
+        from indelible.cli.blocking import blocking, is_hook
+
+        if is_hook(arguments):
+            return blocking(lambda: _run(arguments))
+    return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character gets its number

@@ -1,4 +1,7 @@
-"""`indelible hook`: the ledger before the tools of coding agents, which call a command before and after each tool."""
+"""`indelible hook`: the ledger before the tools of coding agents, which call a command before and after each tool.
+
+An error is raised, and `blocking` makes the exit code of it that stops the tool.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,16 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from indelible.cli.mcp import read_terms
-from indelible.cli.opening import about_ledger, where
+from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder
 from indelible.errors import BadCall
-from indelible.ledger import Ledger
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_BLOCKS = 2  # the only code by which Claude Code stops a tool; any other lets it run
 
 
 @click.group(cls=InOrder)
@@ -43,24 +44,22 @@ def claude_code(run_id: str | None, terms: Path | None, approval: str | None, al
 
     Each tool call once, with permission, on the record. Reads what a hook is told from standard input, and answers on
     standard output. PreToolUse begins the effect, or denies the call with the reason; PostToolUse and
-    PostToolUseFailure record what came of it. When the ledger cannot tell, the call is stopped.
+    PostToolUseFailure record what came of it. On every error the exit code is 2, which stops the call. No ledger
+    is made.
 
     \b
     {"hooks": {"PreToolUse": [{"matcher": "Bash|Write|Edit", "hooks": [
       {"type": "command", "command": "indelible hook claude-code", "onFailure": "block"}]}], …}}
     """
-    try:
-        event = _event()
-        usual = {} if approval is None else {"approval": approval}
-        words = {"run": run_id, "terms": {} if terms is None else read_terms(terms), "allows": allow, "defers": defer}
-        answer = _answer(event, {**words, **usual})
-        if answer:
-            click.echo(json.dumps(answer))
-    except BaseException as error:  # whatever it is, nothing may run because of it
-        _block(error)
+    event = _event()
+    usual = {} if approval is None else {"approval": approval}
+    words = {"run": run_id, "terms": {} if terms is None else read_terms(terms), "allows": allow, "defers": defer}
+    _answer(event, {**words, **usual})
 
 
 def _event() -> Mapping[str, Any]:
+    if sys.stdin is None:
+        raise BadCall("standard input is closed, and a hook is told there what it is about")
     try:
         event = json.load(sys.stdin)
     except ValueError as wrong:
@@ -70,17 +69,24 @@ def _event() -> Mapping[str, Any]:
     return event
 
 
-def _answer(event: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(event: Mapping[str, Any], words: Mapping[str, Any]) -> None:
     from indelible.integrations.claude_code import ClaudeCodeHook
 
-    place = where()
     claims = Path(os.environ.get("INDELIBLE_CLAIMS") or "~/.indelible/claims").expanduser()
-    with Ledger.open(place.url, tenant=place.tenant, wakeups=False) as ledger:
-        return ClaudeCodeHook(ledger, claims, **words).answer(event)
+    with open_existing(where()) as ledger:
+        claude = ClaudeCodeHook(ledger, claims, **words)
+        answer = claude.answer(event)
+        try:
+            _tell(answer)
+        except BaseException:  # the exit code stops the tool, so a call that was let in does not happen
+            claude.take_back()
+            raise
 
 
-def _block(error: BaseException) -> NoReturn:
-    kind = "" if isinstance(error, Exception) else f"{type(error).__name__} "
-    sys.stderr.write(f"indelible: {kind}{error}\n")
-    sys.stderr.flush()
-    raise SystemExit(_BLOCKS)
+def _tell(answer: Mapping[str, Any]) -> None:
+    if not answer:
+        return
+    if sys.stdout is None:
+        raise BadCall("standard output is closed, and the answer is told there")
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from indelible.cli.ending import ending_at_once
-from indelible.cli.opening import about_ledger, where
+from indelible.cli.opening import about_ledger, open_existing, where
 from indelible.cli.options import InOrder
 from indelible.errors import Misconfigured
-from indelible.ledger import Ledger
 
 if TYPE_CHECKING:
     from mcp.server import Server
+
+    from indelible import Ledger
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -40,9 +41,16 @@ def mcp() -> None:
     "--approval", type=click.Choice(["required", "none"]), help="Ask a person about every call, or by policy."
 )
 @click.option("--approver", metavar="NAME", help="Answers in the client are this person's. Whoever has it is believed.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=600,
+    show_default=True,
+    help="Seconds until a tool call without an answer is in doubt (0 = never).",
+)
 @about_ledger
 @click.argument("server", nargs=-1, required=True)
-def proxy(run_id: str | None, terms: Path | None, approval: str | None, approver: str | None,
+def proxy(run_id: str | None, terms: Path | None, approval: str | None, approver: str | None, timeout: float,
           server: tuple[str, ...]) -> None:  # fmt: skip
     """Stand before another MCP server: each call once, with permission.
 
@@ -59,15 +67,17 @@ def proxy(run_id: str | None, terms: Path | None, approval: str | None, approver
     key = ["order_id"]
     lease_s = 120
     """
-    usual = {} if approval is None else {"approval": approval}
+    usual: dict[str, Any] = {} if approval is None else {"approval": approval}
+    if timeout:
+        usual["timeout"] = timedelta(seconds=timeout)
     told = {} if terms is None else read_terms(terms)
     _needed()
+    from indelible.integrations.mcp_words import split_meta
     from indelible.integrations.terms import Terms
 
-    Terms(told, usual)  # what cannot be said of a tool is said before anything starts
+    Terms(*split_meta(told, usual)[:2])  # what cannot be said of a tool is said before anything starts
     run = run_id or f"mcp-{secrets.token_hex(8)}"
-    place = where()
-    with Ledger.open(place.url, tenant=place.tenant) as ledger, ending_at_once():
+    with open_existing(where(), wakeups=True) as ledger, ending_at_once():
         _run_proxy(ledger, server, run=run, terms=told, approver=approver, **usual)
 
 
@@ -76,21 +86,35 @@ def _run_proxy(ledger: Ledger, server: tuple[str, ...], **words: Any) -> None:
     import httpx2
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters
+    from mcp.client.streamable_http import streamable_http_client
     from mcp.shared.exceptions import MCPError
 
     from indelible.integrations.mcp import ledger_proxy
+    from indelible.integrations.mcp_line import SteadyClient
 
     command, *arguments = server
-    target = command if "://" in command else StdioServerParameters(command=command, args=arguments, env=_environment())
 
     async def main() -> None:
-        async with Client(target) as upstream:
-            await _speak(ledger_proxy(ledger, upstream, **words))
+        if "://" in command:
+            line = SteadyClient(_longest(words))
+            async with line, Client(streamable_http_client(command, http_client=line)) as upstream:
+                line.is_connected = True
+                await _speak(ledger_proxy(ledger, upstream, **words))
+        else:
+            async with Client(StdioServerParameters(command=command, args=arguments, env=_environment())) as upstream:
+                await _speak(ledger_proxy(ledger, upstream, **words))
 
     try:
         anyio.run(main)
     except* (MCPError, OSError, httpx2.HTTPError) as broken:
         raise Misconfigured(f"{command}: {_first(broken)}; is it an MCP server, and does it start?") from None
+
+
+def _longest(words: dict[str, Any]) -> timedelta | None:
+    """Return the longest time that a tool may take; None if one of them may take any."""
+    usual = words.get("timeout")
+    times = [usual, *(told.get("timeout", usual) for told in words["terms"].values())]
+    return None if None in times else max(times)
 
 
 @mcp.command()
@@ -104,8 +128,7 @@ def serve() -> None:
     anyio = _needed()
     from indelible.integrations.mcp_lookup import lookup_server
 
-    place = where()
-    with Ledger.open(place.url, tenant=place.tenant) as ledger, ending_at_once():
+    with open_existing(where(), wakeups=True) as ledger, ending_at_once():
         anyio.run(_speak, lookup_server(ledger))
 
 

@@ -120,7 +120,7 @@ def open_existing(place: Where, *, wakeups: bool = False, policy: Path | None = 
     """Opens a ledger that is there; never makes one, and never touches a database that is not one."""
     if not is_remote(place.address):
         check_is_ledger(place.address)
-    return Ledger.open(place.address, tenant=place.tenant, wakeups=wakeups, policy=policy)
+    return Ledger.open(place.address, tenant=place.tenant, wakeups=wakeups, policy=policy, create=False)
 
 
 def open_here(place: Where, instead: str = "") -> Ledger:

@@ -66,6 +66,7 @@ class OpenedDesk(Desk):
         environment: str | None = None,
         channels: Sequence[Channel] = (),
         on_approval_required: Hook | None = None,
+        create: bool = True,
         **options: Unpack[OptionWords],
     ) -> Self:
         """Opens the ledger at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`.
@@ -90,6 +91,9 @@ class OpenedDesk(Desk):
         holds. `principal` is the person the agent acts for, who cannot approve what it asks. `environment`
         ($INDELIBLE_ENVIRONMENT) is what rules may look at. Approvals are told to `channels`, and to the function
         `on_approval_required`.
+
+        With `create=False`, a SQLite ledger that is not there raises `Misconfigured`, and no file is made. Use it where
+        an empty ledger, without its policy, would let everything run.
         """
         own = Options(**options)
         agent = Actor(actor, "agent") if isinstance(actor, str) else actor
@@ -107,7 +111,13 @@ class OpenedDesk(Desk):
             is_own = store is None
             if store is None:
                 store = open_store(
-                    url, clock=clock, wakeups=wakeups, token=token, reach=reach, expect=expected_in(keys)
+                    url,
+                    clock=clock,
+                    wakeups=wakeups,
+                    token=token,
+                    reach=reach,
+                    expect=expected_in(keys),
+                    create=create,
                 )
                 undone.callback(store.close)
             tenant = _tenant_of(store, tenant)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from indelible import ToolCall
+from indelible.integrations.telling import is_only_numbered
 from indelible.integrations.terms import Named, Terms
 
 _CALL_ID = "claudecode/toolUseId"
@@ -26,9 +27,12 @@ class BuiltIn(Terms):
 
 
 def call_of(terms: Terms, named: Named) -> ToolCall:
-    """Return the call. Claude never uses an id again, so a call that is known by its id belongs to no turn."""
+    """Return the call. Claude never uses an id again, so a call that is known by its id belongs to no turn.
+
+    Another model behind Claude Code may number its calls: such an id belongs to its turn.
+    """
     call = terms.call(named)
-    return replace(call, turn=None) if call.dedupe == "call" else call
+    return replace(call, turn=None) if call.dedupe == "call" and not is_only_numbered(call.call_id) else call
 
 
 def turn_in(event: Mapping[str, Any]) -> str | None:

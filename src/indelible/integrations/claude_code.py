@@ -22,6 +22,7 @@ from indelible import (
     Failed,
     Ledger,
     MayHaveHappened,
+    NothingHappened,
     Outcome,
     Replayed,
     Succeeded,
@@ -72,6 +73,7 @@ class ClaudeCodeHook:
         self._terms = BuiltIn(terms, {"lease": _LEASE, **usual})
         self._allows = allows
         self._defers = defers
+        self._begun: tuple[Claim, _Token] | None = None
 
     def answer(self, event: Mapping[str, Any]) -> Answer:
         """Gives what to answer to one event; raises when the ledger cannot tell, and then nothing may run."""
@@ -115,7 +117,15 @@ class ClaudeCodeHook:
             self._ledger.commit(claim, Failed(why))
             return decided("deny", f"{call.tool} was not carried out: {why}")
         token.keep(claim)
+        self._begun = claim, token
         return may_run(args, call.args, allows=self._allows)
+
+    def take_back(self) -> None:
+        """Give back the call that the last answer let in. Call it if that was not told, and the tool is stopped."""
+        if self._begun is not None:
+            claim, token = self._begun
+            self._ledger.commit(claim, NothingHappened("Claude Code could not be told that it may run"))
+            token.remove()
 
     def _after(self, event: Mapping[str, Any], outcome: Outcome | Exception) -> Answer:
         """Reports what came of a call; one that was not begun here is none of ours."""

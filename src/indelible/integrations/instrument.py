@@ -218,7 +218,8 @@ def instrument(
     """Puts a ledger around the agent frameworks that are installed, and reports what it could wrap and what not.
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all. Without a
-    ledger, it opens the one that `Ledger.open()` finds. A second call with the same ledger changes nothing.
+    ledger, it opens the one that `Ledger.open(create=False)` finds, and makes none. A second call with the same ledger
+    changes nothing.
 
     Args:
         ledger: The ledger.
@@ -240,7 +241,7 @@ def instrument(
                 return _active
             raise BadCall(f"the ledger at {_active.ledger.address} is put around already; call its undo() first")
         watch = Watch(strict, tuple(allow))
-        around = Around(Ledger.open() if ledger is None else ledger, terms, usual, watch)
+        around = Around(Ledger.open(create=False) if ledger is None else ledger, terms, usual, watch)
         undos: list[Undo] = []
         found = installed()
         findings = [_reached(known, version, around, undos) for known, version in found]

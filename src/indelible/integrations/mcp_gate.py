@@ -2,13 +2,16 @@
 
 What a client sends along decides nothing by itself. The ledger knows which call waits for whom; an answer counts as a
 person's vote only where the integrator says whose it is, and only for the digest that was shown with the question.
+Beside its recorded arguments, a tool gets only our key, and the answers to what it asked itself.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn, Protocol, cast
 from uuid import uuid4
 
 import mcp_types as types
@@ -16,13 +19,16 @@ from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
+from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Refused, Resource, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, VoteRefused
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.entries import Entry
+from indelible.integrations.mcp_schema import check_fits
 from indelible.integrations.mcp_words import (
     IDEMPOTENCY_KEY,
     LOOK_SCHEMA,
+    META,
+    MOST_SHOWN,
     TURN,
     VOTE_SCHEMA,
     Given,
@@ -33,13 +39,14 @@ from indelible.integrations.mcp_words import (
     not_told,
     question,
     schema_of,
+    split_meta,
     text_of,
     tool_error,
     waits,
 )
 from indelible.integrations.results import ToolError
 from indelible.integrations.telling import TEXTS, heard_of
-from indelible.integrations.terms import Named, Terms, asked_args
+from indelible.integrations.terms import Named, Terms, hash_of
 
 Context = ServerRequestContext[Any, Any]
 Answer = types.CallToolResult | types.InputRequiredResult
@@ -47,12 +54,27 @@ _OURS, _THEIRS = "indelible:", "upstream:"
 
 
 class _Said(NamedTuple):
-    """Is what came along with a call: an answer to our own question, or one that the server below us asked for."""
+    """What came along with a call: an answer to our own question, or one that the server below us asked for."""
 
-    approval: str | None
-    digest: str | None
-    upstream: str | None
-    responses: Mapping[str, Any]
+    approval: str | None = None
+    digest: str | None = None
+    upstream: _Asked | None = None
+    responses: Mapping[str, Any] = MappingProxyType({})
+
+
+class _Asked(NamedTuple):
+    """What the server below asked for, as its own state and the names of its questions say."""
+
+    state: str | None
+    names: tuple[str, ...]
+
+    def told(self) -> str:
+        """Return the state that the client hands back."""
+        return _THEIRS + json.dumps([self.state, self.names])
+
+    def mark(self, call: ToolCall) -> str:
+        """Return what the record says of this question, so that every process knows it again."""
+        return f"question {hash_of([call.tool, call.args, self.state, self.names])[:32]}"
 
 
 class Upstream(Protocol):
@@ -76,6 +98,9 @@ class McpGate:
         turn: The id of the user's last message, for calls whose `_meta` has no `io.indelible/turn`. Default: none, and
             the whole run is one turn.
         usual: The words of `terms` for all tools.
+
+    Of a call's `_meta` nothing reaches the tool, unless its terms list it: `meta=["com.example/account"]`. Then it is
+    judged, shown, recorded and approved with the arguments, as `_meta`.
     """
 
     def __init__(
@@ -93,17 +118,14 @@ class McpGate:
         self._ledger = ledger.awaited
         self._upstream = upstream
         self._run = run
+        terms, usual, self._meta_of = split_meta(terms, usual)
         self._terms = Terms(terms, usual)
         self._approver = approver
-        self._tools: dict[str, types.Tool] = {}
+        self._known: dict[str, types.Tool] = {}
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        """Lists the tools as the server below tells them; what it says of their safety is not believed."""
-        return await self._listed(params)
-
-    async def _listed(self, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        """List the tools as the server below tells them; what it says of their safety is not believed."""
         found: types.ListToolsResult = await self._upstream.session.list_tools(params=params)
-        self._tools.update({tool.name: tool for tool in found.tools})
         return found
 
     async def call_tool(self, ctx: Context | None, params: types.CallToolRequestParams) -> Answer:
@@ -111,8 +133,10 @@ class McpGate:
         said = _read(params)
         try:
             entry = await self._entry(params, said)
-        except BadCall as misfit:
-            return tool_error(f"{params.name} was not called: {misfit}")
+        except BadCall as wrong:  # the model can mend it
+            return not_told(f"{params.name} was not carried out: {wrong}")
+        if said.upstream is not None:
+            await self._accept_input(entry.call, said)
         while True:
             answer: Answer | ApprovalPending | None = await entry.walk_async(self._ledger, entry.words)
             if isinstance(answer, ApprovalPending):
@@ -122,19 +146,40 @@ class McpGate:
                 return answer
 
     async def _entry(self, params: types.CallToolRequestParams, said: _Said) -> _Entry:
-        tool, meta = await self._tool(params.name), dict(params.meta or {})
-        turn = meta.get(TURN)
+        below, meta = await self._tool(params.name), dict(params.meta or {})
+        tool, turn = below.tool, meta.get(TURN)
         named = Named(
             tool=params.name,
-            args=params.arguments or {},
+            args=self._with_meta(params, meta),
             run_id=self._run,
             call_id=call_id_in(meta) or self._new_id(params.name),
             schema=schema_of(tool),
             turn=None if is_chosen(meta) else turn if isinstance(turn, str) and turn else self._turn,
             parameters=tool.input_schema,
         )
-        call = await self._meant(self._terms.call(named), meta)
-        return _Entry(self._upstream, call, self._terms.at_once(call.tool), said, meta)
+        call = self._terms.call(named)
+        check_fits(tool.name, tool.input_schema, below.split(call.args)[0])
+        return _Entry(below, await self._meant(call, meta), self._terms.at_once(call.tool), said)
+
+    def _with_meta(self, params: types.CallToolRequestParams, meta: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments, with what the tool's terms name of `_meta`: it is judged, shown and recorded too."""
+        args, named = dict(params.arguments or {}), self._meta_of(params.name)
+        if named and META in args:
+            raise BadCall(f"{params.name}: an argument cannot be named {META}: beside the arguments, its terms name it")
+        bound = {name: meta[name] for name in named if name in meta}
+        return {**args, META: bound} if bound else args
+
+    async def _accept_input(self, call: ToolCall, said: _Said) -> None:
+        """Record what the client answers to the server's own question; raise if the server asked no such thing."""
+        asked = said.upstream
+        assert asked is not None
+        ready = await self._ledger.effects(run_id=self._run, tool=call.tool, status="ready")
+        mark = asked.mark(call)
+        is_known = any(not one.is_detail_erased and mark in str(one.detail) for one in ready)
+        if not is_known or set(said.responses) - set(asked.names):
+            raise _unasked()
+        answers = {name: _plain(one) for name, one in said.responses.items()}
+        await self._ledger.record(self._run, "mcp.input_given", {"tool": call.tool, "asked": mark, "input": answers})
 
     def _new_id(self, tool: str) -> str | None:
         """Return an id for a read whose client sends none: each call reads anew."""
@@ -150,48 +195,68 @@ class McpGate:
         found = [await self._ledger.effects(run_id=self._run, tool=call.tool, status=status) for status in OPEN]
         return meant(call, (effect for page in found for effect in page))
 
-    async def _tool(self, name: str) -> types.Tool:
-        """Finds a tool; what the server below does not list is not called."""
-        cursor: str | None = None
-        while name not in self._tools:
-            page = await self._listed(types.PaginatedRequestParams(cursor=cursor))
-            cursor = page.next_cursor
-            if name not in self._tools and cursor is None:
-                raise MCPError(types.INVALID_PARAMS, f"no tool is named {name!r}; see: tools/list")
-        return self._tools[name]
+    async def _tool(self, name: str) -> _Below:
+        """Find a tool as it is listed now: an approval holds for what was described when it was given.
 
-    def forget_tools(self) -> None:
-        """Reads the tools again before the next call: the server below said that they changed."""
-        self._tools.clear()
+        If its server does not answer, the tool is as it was listed last, and is not entered: the record still answers.
+        """
+        binds_meta = bool(self._meta_of(name))
+        try:
+            found = await self._listed(name)
+        except Exception as broken:
+            if name not in self._known:
+                why = f"{name} cannot be called now: its server does not list its tools ({broken})"
+                raise MCPError(types.INTERNAL_ERROR, why) from broken
+            return _Below(self._upstream, self._known[name], binds_meta, why_not=str(broken) or type(broken).__name__)
+        if found is None:
+            raise MCPError(types.INVALID_PARAMS, f"no tool is named {name!r}; see: tools/list")
+        self._known[name] = found
+        return _Below(self._upstream, found, binds_meta)
+
+    async def _listed(self, name: str) -> types.Tool | None:
+        params = types.PaginatedRequestParams()
+        while True:
+            page: types.ListToolsResult = await self._upstream.session.list_tools(params=params)
+            found = next((tool for tool in page.tools if tool.name == name), None)
+            if found is not None or page.next_cursor is None:
+                return found
+            params = types.PaginatedRequestParams(cursor=page.next_cursor)
 
     async def _asked(self, ctx: Context | None, entry: _Entry, pending: ApprovalPending, said: _Said) -> Answer | None:
         """Gives what to answer while a person has to decide; None when somebody may have decided by now."""
         approval = pending.approval
         if said.approval is not None:  # this is the answer to our question
+            if said.approval != approval.id:
+                return not_told(f"the answer is to {said.approval}, and {approval.id} is the question now")
             return await self._counted(approval, said.digest, said.responses.get(said.approval))
         if ctx is None:
             return waits(approval)
-        words = question(approval, asked_args(pending), entry.elsewhere, decides=self._approver is not None)
-        schema = VOTE_SCHEMA if self._approver is not None else LOOK_SCHEMA
+        shown = approval.shown(pending.effect, MOST_SHOWN)
+        digest = shown.digest if self._approver is not None else None  # without one, an answer is no vote
+        words = question(approval, shown, entry.elsewhere, decides=digest is not None)
+        schema = LOOK_SCHEMA if digest is None else VOTE_SCHEMA
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             asks = types.ElicitRequest(params=types.ElicitRequestFormParams(message=words, requested_schema=schema))
-            state = f"{_OURS}{approval.id}:{approval.digest}"
+            state = f"{_OURS}{approval.id}:{digest or ''}"
             return types.InputRequiredResult(input_requests={approval.id: asks}, request_state=state)
         if not _can_ask(ctx):
             return waits(approval)
         answer = await ctx.session.elicit_form(words, schema, related_request_id=ctx.request_id)
-        return await self._counted(approval, approval.digest, answer)
+        return await self._counted(approval, digest, answer)
 
     async def _counted(self, approval: Approval, digest: str | None, answer: Any) -> Answer | None:
-        """Casts the vote that an answer is; None when the call is worth walking again."""
+        """Cast the vote that an answer is; return None when the call is worth walking again."""
         if not isinstance(answer, types.ElicitResult) or answer.action == "cancel":
             return waits(approval)
-        if self._approver is None or digest is None:  # whoever decides does so elsewhere; accepting means: look again
+        if self._approver is None or not digest:  # the approver decides elsewhere; accepting means: look again
             return None if answer.action == "accept" else waits(approval)
         chosen = answer.content or {}
-        is_approval = answer.action == "accept" and chosen.get("decision") == "approve"
-        reason = str(chosen.get("reason") or ("approved" if is_approval else "declined") + " in the MCP client")
-        verb = self._ledger.approve if is_approval else self._ledger.deny
+        decision = "deny" if answer.action == "decline" else chosen.get("decision")
+        if decision not in ("approve", "deny"):
+            return waits(approval)
+        said = "approved" if decision == "approve" else "declined"
+        reason = str(chosen.get("reason") or f"{said} in the MCP client")
+        verb = self._ledger.approve if decision == "approve" else self._ledger.deny
         try:
             await verb(approval.id, digest=digest, by=self._approver, reason=reason)
         except VoteRefused as refused:
@@ -199,40 +264,84 @@ class McpGate:
         return None
 
 
+class _Below(NamedTuple):
+    """One tool of the server below, as it is listed now."""
+
+    upstream: Upstream
+    tool: types.Tool
+    binds_meta: bool
+    why_not: str | None = None
+    """Why it cannot be called now."""
+
+    def split(self, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the tool's own arguments, and what goes beside them."""
+        if not self.binds_meta:
+            return dict(args), {}
+        return {name: value for name, value in args.items() if name != META}, dict(args.get(META, {}))
+
+
 class _Entry(Entry):
     """One call on its way through the gate: what the ledger is asked, and what the server below gave."""
 
-    def __init__(
-        self, upstream: Upstream, call: ToolCall, words: dict[str, Any], said: _Said, meta: dict[str, Any]
-    ) -> None:
+    def __init__(self, below: _Below, call: ToolCall, words: dict[str, Any], said: _Said) -> None:
         super().__init__(call)
         self.words = words
-        self._was_entered = False
-        self._upstream = upstream
+        self._below = below
         self._said = said
-        self._meta = meta
+        self._entered: str | None = None
         self._live: types.CallToolResult | None = None
         self._asks: types.InputRequiredResult | None = None
 
     async def enter(self, effect: RunningEffect) -> Given:
         """Call the tool below with the recorded arguments, and hand our key on. No error proves that nothing began."""
-        said, self._was_entered = self._said, True
+        said, self._entered = self._said, effect.id
+        args, meta = self._below.split(effect.args)
         with self.running(effect):
-            result = await self._upstream.session.call_tool(
+            if self._below.why_not is not None:
+                raise NothingHappened(f"{self.call.tool} was not called: its server is away ({self._below.why_not})")
+            self._check(effect, args)
+            result = await self._below.upstream.session.call_tool(
                 self.call.tool,
-                dict(effect.args),
-                request_state=said.upstream,
+                args,
+                request_state=None if said.upstream is None else said.upstream.state,
                 input_responses=dict(said.responses) if said.upstream is not None else None,
-                meta=cast("types.RequestParamsMeta", {**self._meta, IDEMPOTENCY_KEY: effect.key}),
+                meta=cast("types.RequestParamsMeta", {**meta, IDEMPOTENCY_KEY: effect.key}),
                 allow_input_required=True,
             )
             if isinstance(result, types.InputRequiredResult):
-                self._asks = result
-                raise NothingHappened(f"{self.call.tool} asks for something before it begins")
+                self._hand_on(result, effect)
             if result.is_error:
                 raise ToolError(text_of(result))
         self._live = result
         return kept(result)
+
+    def _check(self, effect: RunningEffect, args: Mapping[str, Any]) -> None:
+        """Refuse arguments that an approver edited to what the tool does not take."""
+        if effect.args == self.call.args:
+            return
+        try:
+            check_fits(self.call.tool, self._below.tool.input_schema, args)
+        except BadCall as wrong:
+            raise Refused(f"{wrong}; they were edited") from wrong
+
+    def _hand_on(self, asks: types.InputRequiredResult, effect: RunningEffect) -> NoReturn:
+        """Raise what it means that the server asks for input: the answer is nothing that an approver has seen."""
+        if effect.effect.approval_id is not None:
+            raise Refused(
+                f"{self.call.tool} asks for input beside its arguments, which its approver has not seen, so it is not "
+                "continued. Let it take the input as an argument"
+            )
+        self._asks = asks
+        mark = self._asked(asks).mark(self.call)
+        raise NothingHappened(f"{self.call.tool} asks for input before it begins ({mark})")
+
+    def _asked(self, asks: types.InputRequiredResult) -> _Asked:
+        return _Asked(asks.request_state, tuple(sorted(asks.input_requests or {})))
+
+    def _raised_in(self, error: Exception) -> str | None:
+        """Return the effect's id also if the call was entered and the ledger ended it, as at a time limit."""
+        raised = super()._raised_in(error)
+        return raised if raised is not None or isinstance(error, IndelibleError) else self._entered
 
     def given(self, recorded: Any) -> types.CallToolResult:
         """Return what the tool gave, now or when it ran."""
@@ -243,29 +352,52 @@ class _Entry(Entry):
         if isinstance(refusal, ApprovalPending):
             return refusal
         if self._asks is not None and isinstance(refusal, NothingHappened):
-            state = f"{_THEIRS}{self._asks.request_state or ''}"
-            return types.InputRequiredResult(input_requests=self._asks.input_requests, request_state=state)
+            told = self._asked(self._asks).told()
+            return types.InputRequiredResult(input_requests=self._asks.input_requests, request_state=told)
         heard = heard_of(refusal, self.call.tool)
         if heard is not None:
             return tool_error(heard.text) if heard.outcome == "failed" else not_told(heard.text)
         if isinstance(refusal, NotRun):
             return not_told(str(refusal))
-        if isinstance(refusal, IndelibleError) and self._was_entered:  # what came of it could not be recorded
-            return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect="not recorded"))
+        if isinstance(refusal, IndelibleError) and self._entered is not None:  # what came of it could not be recorded
+            return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect=self._entered))
         if isinstance(refusal, IndelibleError):
             raise MCPError(types.INTERNAL_ERROR, f"{self.call.tool} was not carried out: {refusal}") from refusal
         raise error
 
 
 def _read(params: types.CallToolRequestParams) -> _Said:
-    """Reads what came along with a call; a state that is not ours or the server's below is none."""
+    """Read what came along with a call; a state that is not ours, or an answer that was not asked for, is refused."""
     state, responses = params.request_state or "", dict(params.input_responses or {})
     if state.startswith(_OURS):
         approval, _, digest = state.removeprefix(_OURS).partition(":")
+        if set(responses) - {approval}:
+            raise _unasked()
         return _Said(approval, digest, None, responses)
     if state.startswith(_THEIRS):
-        return _Said(None, None, state.removeprefix(_THEIRS), responses)
-    return _Said(None, None, None, {})
+        return _Said(upstream=_asked_in(state.removeprefix(_THEIRS)), responses=responses)
+    if state or responses:
+        raise _unasked()
+    return _Said()
+
+
+def _asked_in(text: str) -> _Asked:
+    try:
+        state, names = json.loads(text)
+    except (ValueError, TypeError):
+        raise _unasked() from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _unasked()
+    return _Asked(state, tuple(names))
+
+
+def _unasked() -> MCPError:
+    why = "requestState or inputResponses answer no open question of this call; call again without both"
+    return MCPError(types.INVALID_PARAMS, why)
+
+
+def _plain(response: Any) -> Any:
+    return response.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _can_ask(ctx: Context) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
 from indelible import Approval, Elsewhere
+from indelible.errors import BadCall
 from indelible.integrations import telling
 from indelible.integrations.results import text_in
 from indelible.integrations.terms import hash_of
+
+if TYPE_CHECKING:
+    from indelible.core.approvals.rendering import Shown
 
 Given = dict[str, Any]
 """Is a tool's result as it is recorded."""
@@ -22,8 +25,11 @@ TURN = "io.indelible/turn"
 """The member of a call's `_meta` by which a client names the user's last message."""
 # By these, clients that are in use tell a model's calls apart; a repeat of a lost one carries the same.
 _CALL_IDS = (IDEMPOTENCY_KEY, "claudecode/toolUseId", "openai/toolCallId")
+META = "_meta"
+"""The argument under which members of `_meta` are recorded that a tool's terms list."""
 REPLAYED = "io.indelible/replayed"
-_MOST_SHOWN = 20_000
+MOST_SHOWN = 20_000
+"""The number of characters of arguments that a form shows."""
 
 VOTE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -73,15 +79,14 @@ def waits(approval: Approval) -> types.CallToolResult:
     return not_told(telling.waits(approval))
 
 
-def question(approval: Approval, args: Any, elsewhere: Iterable[Elsewhere], *, decides: bool) -> str:
-    """Asks a person about one exact call: everything of it is shown, what cannot be seen by its code."""
-    shown = json.dumps(args, indent=2, sort_keys=True, ensure_ascii=True)
-    head = f"{approval.tool} ({approval.side_effect}) is to be carried out once, with exactly these arguments:"
-    if len(shown) > _MOST_SHOWN:
-        shown, decides = f"({len(shown)} characters: too much for this form)", False
-    how = "Do you approve?" if decides else f"Decide with: indelible approvals show {approval.id}. Then accept here."
+def question(approval: Approval, shown: Shown, elsewhere: Iterable[Elsewhere], *, decides: bool) -> str:
+    """Ask a person about one exact call. Where it cannot be decided, say where it can."""
+    head = f"{approval.tool} ({approval.side_effect}) is to be carried out once"
+    args = f", with exactly these arguments:\n\n{shown.text}" if shown.text is not None else "."
     careful = "".join(f"Careful: {one}\n\n" for one in elsewhere)
-    return f"{head}\n\n{shown}\n\n{careful}{how}\n\n{approval.id}, digest {approval.digest}"
+    why = "" if shown.why_not is None else f"It cannot be decided here: {shown.why_not}. "
+    how = "Do you approve?" if decides else f"{why}Decide with: {shown.command}. Then accept here, to go on."
+    return f"{head}{args}\n\n{careful}{how}\n\n{approval.id}, digest {approval.digest}"
 
 
 def call_id_in(meta: Mapping[str, Any]) -> str | None:
@@ -99,5 +104,34 @@ def is_chosen(meta: Mapping[str, Any]) -> bool:
 
 
 def schema_of(tool: types.Tool) -> str:
-    """Gives the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold."""
-    return hash_of({"name": tool.name, "description": tool.description or "", "input": tool.input_schema})
+    """Return the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold."""
+    return hash_of(tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta"}))
+
+
+def split_meta(
+    terms: Mapping[str, Mapping[str, Any]] | None, usual: Mapping[str, Any]
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any], Callable[[str], tuple[str, ...]]]:
+    """Take `meta` out of the words of tools: the members of `_meta` that are recorded, and reach the tool.
+
+    Returns:
+        The words of single tools and of all tools without it, and a function that gives a tool's members.
+
+    Raises:
+        BadCall: `meta` is no list of names.
+    """
+    names = {name: _meta_names(name, words) for name, words in {**(terms or {}), "": usual}.items()}
+    rest = {name: _without_meta(words) for name, words in (terms or {}).items()}
+    return rest, _without_meta(usual), lambda tool: names.get(tool) or names[""] or ()
+
+
+def _without_meta(words: Mapping[str, Any]) -> dict[str, Any]:
+    return {word: value for word, value in words.items() if word != "meta"}
+
+
+def _meta_names(tool: str, words: Mapping[str, Any]) -> tuple[str, ...] | None:
+    named = words.get("meta")
+    if named is None:
+        return None
+    if not isinstance(named, list | tuple) or not all(isinstance(one, str) and one for one in named):
+        raise BadCall(f"{tool or 'every_tool'}: meta is a list of names in _meta, for example ['com.example/account']")
+    return tuple(named)

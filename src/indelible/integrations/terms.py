@@ -203,9 +203,11 @@ class Terms:
         if identity.get("dedupe") == OCCURRENCE:
             identity |= _counted(named)
         else:
+            is_meant = identity.get("dedupe") == "call" and words.get("side_effect") not in _READING
             identity.setdefault("dedupe", self._usual_dedupe(words, named))
             identity.setdefault("turn", named.turn)
-            identity["call_id"] = _read_id(named.call_id) if identity["dedupe"] == "call" else named.call_id
+            is_anew = identity["dedupe"] == "call" and not is_meant
+            identity["call_id"] = _new_id(named.call_id) if is_anew else named.call_id
         # A value that the terms name in `key` tells calls apart, as every argument there does.
         keys = {path.partition(".")[0] for path in words.get("key") or ()}
         injected = tuple(name for name in named.injected if name not in keys)
@@ -227,8 +229,11 @@ class Terms:
         return self._tools.get(tool, self._usual)
 
 
-def _read_id(call_id: str | None) -> str | None:
-    """Return the id by which a read is known. By an id that is only a number, a second read would get the first one."""
+def _new_id(call_id: str | None) -> str | None:
+    """Return the id of a call that runs anew each time. By an id that is only a number, it would get the first result.
+
+    Not for a tool with effects whose terms say `dedupe="call"`: resumed under a new id, it would happen twice.
+    """
     return call_id if call_id is None or not is_only_numbered(call_id) else f"{call_id}-{uuid4().hex}"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from indelible.core.approvals import rendering
 from indelible.core.approvals.approval import Approval, Need
 from indelible.core.effects.effect import Effect
 from indelible.core.values.visible import visible
@@ -74,11 +74,7 @@ def reason(effect: Effect) -> str:
 
 def args_text(effect: Effect) -> str:
     """Shows all arguments as they are recorded, as indented JSON in which nothing hides."""
-    if effect.are_args_erased:
-        return ERASED
-    _ = effect.args  # raises what to do when they are encrypted and cannot be opened here
-    assert effect.args_json is not None
-    return visible(json.dumps(json.loads(effect.args_json), indent=2, ensure_ascii=False), keep="\n")
+    return ERASED if effect.are_args_erased else rendering.args_text(effect)
 
 
 def show_command(approval: Approval) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.ports import Clock, Store
@@ -37,11 +39,12 @@ def open_store(
     token: str | None = None,
     reach: Reach | None = None,
     expect: Expect | None = None,
+    create: bool = True,
 ) -> Store:
     """Open the store at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`.
 
     `expect` is asked with the path of a SQLite file and the name of the ledger in it, None if there is none yet, before
-    that ledger is begun or used; it raises to refuse it.
+    that ledger is begun or used; it raises to refuse it. Without `create`, no ledger is begun.
     """
     address = address_of(url)
     if is_remote(address):
@@ -54,7 +57,31 @@ def open_store(
         return PostgresStore(address, clock=clock, wakeups=wakeups)
     from indelible.stores.sqlite import SqliteStore
 
-    return SqliteStore(sqlite_path(address), clock=clock, wakeups=wakeups, expect=expect)
+    path = sqlite_path(address)
+    if not create:
+        if not Path(path).is_file():  # no folder is made for it either
+            raise _no_ledger(address)
+        expect = _existing(address, expect)
+    return SqliteStore(path, clock=clock, wakeups=wakeups, expect=expect)
+
+
+def _existing(address: str, expect: Expect | None) -> Expect:
+    """Return what a store asks that begins no ledger."""
+
+    def checked(path: str, ledger_name: str | None) -> None:
+        if expect is not None:
+            expect(path, ledger_name)
+        if ledger_name is None:
+            raise _no_ledger(address)
+
+    return checked
+
+
+def _no_ledger(address: str) -> Misconfigured:
+    return Misconfigured(
+        f"there is no ledger at {address}, and none is made here. Name the right one (--url or INDELIBLE_URL), or make "
+        f"one first: indelible migrate --url {shlex.quote(address)}"
+    )
 
 
 def migrate(url: str | None = None, expect: Expect | None = None) -> list[str]:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Literal, get_args
 
+from indelible.core.approvals.rendering import Shown, shown
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref, hashed
 from indelible.core.events import instant
@@ -190,6 +191,10 @@ class Approval:
         """Is how many approvals are still lacking, when every vote is looked at again."""
         roles = [self._roles_of(vote) for vote in counting_votes(self) if vote.is_approval]
         return lacking(self.question.needs, roles)
+
+    def shown(self, effect: Effect | None, most: int | None = None) -> Shown:
+        """Return what a place with room for `most` characters shows of it, and the digest that a vote there names."""
+        return shown(self, effect, most)
 
     def _roles_of(self, vote: Vote) -> frozenset[str] | None:
         """Gives the roles somebody votes as; None stands for all of them, where nobody is named."""
