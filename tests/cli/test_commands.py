@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import indelible
-from indelible import Ledger
+from indelible import Ledger, ToolCall
 from indelible.cli.opening import usual_tenant, without_password
 from indelible.core.people.credentials import Token
 from tests.cli.conftest import Cli, call
@@ -296,3 +297,20 @@ def test_without_an_http_client_one_line_says_how_to_get_it() -> None:
 )
 def test_no_password_is_printed(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+@pytest.mark.parametrize("closed", [(1,), (0, 1, 2)], ids=str)
+def test_a_closed_stream_does_not_change_what_a_command_finds(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    """`verify` of a sound ledger ended with 1, which says that the record was changed."""
+    url, keys = f"sqlite:///{tmp_path / 'ledger.db'}", tmp_path / "keys"
+    environment = {**os.environ, "INDELIBLE_KEYS": str(keys)}
+    with Ledger.open(url, keys=keys) as ledger:
+        ledger.run(ToolCall(tool="t", run_id="r"), lambda effect: 1)
+    command = [sys.executable, "-m", "indelible"]
+    key = subprocess.run(
+        [*command, "keys", "export-public", "--url", url], env=environment, capture_output=True, text=True
+    )
+    program = f"import os, sys; [os.close(each) for each in {closed}]; os.execv(sys.argv[1], sys.argv[1:])"
+    verify = [*command, "verify", "--url", url, "--key", key.stdout.strip()]
+    ended = subprocess.run([sys.executable, "-c", program, *verify], env=environment, timeout=120)
+    assert ended.returncode == 0

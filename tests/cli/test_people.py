@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import httpx2
+import pytest
 
 from indelible.core.people.person import read_ticket
+from indelible.core.people.vouching import ProviderRules, Said, Vouched, Voucher, read_allowed
 from indelible.server.signin.people import People
+from indelible.server.signin.providers import Providers
 from indelible.server.signin.sightings import Sightings
 from indelible.stores import open_store
 from tests.cli.conftest import Cli
+from tests.cli.test_serve import serving
+from tests.server.provider import CLIENT, SECRET, FakeProvider
 
 
 def test_somebody_is_invited_listed_and_revoked(ledger_url: str, cli: Cli) -> None:
@@ -77,3 +85,61 @@ def test_a_provider_is_named_whole_or_not_at_all(ledger_url: str, cli: Cli) -> N
     assert "claim=value:scope" in cli("serve", *whole, "email=a", code=2).err
     plain = ("--oidc-issuer", "http://id.example", "--oidc-client-id", "x", "--oidc-allow", "email=a@b:admin")
     assert "https is needed" in cli("serve", *plain, code=None).err
+
+
+def test_87_a_server_that_is_started_with_other_rules_ends_what_the_old_ones_let_in(
+    ledger_url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_OIDC_SECRET", SECRET)
+    provider = FakeProvider()
+    provider.claims |= {"groups": ["chiefs"]}
+    chiefs = ("--oidc-issuer", provider.url, "--oidc-client-id", CLIENT, "--oidc-allow", "groups=chiefs:admin")
+
+    def scopes(url: str, token: str) -> list[str] | None:
+        answer = httpx2.get(f"{url}/v1/me", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+        return answer.json()["scopes"] if answer.status_code == 200 else None
+
+    try:
+        with serving(*chiefs) as (url, _), httpx2.Client(base_url=url, trust_env=False) as browser:
+            left = browser.get("/signin/oidc")
+            assert left.status_code == 303, left.text
+            away = httpx2.get(left.headers["location"], trust_env=False)
+            assert browser.get(away.headers["location"]).status_code == 200
+            token = cli("apikeys", "create", "ana@example.com", "--scope", "admin", "--json").json["token"]
+            assert scopes(url, token) == ["admin"]
+        for rules, word, found in (
+            ((), "not_allowed", None),
+            (chiefs, "in", ["admin"]),
+            ((*chiefs[:-1], "groups=others:admin"), "not_allowed", None),
+        ):
+            with serving(*rules) as (url, _):
+                assert scopes(url, token) == found, rules
+                (shown,) = cli("people", "list", "--json").json["people"]
+                assert (shown["name"], shown["standing"]) == ("ana@example.com", word)
+    finally:
+        provider.served.stop()
+
+
+def test_87_a_providers_person_is_shown_converted_and_revoked(ledger_url: str, cli: Cli) -> None:
+    rules = ProviderRules(issuer="https://id.example", allowed=(read_allowed("dept=it:auditor"),))
+    said = Vouched(by=Voucher("https://id.example", "u1"), said=(Said("dept", "it"),), at=datetime.now(UTC))
+    store = open_store(ledger_url)
+    Providers(store, "default").put_in_force(rules)
+    for name, by in (("ana@example.com", said.by), ("bo@example.com", Voucher("https://id.example", "u2"))):
+        People(store, "default").vouch(name, replace(said, by=by), rules)
+    assert "https://id.example" in cli("people", "list").out
+    Providers(store, "default").put_in_force(replace(rules, max_age=timedelta(microseconds=1)))
+    assert "they have to sign in there again" in cli("people", "list").out
+    Providers(store, "default").put_in_force(ProviderRules(issuer=None))
+    assert "no rule lets them in" in cli("people", "list").out
+    store.close()
+    refused = cli("people", "invite", "ana@example.com", "--scope", "approver", code=None)
+    assert "--convert" in refused.err
+    made = cli("people", "invite", "ana@example.com", "--scope", "approver", "--convert", "--json").json
+    assert (made["person"]["issuer"], made["person"]["standing"]) == (None, "in")
+    over = cli("people", "revoke", "bo@example.com", "--yes", "--json").json
+    assert over["person"]["standing"] == "revoked"
+    assert "30 days" in cli("serve", *OIDC, "--oidc-max-age", "31d", code=None).err
+
+
+OIDC = ("--oidc-issuer", "https://id.example", "--oidc-client-id", "x", "--oidc-allow", "email=a@b:admin")

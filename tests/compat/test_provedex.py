@@ -18,8 +18,13 @@ from langchain_core.tools import tool
 
 from indelible import Ledger, migrate
 from indelible.compat.provedex import ProvedexCallbackHandler, ProvedexConfig
-from indelible.errors import BadCall
-from tests.server.places import sqlite_place
+from indelible.errors import BadCall, NotAuthenticated, StoreUnavailable
+from indelible.server.app import create_app
+from indelible.server.ledgers import Ledgers
+from indelible.server.signin.identity import Identity
+from indelible.stores import open_store
+from tests.server.places import Place, sqlite_place
+from tests.server.serving import Served
 
 FIELDS = {
     "agent_url": "http://127.0.0.1:8765",
@@ -156,6 +161,80 @@ def test_an_address_with_a_token_leads_to_a_server(
         assert handler.signed_total == 1
     finally:
         place.close()
+
+
+class Away:
+    """A server that is away until `come_back`, on a store that is there; `address` has an agent's token in it."""
+
+    def __init__(self, url: str, keys: Path) -> None:
+        place = Place(url, keys=keys)
+        self._url, self._keys, self._served, self._store = url, keys, place.served, open_store(url)
+        self.address = place.served.url.replace("http://", f"http://key:{place.tokens['agent']}@")
+        place.close()
+
+    def come_back(self) -> None:
+        port = int(self.address.rpartition(":")[2])
+        ledgers = Ledgers(open_store(self._url), keys=self._keys)
+        self._served = Served(create_app(ledgers, Identity(self._store)), port=port)
+
+    def types_in(self, run_id: str) -> list[str]:
+        with Ledger.open(self._url, tenant="acme", keys=self._keys) as ledger:
+            return types_in(ledger, run_id)
+
+    def close(self) -> None:
+        self._served.stop()
+        self._store.close()
+
+
+@pytest.fixture
+def away(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Away]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = Away(store_url, tmp_path / "keys")
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("mode", ["fast", "strict"])
+def test_79_a_handler_is_built_while_its_server_is_away_and_delivers_later(away: Away, chain: Any, mode: Any) -> None:
+    handler = ProvedexCallbackHandler(ProvedexConfig(agent_url=away.address, session_id="s", mode=mode))
+    chain.invoke({"q": "hi"}, config={"callbacks": [handler]})
+    assert not handler.flush(timeout=0)
+    assert (handler.signed_total, handler.pending, handler.dropped_total) == (0, 1, 0)
+    away.come_back()
+    assert handler.flush(timeout=60)
+    assert (handler.signed_total, handler.pending, handler.dropped_total) == (1, 0, 0)
+    handler.stop()
+    assert away.types_in("s") == ["model_invoked"]
+
+
+def test_79_what_a_handler_kept_while_its_server_was_away_is_delivered_by_the_next(away: Away, chain: Any) -> None:
+    config = ProvedexConfig(agent_url=away.address, session_id="s", shutdown_drain_seconds=0)
+    first = ProvedexCallbackHandler(config)
+    chain.invoke({"q": "hi"}, config={"callbacks": [first]})
+    first.stop()
+    assert (first.signed_total, first.dropped_total) == (0, 0)
+    away.come_back()
+    second = ProvedexCallbackHandler(ProvedexConfig(agent_url=away.address, session_id="t"))
+    chain.invoke({"q": "hi"}, config={"callbacks": [second]})
+    second.stop()
+    assert [away.types_in(session) for session in "st"] == [["model_invoked"]] * 2
+
+
+def test_79_who_asks_for_it_is_told_at_the_first_event_that_the_server_is_away(away: Away, chain: Any) -> None:
+    config = ProvedexConfig(agent_url=away.address, session_id="s", mode="strict", on_sign_failure="raise")
+    handler = ProvedexCallbackHandler(config)
+    with pytest.raises(StoreUnavailable):
+        chain.invoke({"q": "hi"}, config={"callbacks": [handler]})
+    away.come_back()
+    assert handler.flush(timeout=60)
+    handler.stop()
+    assert away.types_in("s") == ["model_invoked"]
+
+
+def test_79_a_server_that_refuses_the_token_refuses_the_handler(away: Away) -> None:
+    away.come_back()
+    with pytest.raises(NotAuthenticated):
+        ProvedexCallbackHandler(ProvedexConfig(agent_url=f"{away.address.replace('@', 'x@')}"))
 
 
 def test_a_ledger_that_is_given_is_used_and_stays_open(url: str, tmp_path: Path, chain: Any) -> None:

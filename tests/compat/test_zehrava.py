@@ -134,8 +134,10 @@ def test_what_is_proposed_waits_for_a_person_and_is_executed_once(gate: Gate, an
     asked = {"run_id": run["runId"], "payload": {"intentId": intent["intentId"]}}
     gate.record_event(event_type=EVENT_TYPES.APPROVAL_REQUESTED, **asked)
     assert gate.resume_run(run_id=run["runId"])["unresolvedApprovals"][0]["intentId"] == intent["intentId"]
-    with pytest.raises(GateError, match="waits for approval"):
+    with pytest.raises(GateError) as waits:
         gate.execute(intent_id=intent["intentId"])
+    assert waits.value.body is not None
+    assert (waits.value.status, waits.value.body["type"]) == (409, "/problems/approval-pending")
     with pytest.raises(GateError, match="approver") as refused:
         gate.approve(intent_id=intent["intentId"])
     assert refused.value.status == 403

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from indelible import Ledger
-from indelible.errors import ApprovalPending, BadCall, BudgetExceeded, EffectDenied, KeyReused, PolicyRefused
+from indelible.errors import ApprovalPending, IndelibleError
 from tests.scenarios.shells import Count, Driver
 
 SMALL, LARGE = {"order": 7, "amount": 5}, {"order": 7, "amount": 5000}
 
 
-def never_runs(ledger: Driver, call: Any, **words: Any) -> BaseException:
-    """Makes a call that must not run, and gives what it was told; the handler is not entered."""
+def never_runs(ledger: Driver, call: Any, refusal: type[IndelibleError] = ApprovalPending, **words: Any) -> Any:
+    """Make a call that must not run, and return what it was told: exactly this refusal, and no handler is entered."""
     handler = Count()
-    with pytest.raises((ApprovalPending, BadCall, PolicyRefused, KeyReused, EffectDenied, BudgetExceeded)) as told:
+    with pytest.raises(refusal) as told:
         ledger.run(call, handler, wait=False, **words)
+    assert type(told.value) is refusal
     assert handler.entries == 0
     return told.value
 

@@ -354,24 +354,6 @@ def test_38_a_caller_that_waits_is_asked_again_and_redacted_values_stay_the_call
     assert till.entered == [([Item("1", 5)], Item("3"))]
 
 
-@pytest.mark.parametrize("tip", [{"id": "3", "amount": 9999}, {"id": "3", "amount": "9999"}])
-def test_38_edited_arguments_are_judged_where_they_run(store_url: str, tip: dict[str, Any]) -> None:
-    """The process that edits is in no environment, and does not know the tool."""
-    migrate(store_url)
-    refuse, ask = TIP["rules"]
-    in_production = {**refuse, "match": {**refuse["match"], "environment": "production"}}
-    with Ledger.open(store_url, run="r", environment="production") as ledger, Ledger.open(store_url) as elsewhere:
-        ledger.apply_policy({"rules": [in_production, ask]}, by="root")
-        till = Till(ledger)
-        asked = till.ask()
-        new = {"items": [{"id": "1", "amount": 5}], "tip": tip}
-        edited = elsewhere.edit_approval(asked, new, digest=asked.digest, by="ana", reason="more")
-        elsewhere.approve(edited, digest=edited.digest, by="bob")
-        with pytest.raises(PolicyRefused):
-            till.ask()
-    assert till.entered == []
-
-
 class Excluding(BaseModel):
     """A model with a field that is not in its dump."""
 

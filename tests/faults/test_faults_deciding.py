@@ -27,7 +27,6 @@ from tests.waiting import PATIENCE
 def test_21_an_agent_cannot_use_what_the_refusal_gave_it(ledger: Driver) -> None:
     """The proposal's answer carries what it takes to approve it (zehrava)."""
     told = never_runs(ledger, charge(), approval="required")
-    assert isinstance(told, ApprovalPending)
     for by in (Actor("agent", "agent"), "agent", Actor("agent"), Actor("anybody", "agent"), Actor("cron", "system")):
         with pytest.raises(VoteRefused) as refusal:
             approve(ledger, told, by=by)  # type: ignore[arg-type]
@@ -153,7 +152,6 @@ def test_22_nobody_spends_another_calls_approval(ledger: Driver, other: dict[str
     if "call_id" in other:
         other = {**other, "dedupe": "call"}
     told = never_runs(ledger, charge(**other), approval="required")
-    assert isinstance(told, ApprovalPending)
     assert told.approval.id != question.approval.id
     assert ledger.get_approval(question.approval.id).status == "approved"
 
@@ -239,7 +237,6 @@ def test_22_an_approval_that_was_taken_out_of_the_store_is_asked_for_again(ledge
     for table, kind in (("sheets", "kind"), ("payloads", "field")):
         execute(ledger.url, f"DELETE FROM indelible_{table} WHERE tenant = ? AND {kind} = 'approval'", ledger.tenant)
     told = never_runs(ledger, charge(), **({"approval": "required"} if says_so else {}))
-    assert isinstance(told, ApprovalPending)
     assert told.approval.id != question.approval.id
 
 
@@ -272,7 +269,6 @@ def test_26_a_clock_that_jumps_back_does_not_revive_what_expired(ledger: Driver,
     never_runs(ledger, charge(), approval="required")
     clock.advance(-DEFAULT_EXPIRY)
     told = never_runs(ledger, charge(), approval="required")
-    assert isinstance(told, ApprovalPending)
     assert told.approval.id != question.approval.id
 
 
@@ -290,7 +286,7 @@ def test_26_a_rule_that_changes_its_mind_does_not_overrule_a_no(shell: Shell, af
     ledger.deny(question.id, by="ada", reason="no")
     mood[0] = after
     for each in (ledger, shell.open(), shell.open(policy=saying("allow"))):
-        assert isinstance(never_runs(each, charge()), EffectDenied)
+        never_runs(each, charge(), EffectDenied)
 
 
 @pytest.mark.parametrize("after", ["allow", None])
@@ -305,6 +301,6 @@ def test_26_a_rule_that_changes_its_mind_does_not_answer_for_the_person(shell: S
     ledger = shell.open(policy=Policy.of(moody))
     question = ledger.begin(charge()).approval
     mood[0] = after
-    assert isinstance(never_runs(ledger, charge()), ApprovalPending)
+    never_runs(ledger, charge())
     approve(ledger, question)
     assert ledger.run(charge(), Count("ran")) == "ran"

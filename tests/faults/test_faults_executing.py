@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -44,7 +45,7 @@ from indelible.errors import (
 from indelible.testing import FakeClock
 from tests.chaos.procs import Child, ChildDied
 from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, approve, charge
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 
 class Receipt(BaseModel):
@@ -152,28 +153,41 @@ def test_05_a_blocking_handler_of_the_asynchronous_ledger_is_no_failure(place: d
     asyncio.run(scenario())
 
 
-def test_05_a_store_that_blinks_when_the_handler_returns_makes_no_failure(ledger: Driver, clock: FakeClock) -> None:
+@pytest.mark.parametrize("refused", [1, 2])
+def test_05_a_store_that_blinks_when_the_handler_returns_makes_no_failure(
+    ledger: Driver, clock: FakeClock, refused: int
+) -> None:
+    """The store refuses the report, or also what the ledger then tries once: to say that there is doubt."""
     store = ledger.engine.store
-    apply = store.apply
+    apply, tried = store.apply, threading.Semaphore(0)
 
     def blink(*args: Any) -> Any:
+        tried.release()
         raise StoreUnavailable("gone for a moment")
 
+    def blink_once(*args: Any) -> Any:
+        store.apply = apply
+        return blink(*args)
+
     def handler(effect: RunningEffect) -> str:
-        store.apply = blink
+        store.apply = blink_once if refused == 1 else blink
         return "charged"
 
     with pytest.raises(ResultNotRecorded) as problem:
         ledger.run(charge(), handler)
-    store.apply = apply
     assert problem.value.value == "charged", "whoever called knows what happened"
-    # The ledger says in the background that it could not report: it is in doubt at once if the store is back by then.
-    assert ledger.effects()[0].status in ("processing", "in_doubt")
-    clock.advance(LEASE)
+    assert all(tried.acquire(timeout=PATIENCE) for _ in range(refused))
+    store.apply = apply
+    if refused == 1:
+        assert eventually(lambda: ledger.effects()[0].status == "in_doubt"), "at once"
+    else:
+        assert ledger.effects()[0].status == "processing", "until its lease ends"
+        clock.advance(LEASE)
     second = Count()
     with pytest.raises(EffectInDoubt):
         ledger.run(charge(), second)
     assert second.entries == 0
+    assert ledger.effects()[0].status == "in_doubt"
 
 
 # 6: the first caller got what the handler returned, later ones what the store made of it.

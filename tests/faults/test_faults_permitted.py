@@ -33,7 +33,6 @@ def test_19_approved_by_key_fields_is_not_approved_with_other_arguments(ledger: 
     approve(ledger, asked(ledger, args=SMALL, key=["order"]))
     words = {"approval": "required"} if says_so else {}
     told = never_runs(ledger, charge(args=LARGE, key=["order"]), **words)
-    assert isinstance(told, ApprovalPending)
     assert ledger.view_approval(told.approval.id).args == LARGE, "it is asked about by itself"
 
 
@@ -41,7 +40,7 @@ def test_19_approved_for_a_resource_is_not_approved_with_other_arguments(ledger:
     """Approve X, run Y through `resource` (agent-ledger)."""
     order = Resource(namespace="shop", type="order", id="7")
     approve(ledger, asked(ledger, args=SMALL, resource=order))
-    assert isinstance(never_runs(ledger, charge(args=LARGE, resource=order), approval="required"), KeyReused)
+    never_runs(ledger, charge(args=LARGE, resource=order), KeyReused, approval="required")
     assert ledger.run(charge(args=SMALL, resource=order), lambda effect: effect.args) == SMALL
 
 
@@ -202,8 +201,7 @@ def test_20_a_rule_that_raises_lets_nothing_run(shell: Shell) -> None:
 
     ledger = shell.open(policy=Policy.of(buggy))
     for number, error in enumerate(errors):
-        told = never_runs(ledger, charge(args={"number": number}))
-        assert isinstance(told, PolicyRefused)
+        told = never_runs(ledger, charge(args={"number": number}), PolicyRefused)
         assert (told.verdict.rule, type(error).__name__ in told.verdict.why) == ("buggy", True)
     assert set(types_of(ledger)) == {"policy_checked"}
 
@@ -221,7 +219,7 @@ def test_20_a_rule_that_raises_at_the_claim_lets_nothing_run_either(shell: Shell
     ledger = shell.open(policy=Policy.of(moody))
     approve(ledger, ledger.begin(charge()))
     mood[0] = "raise"
-    assert isinstance(never_runs(ledger, charge()), PolicyRefused)
+    never_runs(ledger, charge(), PolicyRefused)
 
 
 def test_20_a_rule_that_answers_nonsense_lets_nothing_run(shell: Shell) -> None:
@@ -233,8 +231,8 @@ def test_20_a_rule_that_answers_nonsense_lets_nothing_run(shell: Shell) -> None:
         return answers[asked.args["number"]]
 
     ledger = shell.open(policy=Policy.of(odd))
-    for number, answer in enumerate(answers):
-        assert isinstance(never_runs(ledger, charge(args={"number": number})), PolicyRefused), answer
+    for number in range(len(answers)):
+        never_runs(ledger, charge(args={"number": number}), PolicyRefused)
 
 
 OPTIONS: dict[str, Any] = {
@@ -262,21 +260,20 @@ def test_20_no_option_of_a_call_turns_the_approval_off(shell: Shell, asks: str) 
 
     of_the_tool = {"reconcile", "retry", "subject"} if asks == "tool" else set()
     for option, value in OPTIONS.items():
-        told = never_runs(ledger, charge(run_id=option), **{option: value})
-        assert isinstance(told, BadCall if option in of_the_tool else ApprovalPending), option
-    told = never_runs(ledger, charge(run_id="all"), **OPTIONS)
-    assert isinstance(told, BadCall if of_the_tool else ApprovalPending)
+        refusal = BadCall if option in of_the_tool else ApprovalPending
+        never_runs(ledger, charge(run_id=option), refusal, **{option: value})
+    never_runs(ledger, charge(run_id="all"), BadCall if of_the_tool else ApprovalPending, **OPTIONS)
     rest = {option: value for option, value in OPTIONS.items() if option not in of_the_tool}
-    assert isinstance(never_runs(ledger, charge(run_id="rest"), **rest), ApprovalPending)
+    never_runs(ledger, charge(run_id="rest"), **rest)
 
 
 def test_20_a_call_cannot_talk_itself_out_of_what_the_policy_asks(shell: Shell) -> None:
     """Any per-call option turned the approval default off (agent-ledger 0.1.1): not what the policy asks."""
     ledger = shell.open(policy=saying("ask"))
     for args in ({"amount": 5}, {"amount": 5, "approval": "none"}, {"amount": 5, "requires_approval": False}):
-        assert isinstance(never_runs(ledger, charge(args=args), approval="none"), ApprovalPending)
+        never_runs(ledger, charge(args=args), approval="none")
     asked(ledger, run_id="order-2")
-    assert isinstance(never_runs(ledger, charge(run_id="order-2"), approval="none"), ApprovalPending)
+    never_runs(ledger, charge(run_id="order-2"), approval="none")
 
 
 @pytest.mark.parametrize(

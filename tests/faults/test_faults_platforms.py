@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 _WITHOUT = """
-import sys
+import os, sys
+for name in ("mknod", "O_CLOEXEC", "fork"):
+    delattr(os, name)
 for name in ("fcntl", "grp", "pwd", "resource", "termios", "tty"):
     sys.modules[name] = None  # as on Windows: importing it raises ImportError
 import indelible, indelible.cli.root, indelible.connecting

@@ -35,7 +35,7 @@ from indelible.errors import (
 from indelible.journal.keys.ring import KeyRing
 from indelible.stores.sqlite import write_lock
 from indelible.stores.sqlite.write_lock import WriteLock, is_stopped
-from tests.chaos.beside import locks_on
+from tests.chaos.beside import locks_of
 from tests.scenarios.shells import Driver, charge
 from tests.scenarios.test_transactions import Table, table
 from tests.waiting import PATIENCE, eventually
@@ -294,17 +294,18 @@ DEEDS = [reads_it, copies_it, opens_it_twice, writes_in_it, verifies_it, examine
 def test_58_the_lock_is_held_whatever_the_process_does_with_the_file(tmp_path: Path, deed: Any) -> None:
     file = tmp_path / "ledger.db"
     with Ledger.open(f"sqlite:///{file}") as ledger:
-        assert eventually(lambda: len(locks_on(file)) == 1)
+        held = locks_of(os.getpid(), file)
+        assert len(held) == 1
         deed(ledger, file)
-        assert eventually(lambda: len(locks_on(file)) == 1)
+        assert locks_of(os.getpid(), file) == held
         log = Path(f"{file}-wal").stat().st_ino
         run_elsewhere(READ, file, HOW_MANY)
         assert Path(f"{file}-wal").stat().st_ino == log, "another program's close deleted the log"
         before = int(run_elsewhere(READ, file, HOW_MANY))
         ledger.run(charge(), lambda effect: "paid")
         assert int(run_elsewhere(READ, file, HOW_MANY)) == before + 1
-        assert eventually(lambda: len(locks_on(file)) == 1)
-    assert not locks_on(file)
+        assert locks_of(os.getpid(), file) == held
+    assert not locks_of(os.getpid(), file)
     assert not Path(f"{file}-wal").exists(), "the last one clears up"
 
 
@@ -319,10 +320,14 @@ def test_58_a_forked_child_holds_a_lock_of_its_own(tmp_path: Path) -> None:
         os.read(go[0], 1)
         os._exit(0 if ledger.run(charge(), lambda effect: "paid") == "paid" else 1)
     os.read(ready[0], 1)
-    assert eventually(lambda: len(locks_on(file)) == 2)
+    (held,) = locks_of(os.getpid(), file)
+    os.lseek(held, 4711, os.SEEK_SET)
+    own = locks_of(child, file)
+    assert len(own) == 1
+    assert 4711 not in own.values(), "what it inherited is the parent's"
     ledger.close()
     run_elsewhere(READ, file, HOW_MANY)
-    assert eventually(lambda: len(locks_on(file)) == 1)
+    assert locks_of(child, file) == own
     os.write(go[1], b"!")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert int(run_elsewhere(READ, file, HOW_MANY)) == 1
@@ -466,6 +471,28 @@ def test_59_the_command_tells_of_it_and_declares_a_new_ledger(lost: Path, capsys
         ledger.run(charge(args={"amount": 77}), lambda effect: "new")
     with Ledger.open(url) as ledger:
         assert ledger.run(charge(args={"amount": 77}), lambda effect: "again") == "new"
+
+
+@pytest.mark.parametrize("how", ["link", "folder"])
+def test_59_an_address_that_leads_elsewhere_begins_no_new_ledger(tmp_path: Path, how: str) -> None:
+    """The folder is a link to another release or volume now, where no ledger is."""
+    folder = tmp_path / "current"
+    first = tmp_path / "release-1"
+    first.mkdir()
+    folder.symlink_to(first) if how == "link" else folder.mkdir()
+    url = f"sqlite:///{folder / 'ledger.db'}"
+    with Ledger.open(url) as ledger:
+        ledger.run(charge(), lambda effect: "paid")
+    folder.unlink() if how == "link" else folder.rename(tmp_path / "moved")
+    (tmp_path / "release-2").mkdir()
+    folder.symlink_to(tmp_path / "release-2")
+    with pytest.raises(Misconfigured):
+        Ledger.open(url)
+    assert cli_main(["doctor", "--url", url]) == 1
+    folder.unlink()
+    folder.symlink_to(first if how == "link" else tmp_path / "moved")
+    with Ledger.open(url) as ledger:
+        assert ledger.run(charge(), lambda effect: "again") == "paid"
 
 
 def test_59_many_processes_may_begin_one_ledger_together(tmp_path: Path) -> None:

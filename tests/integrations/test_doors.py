@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from agents import set_tracing_disabled
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
@@ -70,10 +70,19 @@ def cases(draw: st.DrawFn) -> tuple[list[inspect.Parameter], dict[str, Any], dic
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=chosen, annotation=kind))
         if not has_default or draw(st.booleans()):
             args[name] = draw(values)
-        is_object = name == "money" or kind == dict[str, int]  # an edit may leave out no member of these
-        if not is_object and draw(st.booleans()):
-            edits[name] = draw(values)
+        if draw(st.booleans()):
+            edits[name] = draw(edited(args.get(name, default), values))
     return parameters, args, edits
+
+
+def edited(value: Any, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Give what an approver may put in the place of a value: of an object, something for every member it has."""
+    if isinstance(value, Money) or values is MONEY:
+        return st.fixed_dictionaries({"amount": numbers, "currency": texts})
+    if isinstance(value, dict):
+        whole = st.fixed_dictionaries(dict.fromkeys(value, numbers))
+        return st.builds(lambda more, members: more | members, values, whole)
+    return values
 
 
 class Bench:
@@ -159,6 +168,16 @@ def runs() -> Iterator[int]:
     return iter(range(10**9))
 
 
+def _keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+MORE = {"amount": 7, "currency": "eur"}
+OBJECTS = [_keyword("amount", int, 5000), _keyword("p0", dict[str, int], {}), _keyword("money", Money, Money())]
+EDITED_OBJECTS = {"p0": {"a": 2, "b": 3}, "money": MORE}
+
+
+@example(case=(OBJECTS, {"amount": 5, "p0": {"a": 1}}, EDITED_OBJECTS))
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(case=cases())
 async def test_judged_is_shown_is_keyed_is_run_through_every_door(
@@ -280,10 +299,6 @@ def test_38_a_default_is_judged_shown_keyed_and_run_by_the_server(
         place.close()
 
 
-def _keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
 class Strict(BaseModel):
     """Arguments whose schema has a validator and an alias: what is shown of them is not always what is read."""
 
@@ -359,14 +374,15 @@ async def test_53_a_model_that_repeats_itself_pays_once(door: str, store_url: st
 
 @pytest.mark.parametrize("door", sorted(TAKES_EDITS))
 async def test_38_an_edit_that_leaves_an_argument_out_is_refused(door: str, sqlite_url: str) -> None:
-    made = Made([_keyword("order", str, "o1"), _keyword("amount", int, 5000)])
+    made = Made([_keyword("order", str, "o1"), _keyword("amount", int, 5000), _keyword("money", Money, Money())])
     async with AsyncLedger.open(sqlite_url, seal=False) as ledger:
         words = {"side_effect": "payment", "approval": "required", "dedupe": "args"}
         await DOORS[door](ledger, made, {"amount": 5}, "r1", words)
         (question,) = await ledger.approvals(status="pending")
-        with pytest.raises(BadCall):
-            await ledger.edit_approval(question, {"order": "o1"}, digest=question.digest, by="ana")
-        edited = {"order": "o1", "amount": 6}
+        for left_out in ({"order": "o1", "money": MORE}, {"order": "o1", "amount": 6, "money": {"amount": 7}}):
+            with pytest.raises(BadCall):
+                await ledger.edit_approval(question, left_out, digest=question.digest, by="ana")
+        edited = {"order": "o1", "amount": 6, "money": MORE}
         question = await ledger.edit_approval(question, edited, digest=question.digest, by="ana")
         await ledger.approve(question, digest=question.digest, by="bob")
         await DOORS[door](ledger, made, {"amount": 5}, "r1", words)

@@ -58,7 +58,7 @@ def types_in(ledger: Ledger, run_id: str = JOURNAL_RUN) -> list[str]:
 
 
 class Broken:
-    """Is a signer that is away."""
+    """Is a signer whose key is away; what it signed is remembered here."""
 
     def __init__(self) -> None:
         self.is_away = True
@@ -69,7 +69,10 @@ class Broken:
     def keys(self, origin: str) -> Any:
         return self._fail()
 
-    last = continue_from = keys
+    continue_from = keys
+
+    def last(self, origin: str) -> TreeHead | None:
+        return None
 
     def sign(self, head: TreeHead, prove: Any) -> Note:
         return self._fail()

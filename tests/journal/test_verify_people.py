@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from indelible import Actor, GrantTerms, Ledger, ToolCall, migrate
-from indelible.core.people.person import Passkey, Voucher
+from indelible.core.people.person import Passkey
 from indelible.core.people.standing import person_id
+from indelible.core.people.vouching import ProviderRules, Said, Vouched, Voucher, read_allowed
+from indelible.errors import NotPermitted
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.leaving import Leaving
 from indelible.server.signin.people import People
+from indelible.server.signin.providers import Providers
 from tests.journal.tampering import Database, changes
 from tests.journal.test_verify_live import call, look, pinned_key
 
@@ -35,7 +39,13 @@ def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
         people.sign_in(ana.id, "Y3I", 1)
         people.sign_out(ana.id, session.name, by=by)
         people.tell_refused(ana.id, "link")
-        people.vouch("cy@example.com", Voucher("https://id.example", "cy-1"), ("auditor",))
+        rules = ProviderRules(issuer="https://id.example", allowed=(read_allowed("dept=it:auditor"),))
+        assert Providers(store, "default").put_in_force(rules)
+        cy = Vouched(by=Voucher("https://id.example", "cy-1"), said=(Said("dept", "it"),), at=datetime.now(UTC))
+        people.vouch("cy@example.com", cy, rules)
+        with pytest.raises(NotPermitted):
+            people.vouch("cy@example.com", replace(cy, said=()), rules)
+        assert Providers(store, "default").put_in_force(ProviderRules(issuer=None))
         bob = Actor("bob", "person", "link")
         people.open_link(people.invite("bob", ("admin",), by=ROOT)[1])
         people.invite("dee", ("auditor",), by=bob)
@@ -60,7 +70,7 @@ def test_people_verify_and_a_change_of_their_rows_is_caught(ledger: Ledger, stor
     caught = 0
     with closing(Database(store_url)) as database:
         for change in changes(database):
-            if change.kind not in ("person", "credential") or change.column == "body":
+            if change.kind not in ("person", "credential", "provider") or change.column == "body":
                 continue  # what is on them is kept with the event; nobody reads that column of theirs
             with database.changed(change) as has_happened:
                 if has_happened:

@@ -75,7 +75,8 @@ class Nonsense:
 
     def _about_one(self, template: str) -> tuple[str, dict[str, Any]]:
         """Chooses one claim or question that is known, most of the time: what is sent then fits together."""
-        for place, known in (("{effect_id}", self._claims), ("{approval_id}", self._questions)):
+        places = {"{effect_id}": self._claims, "{approval_id}": self._questions, "{intent_id}": self._questions}
+        for place, known in places.items():
             if place in template and known and self.is_likely(0.7):
                 name, fitting = self.chosen.choice(known[-20:])
                 return template.replace(place, name), fitting

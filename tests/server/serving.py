@@ -24,9 +24,9 @@ from tests.waiting import PATIENCE
 class Served:
     """Serves an application until it is stopped."""
 
-    def __init__(self, app: Any, **tls: Any) -> None:
+    def __init__(self, app: Any, *, port: int = 0, **tls: Any) -> None:
         self.app = app
-        self._socket = bound("127.0.0.1", 0)
+        self._socket = bound("127.0.0.1", port)
         self.url = f"http{'s' * bool(tls)}://127.0.0.1:{self._socket.getsockname()[1]}"
         self._started = threading.Event()
         config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="none", timeout_graceful_shutdown=1, **tls)

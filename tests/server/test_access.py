@@ -35,6 +35,7 @@ def names(place: Place) -> dict[str, str]:
         place.post("/v1/runs", {"agent": "billing", "run_id": run_id})
     checkpoint = place.post(f"/v1/runs/{RUN}/checkpoints", {"state": {}}).json()
     asked = place.begin(run_id=RUN, approval="required").json()
+    intent = place.post("/v1/intents", {"destination": "mail", "policy": "p"}).json()["intentId"]
     decision = {"decision": "approve", "digest": asked["approval"]["digest"], "grant": {"count": 9, "until": UNTIL}}
     place.post(f"/v1/approvals/{asked['approval']['id']}/decisions", decision, "ana")
     delegation = place.post("/v1/delegations", {"to": "bob", "until": UNTIL}, "ana").json()["delegation"]
@@ -51,6 +52,8 @@ def names(place: Place) -> dict[str, str]:
         "effect_id": asked["effect"]["id"],
         "key": asked["effect"]["key"],
         "approval_id": asked["approval"]["id"],
+        "intent_id": intent,
+        "execution_id": f"{intent.replace('apr_', 'exe_')}-1",
         "grant_id": grant["id"],
         "delegation_id": delegation["id"],
         "person_id": person["id"],

@@ -1816,6 +1816,126 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/intents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Propose an intent
+         * @description Propose an intent: a person has to approve it. The same proposal twice is one intent.
+         */
+        post: operations["zehrava_gate_propose"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/intents/{intent_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show an intent and how it stands
+         * @description Show an intent and how it stands.
+         */
+        get: operations["zehrava_gate_show_intent"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/intents/{intent_id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve what is asked at this moment
+         * @description Approve what is asked at this moment; to decide on what was seen, use `POST /v1/approvals/{id}/decisions`.
+         */
+        post: operations["zehrava_gate_approve"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/intents/{intent_id}/reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reject an intent
+         * @description Reject an intent.
+         */
+        post: operations["zehrava_gate_reject"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/intents/{intent_id}/execute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give the right to execute an approved intent, once
+         * @description Give the right to execute an approved intent, once. Report what came of it within 15 minutes.
+         */
+        post: operations["zehrava_gate_execute"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/executions/{execution_id}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell what came of an execution
+         * @description Tell what came of an execution; until then nobody else may execute it.
+         */
+        post: operations["zehrava_gate_report"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sign": {
         parameters: {
             query?: never;
@@ -3306,6 +3426,23 @@ export interface components {
             };
         };
         /**
+         * ExecutionReport
+         * @description Tells what came of an execution.
+         */
+        ExecutionReport: {
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "succeeded" | "failed";
+            /** Execution Token */
+            execution_token: string;
+            /** Result */
+            result?: unknown;
+            /** Error */
+            error?: string | null;
+        };
+        /**
          * ExportAsked
          * @description Says what to export: everything, or a run, or a period, or places of the journal.
          */
@@ -3637,6 +3774,47 @@ export interface components {
             receipt: string;
         };
         /**
+         * IntentProposal
+         * @description Says what an agent wants to do.
+         */
+        IntentProposal: {
+            /** Destination */
+            destination: string;
+            /** Policy */
+            policy: string;
+            /** Payload */
+            payload?: unknown;
+            /** Recordcount */
+            recordCount?: number | null;
+            /** Estimated Value Usd */
+            estimated_value_usd?: number | null;
+            /** Sensitivity Tags */
+            sensitivity_tags?: string[] | null;
+            /** Idempotency Key */
+            idempotency_key?: string | null;
+            /** On Behalf Of */
+            on_behalf_of?: string | null;
+            /**
+             * Expiresin
+             * @description How long the intent may be executed, as in `30m`, unless the ledger's policy allows less.
+             */
+            expiresIn?: string | null;
+            /** Metadata */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** Runid */
+            runId?: string | null;
+        };
+        /**
+         * IntentRejection
+         * @description Says why an intent is rejected.
+         */
+        IntentRejection: {
+            /** Reason */
+            reason?: string | null;
+        };
+        /**
          * Invited
          * @description Holds the link, from the server's own address on: it is not shown again.
          */
@@ -3791,6 +3969,11 @@ export interface components {
             /** Policy */
             policy: string | null;
         };
+        /**
+         * NothingTold
+         * @description Says nothing.
+         */
+        NothingTold: Record<string, never>;
         /**
          * OnePasskey
          * @description Is the passkey that was added.
@@ -3958,6 +4141,12 @@ export interface components {
              * @default 3600
              */
             lasts_s: number;
+            /**
+             * Convert
+             * @description Make a provider's person one of the ledger's own.
+             * @default false
+             */
+            convert: boolean;
         };
         /**
          * PersonLeft
@@ -3970,7 +4159,7 @@ export interface components {
         };
         /**
          * PersonShown
-         * @description Is somebody whom the server lets in.
+         * @description Is somebody whom the server lets in; `standing` says whether it does now.
          */
         PersonShown: {
             /** Id */
@@ -3981,6 +4170,11 @@ export interface components {
             scopes: ("agent" | "approver" | "auditor" | "admin")[];
             /** Issuer */
             issuer: string | null;
+            /**
+             * Standing
+             * @enum {string}
+             */
+            standing: "in" | "sign_in_again" | "not_allowed" | "revoked";
             /** Created At */
             created_at: string;
             /** Is Revoked */
@@ -4189,7 +4383,7 @@ export interface components {
              * @example ok
              * @enum {string}
              */
-            status: "ok" | "set back";
+            status: "ok" | "set back" | "unknown";
         };
         /**
          * RecordedEvent
@@ -9068,6 +9262,252 @@ export interface operations {
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
             413: components["responses"]["Problem413"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    zehrava_gate_propose: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IntentProposal"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    zehrava_gate_show_intent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An intent's id, which is its approval's, as in apr_0123. */
+                intent_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    zehrava_gate_approve: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description An intent's id, which is its approval's, as in apr_0123. */
+                intent_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["NothingTold"] | null;
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    zehrava_gate_reject: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description An intent's id, which is its approval's, as in apr_0123. */
+                intent_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["IntentRejection"] | null;
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    zehrava_gate_execute: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description An intent's id, which is its approval's, as in apr_0123. */
+                intent_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["NothingTold"] | null;
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    zehrava_gate_report: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description An execution's id, as in exe_0123-1. */
+                execution_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExecutionReport"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             503: components["responses"]["Problem503"];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 NEEDS_CLICK = "indelible: this command needs click; run: pip install 'indelible[cli]'"
@@ -15,7 +16,18 @@ def main(argv: list[str] | None = None) -> int:
 
         if is_hook(arguments):
             return blocking(lambda: _run(arguments))
+    _open_closed_streams()
     return _run(arguments)
+
+
+def _open_closed_streams() -> None:
+    """Let a command that was started with a closed stream run as with one that leads nowhere.
+
+    Its exit code is what it finds, and no file of the ledger gets the number of a standard stream.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115  it stays open until the end
 
 
 def _run(arguments: list[str]) -> int:

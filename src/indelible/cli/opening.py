@@ -159,8 +159,7 @@ def forget_expected(place: Where) -> None:
 
     if is_postgres(place.address) or sqlite_path(place.address) == ":memory:":
         raise click.UsageError("--new-ledger is for a SQLite file")
-    path = Path(sqlite_path(place.address))
-    forget_place(str(path.parent.resolve() / path.name))
+    forget_place(sqlite_path(place.address))
 
 
 def ledgers_in_folder() -> list[str]:

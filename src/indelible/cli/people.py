@@ -19,12 +19,13 @@ from indelible.cli.options import InOrder, by_option
 from indelible.cli.show import count, say_json, timestamp, visible
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
-from indelible.core.people.person import SCOPES_OF_PEOPLE, Person
-from indelible.core.people.standing import person_id
-from indelible.core.scopes import Scope
+from indelible.core.people.person import Person
+from indelible.core.people.standing import Standing, person_id
+from indelible.core.scopes import SCOPES_OF_PEOPLE, Scope
 from indelible.errors import BadCall
 from indelible.server.signin.leaving import Leaving, Left, left_shown
 from indelible.server.signin.people import People
+from indelible.server.signin.providers import Providers
 
 HERE = "http://localhost:8787"
 
@@ -45,13 +46,17 @@ def people() -> None:
 )
 @click.option("--expires", metavar="WHEN", default="1h", show_default=True, help="Until when the link is good.")
 @click.option("--server", metavar="URL", default=HERE, show_default=True, help="Where they reach the server.")
+@click.option("--convert", is_flag=True, help="Make a provider's person one of the ledger's own.")
 @by_option
 @about_ledger
-def invite(name: str, scopes: tuple[str, ...], expires: str, server: str, by: str) -> None:
+def invite(name: str, scopes: tuple[str, ...], expires: str, server: str, convert: bool, by: str) -> None:
     """Make a one-time link for NAME, also for who lost their passkeys.
 
     The link is shown once, and only a hash of it is kept. What it holds stands behind a #, so no server writes it into
     a log. A link they had before is good no more.
+
+    A person who signs in through a provider needs no link. With --convert they become a person of this ledger, and the
+    provider's rules do not matter for them any more. Their sessions and passkeys end; their tokens stay.
 
     \b
     indelible people invite ana --scope admin
@@ -64,11 +69,12 @@ def invite(name: str, scopes: tuple[str, ...], expires: str, server: str, by: st
     lasts = moment_ahead(expires, "--expires") - datetime.now(UTC)
     with open_here(place, ASK_THE_SERVER) as ledger:
         person, ticket = People(store_behind(ledger), place.tenant).invite(
-            name, cast("tuple[Scope, ...]", scopes), by=Actor(by), lasts=lasts
+            name, cast("tuple[Scope, ...]", scopes), by=Actor(by), lasts=lasts, convert=convert
         )
+    stands = person.standing(None)
     link = f"{server.rstrip('/')}/signin#{ticket}"
     if place.is_json:
-        say_json({"link": link, "person": person_json(person)})
+        say_json({"link": link, "person": person_json(person, stands)})
         return
     assert person.invitation is not None, "that is what was made"
     until = timestamp(person.invitation.expires_at)
@@ -83,11 +89,13 @@ def list_people() -> None:
     place = where()
     with open_here(place, ASK_THE_SERVER) as ledger:
         found = People(store_behind(ledger), place.tenant).all()
+        rules = Providers(store_behind(ledger), place.tenant).rules()
     found.sort(key=lambda one: one.name)
     if place.is_json:
-        say_json({"tenant": place.tenant, "people": [person_json(one) for one in found]})
+        say_json({"tenant": place.tenant, "people": [person_json(one, one.standing(rules)) for one in found]})
         return
-    rows = [(one.id, one.name, ", ".join(one.scopes), *_ways(one, datetime.now(UTC))) for one in found]
+    now = datetime.now(UTC)
+    rows = [(one.id, one.name, ", ".join(one.scopes), *_ways(one, one.standing(rules), now)) for one in found]
     if_none = f"Nobody yet. Invite the first: {place.command('people invite NAME --scope admin')}"
     say_all("person", ("id", "name", "scopes", "comes in by", "sessions"), rows, place, if_none)
 
@@ -120,7 +128,8 @@ def revoke(name: str, yes: bool, by: str) -> None:
             yes=yes,
         )
         left = Leaving(store_behind(ledger), place.tenant, ledger._approving).revoke(id_, by=Actor(by))
-    place.say({"person": person_json(left.person), **left_shown(left)}, "\n".join(_told(left)))
+    stands = left.person.standing(None)
+    place.say({"person": person_json(left.person, stands), **left_shown(left)}, "\n".join(_told(left)))
 
 
 def _told(left: Left) -> Iterator[str]:
@@ -145,15 +154,16 @@ def _told(left: Left) -> Iterator[str]:
         yield "Goes on: the policy in force, which they applied: indelible policy show"
 
 
-def person_json(person: Person) -> dict[str, Any]:
-    """Gives what may be shown of a person."""
+def person_json(person: Person, stands: Standing) -> dict[str, Any]:
+    """Gives what may be shown of a person, and how they stand."""
     now = datetime.now(UTC)
     invitation = person.invitation
     return {
         "id": person.id,
         "name": person.name,
-        "scopes": list(person.scopes),
+        "scopes": list(stands.scopes or person.scopes),
         "issuer": person.issuer,
+        "standing": stands.word(now),
         "created_at": instant(person.created_at),
         "is_revoked": person.is_revoked,
         "invited_until": None if invitation is None else instant(invitation.expires_at),
@@ -162,15 +172,19 @@ def person_json(person: Person) -> dict[str, Any]:
     }
 
 
-def _ways(person: Person, now: datetime) -> tuple[str, str]:
-    if person.is_revoked:
+def _ways(person: Person, stands: Standing, now: datetime) -> tuple[str, str]:
+    word = stands.word(now)
+    if word == "revoked":
         return "revoked", "0"
+    if person.issuer is not None and word != "in":
+        why = "no rule lets them in" if word == "not_allowed" else "they have to sign in there again"
+        return f"{visible(person.issuer)}: {why}", "0"
     ways = []
     if person.issuer is not None:
         ways.append(visible(person.issuer))
     if person.passkeys:
         ways.append(count(len(person.passkeys), "passkey"))
     if person.invitation is not None:
-        word = "link until" if person.invitation.expires_at > now else "link expired"
-        ways.append(f"{word} {timestamp(person.invitation.expires_at)}")
+        until = "link until" if person.invitation.expires_at > now else "link expired"
+        ways.append(f"{until} {timestamp(person.invitation.expires_at)}")
     return ", ".join(ways) or "nothing: invite them again", str(sum(one.expires_at > now for one in person.sessions))

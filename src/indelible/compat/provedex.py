@@ -15,11 +15,11 @@ import os
 from collections.abc import Awaitable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from indelible import AsyncLedger, Ledger, connect
-from indelible.errors import BadCall
+from indelible.errors import BadCall, StoreUnavailable
 from indelible.integrations.langchain_callbacks import CallbackConfig, LedgerCallbackHandler
 
 __all__ = ["ProvedexCallbackHandler", "ProvedexConfig"]
@@ -51,18 +51,31 @@ class ProvedexConfig(CallbackConfig):
 
 
 class ProvedexCallbackHandler(LedgerCallbackHandler):
-    """Records every model call, tool call and session, as provedex-langchain's handler says it does.
+    """Record every model call, tool call and session, as provedex-langchain's handler says it does.
 
     `signed_total`, `dropped_total` and `overflow_total` count as there, but nothing is dropped while there is room on
-    the disk.
+    the disk. While a server that `agent_url` names is away, events wait on the disk and `pending` counts them.
     """
 
     def __init__(self, config: ProvedexConfig | None = None, *, ledger: Ledger | AsyncLedger | None = None) -> None:
         config = config or ProvedexConfig()
-        own = _server(config) if ledger is None else None
-        super().__init__(ledger or own, config=config)
-        if own is not None:
-            self._owned = own
+        server = _server_in(config) if ledger is None else None
+        if server is None:
+            super().__init__(ledger, config=config)
+            return
+        self.config, self._owned, self._server = config, None, server
+        try:
+            self._connected()
+        except StoreUnavailable as away:
+            if config.on_sign_failure != "silent":
+                _LOG.warning("%s; events wait in %s until it is back", away, config.spool)
+        self._record_in(self._connected, server.place)
+
+    def _connected(self) -> Ledger:
+        if self._owned is None:
+            patience = timedelta(seconds=self.config.request_timeout_seconds)  # type: ignore[attr-defined]
+            self._owned = connect(self._server.address, token=self._server.token, patience=patience)
+        return self._owned
 
     def start(self) -> Awaitable[None]:
         """Does nothing, awaited or not: recording began with the handler."""
@@ -83,13 +96,23 @@ class _Done:
         yield from ()
 
 
-def _server(config: ProvedexConfig) -> Ledger | None:
-    """Connects to the server that an address with a token names; None for a sidecar's address."""
+class _Server(NamedTuple):
+    address: str
+    token: str
+
+    @property
+    def place(self) -> str:
+        """Name the folder of events for this server and tenant, which is known also while the server is away."""
+        tenant = self.token.split(".")[1] if self.token.count(".") > 1 else ""
+        return f"{urlsplit(self.address).netloc.replace(':', '_')}_{tenant}"
+
+
+def _server_in(config: ProvedexConfig) -> _Server | None:
+    """Return the server that an address with a token names; None for a sidecar's address."""
     parts = urlsplit(config.agent_url)
     if parts.password is None:
         if config.agent_url != _SIDECAR:
             _LOG.warning("agent_url names no token, so it is no server of Indelible's; events go into the own ledger")
         return None
     address = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
-    patience = timedelta(seconds=config.request_timeout_seconds)
-    return connect(address, token=unquote(parts.password), patience=patience)
+    return _Server(address, unquote(parts.password))

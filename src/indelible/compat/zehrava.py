@@ -8,7 +8,6 @@ run = gate.start_run(agent_id="my-agent", intent_summary="Enrich leads", permiss
 
 from __future__ import annotations
 
-import secrets
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -22,12 +21,7 @@ from indelible.compat.zehrava_words import EVENT_TYPES, SIDE_EFFECT_CLASS, hash 
 __all__ = ["EVENT_TYPES", "SIDE_EFFECT_CLASS", "Gate", "GateError", "hash"]
 
 PATIENCE = 30.0
-EXECUTION_SECONDS = 900
-"""Is how long there is to report what came of an execution."""
-INTENTS = "intents"
-"""Is the run of intents that are proposed outside of any."""
 Content = dict[str, Any]
-_BLOCKED = ("/problems/policy-refused", "/problems/budget-exceeded", "/problems/effect-denied")
 
 
 class GateError(Exception):
@@ -47,7 +41,6 @@ class Gate:
             raise ValueError("a Gate needs an endpoint and an api_key; make one with: indelible apikeys create")
         headers = {"Authorization": f"Bearer {api_key}"}
         self._client = httpx2.Client(base_url=endpoint.rstrip("/"), headers=headers, timeout=PATIENCE, trust_env=False)
-        self._claims: dict[str, Content] = {}
         weakref.finalize(self, self._client.close)
 
     def close(self) -> None:
@@ -138,108 +131,69 @@ class Gate:
         sensitivity_tags: Sequence[str] | None = None,
         idempotency_key: str | None = None,
         on_behalf_of: str | None = None,
+        expires_in: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         run_id: str | None = None,
     ) -> Content:
-        """Asks whether something may be done; gives intentId, status, blockReason and expiresAt.
+        """Ask whether something may be done; return intentId, status, blockReason and expiresAt.
 
-        The same proposal twice is one intent, unless its idempotency_key differs.
+        The same proposal twice is one intent, unless its idempotency_key differs. With `expires_in`, such as `"30m"`,
+        it cannot be executed later than that.
         """
-        told = {
+        body = {
+            "destination": destination,
             "policy": policy,
             "payload": payload,
-            "record_count": record_count,
+            "recordCount": record_count,
             "estimated_value_usd": estimated_value_usd,
             "sensitivity_tags": None if sensitivity_tags is None else list(sensitivity_tags),
             "idempotency_key": idempotency_key,
             "on_behalf_of": on_behalf_of,
+            "expiresIn": expires_in,
             "metadata": metadata,
+            "runId": run_id,
         }
-        args = {name: value for name, value in told.items() if value is not None}
-        status, content = self._begin(destination, args, run_id or INTENTS)
-        if status in (403, 409, 429) and content.get("type") in _BLOCKED:
-            return {"intentId": None, "status": "blocked", "blockReason": content["detail"], "expiresAt": None}
-        return self._proposed(status, _checked(status, content))
+        return self._ask("POST", "/v1/intents", body)
 
-    def _proposed(self, status: int, content: Content) -> Content:
-        effect = content["effect"]
-        intent = {"intentId": effect["approval_id"], "blockReason": None, "expiresAt": None}
-        if status == 202:
-            return {**intent, "status": "pending_approval", "expiresAt": content["approval"]["expires_at"]}
-        if status == 201:  # it was approved since it was proposed first
-            self._claims[effect["approval_id"]] = content
-            return {**intent, "status": "approved"}
-        return {**intent, "status": "duplicate_blocked", "blockReason": f"{effect['id']} is {effect['status']}"}
+    def verify(self, *, intent_id: str) -> Content:
+        """Return an intent and how it stands."""
+        return self._ask("GET", _intent(intent_id))
 
     def approve(self, *, intent_id: str) -> Content:
-        """Approves an intent as it is now; the api_key has to be a person's who may decide."""
-        return self._decide(intent_id, {"decision": "approve"})
+        """Approve an intent as it is now; the api_key has to be a person's who may decide."""
+        return self._ask("POST", f"{_intent(intent_id)}/approve", {})
 
-    def reject(self, *, intent_id: str, reason: str = "rejected") -> Content:
-        """Refuses an intent."""
-        return self._decide(intent_id, {"decision": "deny", "reason": reason})
-
-    def _decide(self, intent_id: str, decision: Content) -> Content:
-        place = f"/v1/approvals/{quote(intent_id, safe='')}"
-        digest = self._ask("GET", place)["approval"]["digest"]
-        decided = self._ask("POST", f"{place}/decisions", {**decision, "digest": digest})["approval"]
-        status = {"denied": "rejected"}.get(decided["status"], decided["status"])
-        at = decided["votes"][-1]["at"] if decided["votes"] else None
-        return {"intentId": intent_id, "status": status, "approvedAt": at if status == "approved" else None}
+    def reject(self, *, intent_id: str, reason: str | None = None) -> Content:
+        """Reject an intent."""
+        return self._ask("POST", f"{_intent(intent_id)}/reject", {"reason": reason})
 
     def execute(self, *, intent_id: str) -> Content:
-        """Gives the right to do what was approved, once; tell what came of it with `report`."""
-        claim = self._claims.pop(intent_id, None)
-        if claim is None:
-            shown = self._ask("GET", f"/v1/approvals/{quote(intent_id, safe='')}")
-            effect = shown["effect"]
-            status, claim = self._begin(effect["tool"], shown["args"], effect["run_id"])
-            if _checked(status, claim) and status != 201:
-                why = "waits for approval" if status == 202 else f"was executed before: {effect['id']}"
-                raise GateError(f"intent {intent_id} {why}", 409, claim)
-        return {
-            "executionId": f"exe_{claim['effect']['id'].removeprefix('eff_')}",
-            "execution_token": claim["token"],
-            "intent_id": intent_id,
-            "expires_at": claim["lease_until"],
-            "mode": "runner_exec",
-            "attempt": claim["effect"]["attempt"],
-        }
+        """Return the right to do what was approved, once; tell what came of it with `report`."""
+        return self._ask("POST", f"{_intent(intent_id)}/execute", {})
 
     def report(self, execution: Mapping[str, Any], *, result: Any = None, error: str | None = None) -> Content:
-        """Tells what came of an execution; until then nobody else may do it, and afterwards nobody needs to."""
-        outcome = {"status": "succeeded", "value": result} if error is None else {"status": "failed", "error": error}
-        body = {"token": execution["execution_token"], "attempt": execution["attempt"], "outcome": outcome}
-        effect_id = f"eff_{str(execution['executionId']).removeprefix('exe_')}"
-        return self._ask("POST", f"/v1/effects/{quote(effect_id, safe='')}/commit", body)
-
-    def _begin(self, tool: str, args: Mapping[str, Any], run_id: str) -> tuple[int, Content]:
-        call: Content = {"tool": tool, "args": args, "run_id": run_id, "side_effect": "external_mutation"}
-        if "idempotency_key" in args:
-            # As there, a key that was used is a duplicate, whatever comes with it.
-            call |= {"key": ["idempotency_key"], "on_reuse": "replay"}
-        body = {**call, "approval": "required", "token": secrets.token_hex(16), "lease_s": EXECUTION_SECONDS}
-        return self._send("POST", "/v1/effects", body)
+        """Tell what came of an execution; until then nobody else may do it, and afterwards nobody needs to."""
+        outcome = {"status": "succeeded", "result": result} if error is None else {"status": "failed", "error": error}
+        place = f"/v1/executions/{quote(str(execution['executionId']), safe='')}/report"
+        return self._ask("POST", place, {**outcome, "execution_token": execution["execution_token"]})
 
     # Asking
 
     def _ask(self, method: str, path: str, body: Content | None = None) -> Content:
         """Sends a request; what is None is left out, as undefined is there."""
         said = None if body is None else {name: value for name, value in body.items() if value is not None}
-        return _checked(*self._send(method, path, said))
-
-    def _send(self, method: str, path: str, body: Content | None) -> tuple[int, Content]:
         try:
-            answer = self._client.request(method, path, json=body)
+            answer = self._client.request(method, path, json=said)
         except httpx2.HTTPError as problem:
             raise GateError(f"the server cannot be reached: {problem}") from problem
-        return answer.status_code, _read(answer)
+        content, status = _read(answer), answer.status_code
+        if status >= 400:
+            raise GateError(str(content.get("detail") or f"HTTP {status}"), status, content)
+        return content
 
 
-def _checked(status: int, content: Content) -> Content:
-    if status >= 400:
-        raise GateError(str(content.get("detail") or f"HTTP {status}"), status, content)
-    return content
+def _intent(intent_id: str) -> str:
+    return f"/v1/intents/{quote(intent_id, safe='')}"
 
 
 def _place(run_id: str) -> str:

@@ -87,6 +87,25 @@ class Transaction(Protocol):
         """Say whether the handler may have committed what it wrote by itself; True where that cannot be told."""
 
 
+class Compare(Protocol):
+    """Knows, from outside the database, what was signed."""
+
+    def __call__(self, tenant: str) -> bool:
+        """Compare a tenant's record with what was signed; stop its effects and return False if it lacks a part.
+
+        Raises:
+            KeyUnusable: What was signed cannot be read, so it cannot be told. Nothing may be written.
+            StoreError: The store did not answer. Nothing may be written.
+        """
+
+    def signed(self, origin: str) -> int:
+        """Return how many entries of a journal were signed, 0 if that is not known here. Asked before every claim.
+
+        Raises:
+            KeyUnusable: What was signed cannot be read. Nothing may be claimed.
+        """
+
+
 class Store(Protocol):
     """Keeps effects, runs' heads, events and payloads. It holds no rules: `core.batch.decide` decides.
 
@@ -105,11 +124,13 @@ class Store(Protocol):
     """Names the kinds of sheets that this store does not show to whoever opened it, though there may be some."""
     sign_event: Callable[[bytes], bytes] | None
     """Signs the events this process writes, when they are to carry a signature of their own."""
-    compare: Callable[[str], None] | None
+    compare: Compare | None
     """Compares a tenant's record with what was signed, and stops its effects if the record lacks a part of that.
 
-    MUST be called, without any lock held, before the first write for each tenant through each new connection. Only a
-    stop may be written before that.
+    MUST be called, without any lock held, before the first write for each tenant through each new connection, and
+    before every write for a tenant that lacked a part. Only a stop may be written before that. MUST also be called
+    before a claim is written to a tree that has fewer entries than `compare.signed` says: the database may be replaced
+    under an open connection.
     """
 
     def origin(self, tenant: str) -> str:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 Scope = Literal["agent", "approver", "auditor", "admin"]
 SCOPES: tuple[Scope, ...] = ("agent", "approver", "auditor", "admin")
+SCOPES_OF_PEOPLE: tuple[Scope, ...] = ("approver", "auditor", "admin")
+
+
+def scopes_among(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
+    """Return these scopes, each once and in one order."""
+    chosen = set(scopes)
+    return tuple(scope for scope in SCOPES if scope in chosen)
 
 
 @dataclass(frozen=True, slots=True)

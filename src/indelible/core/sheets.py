@@ -21,8 +21,8 @@ KEPT_ASIDE = frozenset(
     | {"seen", "told"}
 )
 """Names the kinds that no event commits to."""
-PERSON, CREDENTIAL = "person", "credential"
-STANDING = frozenset({PERSON, CREDENTIAL})
+PERSON, CREDENTIAL, PROVIDER = "person", "credential", "provider"
+STANDING = frozenset({PERSON, CREDENTIAL, PROVIDER})
 """The kinds of sheets that say how people and their tokens stand; permissions rest on them."""
 GUARDED = STANDING | {"told"}
 """The kinds of which a write sees by itself that they are as they were read; `told` says whom later messages go to."""

@@ -60,7 +60,7 @@ from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
 from indelible.core.effects.meaning import DOUBTFUL
 from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
-from indelible.core.people.standing import credential_ref, is_revoked, place_of, places_of
+from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.rights import RIGHTS, is_newest, verb_of, why_forbidden
@@ -94,7 +94,7 @@ def next_step(
         case Open():
             return _open(command, effect, now, seq, sheets)
         case Record() | Keep():
-            return _write_down(command, seq, sheets)
+            return _write_down(command, now, seq, sheets)
         case StartRun() | Tell() | SealCheckpoint() | TakeRun() | EndRun():
             return about_run(command, now, seq, sheets)
         case Adopt():
@@ -111,6 +111,8 @@ def next_step(
             return Step(Moved(effect))
         case CastVote() | TakeBack() | Amend() | ShowTo() | Attend():
             return about_approval(command, effect, now, seq, sheets, beside)
+        case Settle() | Reopen() | Cancel() if (why := _why_not_theirs(command, now, sheets)) is not None:
+            return Step(Forbidden(effect, why))
         case Settle() | Reopen() if command.attempt not in (None, effect.attempt):
             return Step(Illegal(effect, f"is at attempt {effect.attempt} now, not {command.attempt}; look at it again"))
         case Settle() if _moves(command, effect, now):
@@ -166,6 +168,8 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         needed += [] if command.delegation_id is None else [delegation_ref(command.delegation_id)]
         # Whoever votes names the question; that of an effect nobody has looked at yet is most likely the same.
         needed += [approval_ref(command.approval_id), told_ref(command.approval_id)] if effect is None else []
+    if isinstance(command, Settle | Reopen | Cancel):
+        needed += places_of(command.stamp.actor)
     if isinstance(command, CastVote | Amend):
         actor = command.stamp.actor
         needed.append(place_of(actor.id))
@@ -200,7 +204,7 @@ def sheets_led_by_run(command: Command) -> tuple[SheetRef, ...]:
     return sheets_of_run(command) if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun) else ()
 
 
-def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
+def _write_down(command: Record | Keep, now: datetime, seq: int, sheets: Sheets) -> Step:
     """Records a fact, or changes a sheet, that is about no effect."""
     sheet = command.sheet
     if sheet is not None:
@@ -213,7 +217,7 @@ def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
             return Step(Kept(found))  # our own write, whose answer got lost on the way
         if sheet.version != (1 if found is None else found.version + 1):
             return Step(Outrun(found))
-        if isinstance(command, Record) and _is_by_revoked(command, sheets):
+        if isinstance(command, Record) and _is_out(command, sheet, now, sheets):
             return Step(Outrun(found))
     if isinstance(command, Keep):
         return Step(Kept(command.sheet), (Aside((command.sheet,)),))
@@ -222,10 +226,23 @@ def _write_down(command: Record | Keep, seq: int, sheets: Sheets) -> Step:
     return Step(Recorded(command.run_id, seq), (fact,))
 
 
-def _is_by_revoked(command: Record, sheets: Sheets) -> bool:
-    """Was who tells this revoked since they were let in? What they set up now, nobody would look for any more."""
+def _is_out(command: Record, sheet: Sheet, now: datetime, sheets: Sheets) -> bool:
+    """Say whether the person who tells this lost their access since they were let in.
+
+    What they set up now, nobody would look for any more. A person who signs in stands by what is written now.
+    """
     actor = command.stamp.actor
-    return bool(places_of(actor)) and is_revoked(actor.id, sheets)
+    if not places_of(actor) or (before := standing_of(actor.id, sheets)) is None or before.word(now) == "in":
+        return False
+    return sheet.ref != place_of(actor.id) or standing_on(sheet, sheets).word(now) != "in"
+
+
+def _why_not_theirs(command: Settle | Reopen | Cancel, now: datetime, sheets: Sheets) -> str | None:
+    """Say why a person whom a server let in may not move this any more; None if they may, or are none."""
+    actor = command.stamp.actor
+    found = standing_of(actor.id, sheets) if places_of(actor) else None
+    why = None if found is None else found.why_not_decide(actor.id, now)
+    return None if why is None else f"cannot be moved: {why[1]}"
 
 
 def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:

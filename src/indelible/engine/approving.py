@@ -24,6 +24,7 @@ from indelible.core.approvals.grants import (
     read_delegation,
     read_grant,
 )
+from indelible.core.approvals.revoked import people_behind
 from indelible.core.approvals.sheets import read_approval
 from indelible.core.approvals.stuck import Stuck, people_named, why_stuck
 from indelible.core.commands import (
@@ -193,9 +194,12 @@ class Approving:
         store = self._engine.store
         people: dict[SheetRef, Sheet | None] = {ref: None for one in pending for ref in people_named(one)}
         if "person" not in getattr(store, "unseen_kinds", ()):  # a server shows none, and says itself what is stuck
-            for ref in people:
-                found = store.sheets(self._tenant, SheetFilter(kind=ref.kind, id=ref.id, limit=1))
-                people[ref] = found[0] if found else None
+            unread = set(people)
+            while unread:
+                for ref in unread:
+                    found = store.sheets(self._tenant, SheetFilter(kind=ref.kind, id=ref.id, limit=1))
+                    people[ref] = found[0] if found else None
+                unread = people_behind(people) - people.keys()
         found_stuck = ((approval.id, why_stuck(approval, people)) for approval in pending)
         return {id_: stuck for id_, stuck in found_stuck if stuck is not None}
 

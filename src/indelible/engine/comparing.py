@@ -1,4 +1,4 @@
-"""Compares a database with what was signed, before a new connection writes to it.
+"""Compares a database with what was signed, before a new connection writes to it and before each claim.
 
 A restored backup, or a standby that took over without the last commits, would make calls again that were made. The
 signer's memory lies outside the database, so a process that has the key folder can tell.
@@ -14,8 +14,8 @@ from indelible.core.effects.effect import SYSTEM
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Store
 from indelible.engine.mint import SystemMint
-from indelible.errors import IndelibleError, StoreError
-from indelible.journal.keys.files import ring_folder
+from indelible.errors import JournalError, KeyUnusable
+from indelible.journal.keys.files import is_private_folder, resolved_keys, ring_folder
 from indelible.journal.sealing import Memory, stop_if_set_back
 
 log = logging.getLogger("indelible.journal")
@@ -30,11 +30,14 @@ class Comparison:
         self._mint = SystemMint()
         self.set_back: set[str] = set()
         """Names the tenants whose record lacked something when it was compared last."""
+        self.unknown: set[str] = set()
+        """Names the tenants of whom it could not be read what was signed."""
 
-    def __call__(self, tenant: str) -> None:
-        """Compare the record of a tenant. Without a memory, or with one that cannot be read, nothing is compared.
+    def __call__(self, tenant: str) -> bool:
+        """Compare the record of a tenant; return whether it lacks nothing. Without a memory it lacks nothing.
 
         Raises:
+            KeyUnusable: There is a memory, and it cannot be read. Nothing may be written.
             StoreError: The store did not answer, so it is not known yet. Nothing may be written.
         """
         try:
@@ -42,30 +45,48 @@ class Comparison:
             is_lost = memory is not None and stop_if_set_back(
                 self._store, tenant, memory, lambda: self._mint.stamp(SYSTEM)
             )
-        except StoreError:
-            raise
-        except IndelibleError as problem:  # whoever seals alarms about it, and refuses to sign
-            log.warning("%s could not be compared with what was signed: %s", self._store.address, problem)
-            return
+        except JournalError as problem:
+            self.unknown.add(tenant)
+            raise self._cannot_tell(problem) from problem
+        self.unknown.discard(tenant)
         if not is_lost:
             self.set_back.discard(tenant)
         elif tenant not in self.set_back:
             self.set_back.add(tenant)
             log.error("%s lacks what was signed for tenant %s: its effects are stopped", self._store.address, tenant)
+        return not is_lost
+
+    def signed(self, origin: str) -> int:
+        """Return how many entries of a journal were signed; 0 if none were, as far as is known here."""
+        try:
+            memory = self._memory()
+            last = None if memory is None else memory.last(origin)
+        except JournalError as problem:
+            raise self._cannot_tell(problem) from problem
+        return 0 if last is None else last.size
+
+    def _cannot_tell(self, problem: JournalError) -> KeyUnusable:
+        return KeyUnusable(
+            f"{self._store.address} may have been set back, and that cannot be told, so no effect runs: {problem}"
+        )
 
 
 def memory_finder(store: Store, keys: str | Path | None, signer: Signer | None) -> Callable[[], Memory | None]:
     """Return what finds the memory of what was signed: the given signer, else files beside the keys, if any."""
-    folder = None if keys is None else Path(keys)
+    if signer is not None:
+        return lambda: signer
+    folder = resolved_keys(keys)
+    if folder is None:
+        return lambda: None
+    ring = ring_folder(store.ledger_name, folder)
+    found: list[Memory] = []
 
     def find() -> Memory | None:
-        if signer is not None:
-            return signer
-        if not (ring_folder(store.ledger_name, folder) / "heads").is_dir():
-            return None
-        from indelible.journal.keys.signer import FileHeadState  # loads a library of ciphers
+        if not found and is_private_folder(ring / "heads"):
+            from indelible.journal.keys.signer import FileHeadState  # loads a library of ciphers
 
-        return FileHeadState(ring_folder(store.ledger_name, folder))
+            found.append(FileHeadState(ring))
+        return found[0] if found else None
 
     return find
 

@@ -19,7 +19,7 @@ from indelible.engine.judging import Judging, policy_from
 from indelible.engine.notary import Notary, OnUnsealed, signer_maker
 from indelible.engine.preparing import AGENT, MEBIBYTE
 from indelible.errors import BadCall
-from indelible.journal.keys.files import has_data_keys
+from indelible.journal.keys.files import has_data_keys, resolved_keys
 from indelible.journal.keys.places import expected_in
 from indelible.journal.keys.redaction_key import RedactionKey
 from indelible.stores import Reach, is_postgres, is_remote, open_store
@@ -109,6 +109,8 @@ class OpenedDesk(Desk):
         all_channels = _channels(channels, on_approval_required)
         with ExitStack() as undone:  # what is open when a later step fails is closed again
             is_own = store is None
+            has_named_keys = keys is not None
+            keys = resolved_keys(keys)  # now: the current folder may change
             if store is None:
                 store = open_store(
                     url,
@@ -123,7 +125,7 @@ class OpenedDesk(Desk):
             tenant = _tenant_of(store, tenant)
             is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
             if seal is None:
-                seal = signer is not None or keys is not None or not is_sealed_elsewhere
+                seal = signer is not None or has_named_keys or not is_sealed_elsewhere
             notary = Notary(
                 store,
                 tenant,
@@ -136,15 +138,14 @@ class OpenedDesk(Desk):
             undone.callback(notary.close)
             if not is_remote(store.address):
                 compare_before_writing(store, keys, signer)
-            folder = None if keys is None else Path(keys)
-            redaction_key = RedactionKey(store, folder)
+            redaction_key = RedactionKey(store, keys)
             view: EncryptingStore | None = None
             if encrypt and is_remote(store.address):
                 raise BadCall("a ledger behind a server is encrypted by the server: indelible serve --encrypt")
-            if encrypt or (not is_remote(store.address) and has_data_keys(store.ledger_name, folder)):
+            if encrypt or (not is_remote(store.address) and has_data_keys(store.ledger_name, keys)):
                 from indelible.journal.encrypting_store import encrypting_view  # only whoever encrypts loads it
 
-                view = encrypting_view(store, folder, redaction_key, is_encrypting=encrypt)
+                view = encrypting_view(store, keys, redaction_key, is_encrypting=encrypt)
             judging = Judging(
                 store,
                 tenant,

@@ -8,15 +8,14 @@ from datetime import datetime
 from indelible.core.commands import Outrun
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop, stop_after
+from indelible.core.effects.stops import Stop, stop_after
 from indelible.core.journal.set_back import check_is_not_set_back
 from indelible.core.moving import check_goes_on_here, stop_on_arrival, stop_to_leave
-from indelible.core.sheets import Sheet, SheetFilter
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall
+from indelible.journal.sealing import stop_before, stop_of
 
 _TRIES = 10
-_PAGE = 1000
 
 
 class Stops:
@@ -28,7 +27,7 @@ class Stops:
 
     def in_force(self) -> Stop | None:
         """Gives the stop that is in force; None when effects may be entered."""
-        last = self._last()
+        last = stop_of(self._engine.store, self._tenant)
         return last if last is not None and last.is_in_force else None
 
     def stop(self, by: Actor, reason: str) -> Stop:
@@ -46,7 +45,13 @@ class Stops:
         return stopped
 
     def go(self, by: Actor, reason: str, *, is_forced: bool = False) -> Stop | None:
-        """Lets them go; None when nothing was ever stopped. By force also what moved away or was set back."""
+        """Let effects go; return None when nothing was ever stopped. By force also what moved away or was set back.
+
+        What was signed is compared first: a database that was set back may hold the stop that it was copied with.
+        """
+        compare = self._engine.recorded.compare
+        if not is_forced and compare is not None:
+            compare(self._tenant)
 
         def after(last: Stop | None, at: datetime) -> Stop | None:
             if not is_forced:
@@ -77,39 +82,21 @@ class Stops:
 
     def arrive(self, by: Actor, left_with: str, reason: str) -> None:
         """Ends what `leave` began for this reason: a stop from before holds again, and else effects may go on."""
-        earlier = self._before_last()
+        earlier = stop_before(self._engine.store, self._tenant)
 
         def after(last: Stop | None, at: datetime) -> Stop | None:
             return stop_on_arrival(last, earlier, left_with=left_with, by=by, at=at, reason=reason)
 
         self._change(by, after)
 
-    def _before_last(self) -> Stop | None:
-        """Gives the state before the newest one, as the record tells it; one that was erased is in force."""
-        newest = self._last()
-        page = self._engine.store.events(self._tenant, STOPS_RUN, -1, _PAGE)
-        told = list(page)
-        while len(page) == _PAGE:
-            page = self._engine.store.events(self._tenant, STOPS_RUN, page[-1].seq, _PAGE)
-            told += page
-        if newest is None or len(told) < 2:
-            return None
-        shown = self._engine.store.payloads(self._tenant, STOPS_RUN, [told[-2].seq])
-        body = next((one.value for one in shown if one.field == STOP_REF.kind), None)
-        return read_stop(Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=newest.version - 1, status="", body=body))
-
     # On the record
-
-    def _last(self) -> Stop | None:
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-        return read_stop(found[0]) if found else None
 
     def _change(self, by: Actor, after: Callable[[Stop | None, datetime], Stop | None]) -> Stop | None:
         """Writes what comes after what stands, and gives what stands then; nothing may have to be changed."""
         if by.kind == "agent":
             raise BadCall(f"{by.id} is an agent; a person stops effects and lets them go")
         for _ in range(_TRIES):
-            last = self._last()
+            last = stop_of(self._engine.store, self._tenant)
             stamp = self._engine.mint.stamp(by)
             changed = after(last, stamp.at)
             if changed is None:

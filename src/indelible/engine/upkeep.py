@@ -54,7 +54,7 @@ class Upkeep:
         *,
         tell: Tell,
         retain: timedelta | None = None,
-        look_every: float = 30.0,
+        look_every: float = 2.0,
     ) -> None:
         """Erases payloads of what ended longer ago than `retain`, once a day, if that is given."""
         self._engine = ledger._engine

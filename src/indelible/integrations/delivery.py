@@ -6,7 +6,8 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from indelible import IndelibleError, Ledger
@@ -35,13 +36,20 @@ class Entry(NamedTuple):
 
 
 class Delivery:
-    """Records entries in the runs that their sessions are."""
+    """Record entries in the runs that their sessions are.
 
-    def __init__(self, ledger: Ledger, namespace: str, agent: str) -> None:
-        self._ledger = ledger
+    `open_ledger` is called for the first entry, and again for the next one while it raises.
+    """
+
+    def __init__(self, open_ledger: Callable[[], Ledger], namespace: str, agent: str) -> None:
+        self._open_ledger = open_ledger
         self._namespace = namespace
         self._agent = agent
         self._begun: set[str] = set()
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return self._open_ledger()
 
     def record(self, session: str, group: Sequence[Entry]) -> None:
         """Records entries of one session, all of them or none; only the last of them may end it."""

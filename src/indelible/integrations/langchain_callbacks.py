@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -98,6 +98,10 @@ class LedgerCallbackHandler(GraphCallbackHandler):
         self.config = config or CallbackConfig()
         self._owned = Ledger.open() if ledger is None else None
         blocking = (ledger or self._owned).blocking  # type: ignore[union-attr]  # one of them is there
+        self._record_in(lambda: blocking, blocking.journal_name)
+
+    def _record_in(self, open_ledger: Callable[[], Ledger], place: str) -> None:
+        """Record events in the ledger that this opens; until it can be opened they wait in the spool of this place."""
         self.raise_error = self.config.on_sign_failure == "raise"
         # A callback that takes a microsecond needs no thread; one that waits for a disk must not hold up a loop.
         self.run_inline = self.config.mode == "fast"
@@ -105,8 +109,8 @@ class LedgerCallbackHandler(GraphCallbackHandler):
         self._current: str | None = None
         self._open: dict[UUID, _Open] = {}
         self._recorder = Recorder(
-            Delivery(blocking, "langchain", self.config.agent_id),
-            folder=Path(self.config.spool).expanduser() / blocking.journal_name.replace("/", "_"),
+            Delivery(open_ledger, "langchain", self.config.agent_id),
+            folder=Path(self.config.spool).expanduser() / place.replace("/", "_"),
             mode=self.config.mode,
             on_failure=self.config.on_sign_failure,
             queue_size=self.config.queue_size,

@@ -133,8 +133,8 @@ class McpGate:
         said = _read(params)
         try:
             entry = await self._entry(params, said)
-        except BadCall as wrong:  # the model can mend it
-            return not_told(f"{params.name} was not carried out: {wrong}")
+        except BadCall as misfit:  # the model can mend it
+            return tool_error(f"{params.name} was not called: {misfit}")
         if said.upstream is not None:
             await self._accept_input(entry.call, said)
         while True:
@@ -156,9 +156,10 @@ class McpGate:
             schema=schema_of(tool),
             turn=None if is_chosen(meta) else turn if isinstance(turn, str) and turn else self._turn,
             parameters=tool.input_schema,
+            reads=below.checked,
         )
         call = self._terms.call(named)
-        check_fits(tool.name, tool.input_schema, below.split(call.args)[0])
+        below.checked(call.args)
         return _Entry(below, await self._meant(call, meta), self._terms.at_once(call.tool), said)
 
     def _with_meta(self, params: types.CallToolRequestParams, meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,6 +274,11 @@ class _Below(NamedTuple):
     why_not: str | None = None
     """Why it cannot be called now."""
 
+    def checked(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return arguments that fit the tool's input schema, also those that an approver edited; else raise."""
+        check_fits(self.tool.name, self.tool.input_schema, self.split(args)[0])
+        return args
+
     def split(self, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the tool's own arguments, and what goes beside them."""
         if not self.binds_meta:
@@ -299,7 +305,6 @@ class _Entry(Entry):
         with self.running(effect):
             if self._below.why_not is not None:
                 raise NothingHappened(f"{self.call.tool} was not called: its server is away ({self._below.why_not})")
-            self._check(effect, args)
             result = await self._below.upstream.session.call_tool(
                 self.call.tool,
                 args,
@@ -314,15 +319,6 @@ class _Entry(Entry):
                 raise ToolError(text_of(result))
         self._live = result
         return kept(result)
-
-    def _check(self, effect: RunningEffect, args: Mapping[str, Any]) -> None:
-        """Refuse arguments that an approver edited to what the tool does not take."""
-        if effect.args == self.call.args:
-            return
-        try:
-            check_fits(self.call.tool, self._below.tool.input_schema, args)
-        except BadCall as wrong:
-            raise Refused(f"{wrong}; they were edited") from wrong
 
     def _hand_on(self, asks: types.InputRequiredResult, effect: RunningEffect) -> NoReturn:
         """Raise what it means that the server asks for input: the answer is nothing that an approver has seen."""
@@ -359,6 +355,8 @@ class _Entry(Entry):
             return tool_error(heard.text) if heard.outcome == "failed" else not_told(heard.text)
         if isinstance(refusal, NotRun):
             return not_told(str(refusal))
+        if isinstance(refusal, BadCall) and self._entered is None:  # as an edit that the tool does not take
+            return not_told(f"{self.call.tool} was not called: {refusal}")
         if isinstance(refusal, IndelibleError) and self._entered is not None:  # what came of it could not be recorded
             return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect=self._entered))
         if isinstance(refusal, IndelibleError):

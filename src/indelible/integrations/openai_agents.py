@@ -48,7 +48,7 @@ from agents.tool_context import ToolContext
 from pydantic import BaseModel, ValidationError
 
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
-from indelible.errors import BadCall, EffectFailed, IndelibleError, NotRun, ReviewRequired, UnknownRun
+from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
 from indelible.integrations.injected import name_beside, recorded
@@ -171,6 +171,8 @@ class LedgerTools:
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         try:
             call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
+        except NoRun:  # not for the model to mend: without a run nothing goes on
+            raise
         except BadCall as misfit:
             return f"{tool.name} was not called: {misfit}"
         if await self._lacks_own_approval(context, call):

@@ -31,7 +31,7 @@ from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import JournalStore
-from indelible.core.ports import Alarm, Filter, Outline, Seen, Store, Transaction
+from indelible.core.ports import Alarm, Compare, Filter, Outline, Seen, Store, Transaction
 from indelible.core.privacy.encryption import (
     DATA_KEY_BYTES,
     DataKey,
@@ -222,12 +222,12 @@ class EncryptingStore:
         self._store.sign_event = sign
 
     @property
-    def compare(self) -> Callable[[str], None] | None:
+    def compare(self) -> Compare | None:
         """Compares a tenant's record with what was signed."""
         return self._store.compare
 
     @compare.setter
-    def compare(self, compare: Callable[[str], None] | None) -> None:
+    def compare(self, compare: Compare | None) -> None:
         self._store.compare = compare
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from indelible.core.commands import Answer, Outrun, Record, Stamp
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import STOP_REF, Stop, read_stop
+from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
 from indelible.core.events import Event, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
@@ -24,7 +24,7 @@ from indelible.core.journal.set_back import go_after_loss, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
-from indelible.core.sheets import SheetFilter
+from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
 
 _PAGE = 1000
@@ -148,7 +148,12 @@ class Sealer:
         tree = self._journal.tree(self._tenant)
         self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
         self._sign(tree)
-        _change_stop(self._store, self._tenant, self._stamp, go_after_loss)
+        _change_stop(
+            self._store,
+            self._tenant,
+            self._stamp,
+            lambda last, at: go_after_loss(last, stop_before(self._store, self._tenant), at),
+        )
         return lost
 
     def lost(self) -> tuple[TreeHead, Tree]:
@@ -287,6 +292,21 @@ def stop_of(store: Store, tenant: str) -> Stop | None:
     """Return the newest word on whether a tenant's effects are stopped."""
     found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
     return read_stop(found[0]) if found else None
+
+
+def stop_before(store: Store, tenant: str) -> Stop | None:
+    """Return the word on the stop before the newest one, as the record tells it; one that was erased is in force."""
+    newest = stop_of(store, tenant)
+    page = store.events(tenant, STOPS_RUN, -1, _PAGE)
+    told = list(page)
+    while len(page) == _PAGE:
+        page = store.events(tenant, STOPS_RUN, page[-1].seq, _PAGE)
+        told += page
+    if newest is None or len(told) < 2:
+        return None
+    shown = store.payloads(tenant, STOPS_RUN, [told[-2].seq])
+    body = next((one.value for one in shown if one.field == STOP_REF.kind), None)
+    return read_stop(Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=newest.version - 1, status="", body=body))
 
 
 def _shown(head: TreeHead) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from indelible.server.describing.reference import add_reference
 from indelible.server.ledgers import Ledgers
 from indelible.server.peers.provedex import provedex
 from indelible.server.peers.zehrava import zehrava
+from indelible.server.peers.zehrava_intents import intents
 from indelible.server.requests.asking import Authenticate
 from indelible.server.requests.observing import route_of
 from indelible.server.requests.repeating import Repeating
@@ -84,6 +85,7 @@ def create_app(ledgers: Ledgers, authenticate: Authenticate) -> FastAPI:
     app.include_router(operation)
     app.include_router(runs)
     app.include_router(zehrava)
+    app.include_router(intents)
     app.include_router(provedex)
     app.include_router(dashboard)
     add_reference(app)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
 from indelible.engine.comparing import Comparison
 from indelible.engine.running import in_own_thread
+from indelible.errors import KeyUnusable
 from indelible.server.claims import RecentClaims
 from indelible.server.export_jobs import ExportJobs
 from indelible.server.feeds import Feeds
@@ -21,6 +23,8 @@ from indelible.server.requests.stopping import Stopping
 if TYPE_CHECKING:
     from indelible.server.webhook_file import TakenFrom
     from indelible.server.worker import Worker
+
+log = logging.getLogger("indelible.server")
 
 
 class Ledgers:
@@ -80,20 +84,28 @@ class Ledgers:
         return ledger
 
     def compare(self) -> None:
-        """Compare the record of every tenant with what was signed, and stop the effects of those that lack a part."""
-        compare = self.store.compare
-        if compare is not None:
-            for tenant in self.store.journal.tenants():
-                compare(tenant)
+        """Compare the record of every tenant with what was signed, and stop the effects of those that lack a part.
 
-    def is_whole(self) -> bool:
-        """Return whether no tenant's record is known to lack what was signed; those that lacked it are looked at."""
+        A tenant of whom it cannot be told is compared again before each of its writes, which are refused until then.
+        """
+        for tenant in () if self.store.compare is None else self.store.journal.tenants():
+            self._compare(tenant)
+
+    def compared(self) -> Literal["ok", "set back", "unknown"]:
+        """Return how the tenants' records stand to what was signed; those that did not fit are compared again."""
         comparison = self.store.compare
         if not isinstance(comparison, Comparison):
-            return True
-        for tenant in sorted(comparison.set_back):
-            comparison(tenant)
-        return not comparison.set_back
+            return "ok"
+        for tenant in sorted(comparison.set_back | comparison.unknown):
+            self._compare(tenant)
+        return "set back" if comparison.set_back else "unknown" if comparison.unknown else "ok"
+
+    def _compare(self, tenant: str) -> None:
+        assert self.store.compare is not None
+        try:
+            self.store.compare(tenant)
+        except KeyUnusable as problem:
+            log.warning("tenant %s: %s", tenant, problem)
 
     def _end_waits(self) -> None:
         for ledger in tuple(self._by_tenant.values()):

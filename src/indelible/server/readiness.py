@@ -44,7 +44,7 @@ class SealingReady(BaseModel):
 class RecordReady(BaseModel):
     """Says whether the database has all that was signed, as far as a process with the keys can tell."""
 
-    status: Literal["ok", "set back"] = Field(examples=["ok"])
+    status: Literal["ok", "set back", "unknown"] = Field(examples=["ok"])
 
 
 class Ready(BaseModel):
@@ -66,15 +66,16 @@ async def readiness(ledgers: Ledgers) -> Ready:
     store, record, detail = StoreReady(status="ok", schema_version=version), RecordReady(status="ok"), None
     try:
         await in_own_thread(ledgers.store.look, [])
-        is_whole = await in_own_thread(ledgers.is_whole)
+        compared = await in_own_thread(ledgers.compared)
     except StoreError as problem:
         _log.warning("not ready: %s", problem)
         store = StoreReady(status="no answer", schema_version=version)
         status, detail = "not ready", "the store does not answer; the server's log says more"
     else:
-        if not is_whole:
-            record = RecordReady(status="set back")
-            status, detail = "not ready", "the database lacks what was signed; run on the server: indelible doctor"
+        record = RecordReady(status=compared)
+        if compared != "ok":
+            why = "lacks what was signed" if compared == "set back" else "cannot be compared with what was signed"
+            status, detail = "not ready", f"the database {why}; run on the server: indelible doctor"
         elif ledgers.stopping.is_announced:
             status, detail = "stopping", "this server stops; ask another one"
     return Ready(status=status, store=store, record=record, worker=worker, sealing=sealing, detail=detail)

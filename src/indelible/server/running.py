@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import uvicorn
 from prometheus_client import disable_created_metrics
 
+from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.engine.comparing import compare_before_writing
 from indelible.errors import Misconfigured
+from indelible.journal.keys.files import resolved_keys
 from indelible.journal.keys.places import expected_in
 from indelible.notify.channels import Channel
 from indelible.server.app import create_app
@@ -27,11 +30,13 @@ from indelible.server.requests.stopping import StoppingServer
 from indelible.server.routes.operation import Demo
 from indelible.server.signin.identity import Identity
 from indelible.server.signin.oidc import Provider
+from indelible.server.signin.providers import put_in_force
 from indelible.server.webhook_file import load_webhooks
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import is_postgres, open_store
 
 GRACE_SECONDS = 10
+_log = logging.getLogger("indelible.server")
 
 
 def serve(
@@ -55,13 +60,15 @@ def serve(
     is_metrics_open: bool = False,
     drain: float = 0.0,
     provider: Provider | None = None,
+    tenant: str = DEFAULT_TENANT,
     demo: Demo | None = None,
     listening: socket.socket | None = None,
 ) -> None:
     """Serves the ledger at an address until SIGTERM or Ctrl-C; what is under way is finished first.
 
     Without `rounds`, somebody else has to seal and to send. `drain` is for how many seconds it still answers after it
-    has said that it will stop. `trusted_proxies` are addresses and networks whose `X-Forwarded-For` is believed.
+    has said that it will stop. `trusted_proxies` are addresses and networks whose `X-Forwarded-For` is believed. The
+    rules of `provider` are put in force for `tenant`; without one, those that were in force there end.
     """
     check_are_addresses(trusted_proxies)
     check_is_private(host, has_tls=certificate is not None or is_behind_tls)
@@ -72,6 +79,8 @@ def serve(
     listening = listening or bound(host, port)
     # When a count began is in no plot, and takes a line for each.
     disable_created_metrics()  # type: ignore[no-untyped-call]
+    has_named_keys = keys is not None
+    keys = resolved_keys(keys)  # now: the current folder may change
     store = open_store(url, expect=expected_in(keys))
     compare_before_writing(store, keys)
     ledgers = Ledgers(
@@ -81,11 +90,13 @@ def serve(
         keys=keys,
         encrypt=encrypt,
         environment=environment,
-        seal=keys is not None or not is_postgres(store.address),
+        seal=has_named_keys or not is_postgres(store.address),
     )
     if rounds is not None:
         ledgers.worker = Worker(ledgers, rounds, channels=channels, keys=keys, encrypt=encrypt)
     ledgers.compare()
+    if put_in_force(store, tenant, provider):
+        _log.warning("the rules by which a provider lets people in were changed for the tenant %s", tenant)
     allow_connections()
     inner = create_app(ledgers, noting(counting(Identity(store))))
     inner.state.is_metrics_open = is_metrics_open

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from indelible.aio import AsyncLedger
-from indelible.core.commands import Answer, Begun, Late, Moved, Relinquish
+from indelible.core.commands import Answer, Begun, Late, MayRun, Moved, Relinquish
 from indelible.core.effects import walk
 from indelible.core.effects.calls import Idempotent, OptionWords, Resource, ToolCall
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Outcome, Succeeded
@@ -104,6 +104,14 @@ async def begin(ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin) 
     walking = walk.begin(prepared_for(ledger, caller, actor, body), mint)
     begun: Begun = await ledger._engine.drive_async(walking)
     return begun
+
+
+async def ask(ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin) -> Begun | MayRun:
+    """Ask in the caller's name for permission to execute a call, and claim nothing."""
+    standing: Begun | MayRun = await ledger._engine.drive_async(
+        walk.ask(prepared_for(ledger, caller, actor, body), CallersMint(ledger._mint, actor))
+    )
+    return standing
 
 
 async def commit(ledger: AsyncLedger, actor: Actor, claim: Claim, outcome: Outcome, known: Effect) -> Effect:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 LEASE = timedelta(seconds=15)
 NAME = "worker"
-_LOOK_FOR_TENANTS_EVERY = 2.0
 _CLOSING_PATIENCE = 10.0
 _log = logging.getLogger("indelible.server.worker")
 
@@ -193,9 +192,7 @@ class Worker:
 
     def _lead(self, ledger: Ledger) -> None:
         if self._upkeep is None:
-            self._upkeep = Upkeep(
-                ledger, self._tenants, tell=_tell, retain=self._retain, look_every=_LOOK_FOR_TENANTS_EVERY
-            )
+            self._upkeep = Upkeep(ledger, self._tenants, tell=_tell, retain=self._retain)
         if self._outbox is None:
             upkeep = self._upkeep
             outbox = Outbox(ledger._engine, lambda: upkeep.tenants, self._channels)

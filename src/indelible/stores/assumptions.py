@@ -30,7 +30,9 @@ def sheets_for(commands: Sequence[Command], effects: Effects, seen: Sheets = NO_
         needed.update(needed_sheets(command, effects.get(command.ref)))
     if not needed:
         return []
-    return sorted(needed | people_behind({ref: seen.get(ref) for ref in needed}))
+    while behind := people_behind({ref: seen.get(ref) for ref in needed}) - needed:
+        needed |= behind
+    return sorted(needed)
 
 
 def is_guarded(batch: Batch, assumed: Effects) -> bool:

@@ -41,7 +41,9 @@ def read_for(
     needed = {ref for command in commands for ref in needed_sheets(command, found[command.ref])}
     needed.update(ref for command in commands for ref in brakes_of(command))
     read = {ref: sheets.get(ref) for ref in needed}
-    return found, read | {ref: sheets.get(ref) for ref in people_behind(read)}
+    while behind := people_behind(read) - read.keys():
+        read |= {ref: sheets.get(ref) for ref in behind}
+    return found, read
 
 
 class Comparison:

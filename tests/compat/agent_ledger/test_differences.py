@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +26,11 @@ from indelible.compat.agent_ledger import (
     RunOptions,
     ToolCall,
 )
+from indelible.compat.agent_ledger.stores.postgres import PostgresStore
 from tests.compat.agent_ledger.calling import ASKED, BRIEFLY, CHARGE, DEPLOY, Bank, until
 
 pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[3]
 
 
 async def test_nothing_is_written_past_the_ledger(quick: EffectLedger[Any], memory: MemoryStore) -> None:
@@ -117,3 +122,14 @@ async def test_arguments_that_are_too_large_are_refused(memory: MemoryStore) -> 
         await EffectLedger(EffectLedgerOptions(store=memory)).run(
             ToolCall(workflow_id="w", tool="no spaces allowed", args={}), Bank()
         )
+
+
+async def test_78_the_extra_for_postgres_has_the_pool_that_the_page_names(postgres_url: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(re.match(r"psycopg\[[^\]]*\bpool\b", one) for one in extras["postgres"])
+    from psycopg_pool import AsyncConnectionPool  # the tests have no other extra that brings it
+
+    store: PostgresStore[Any] = PostgresStore(pool=AsyncConnectionPool(conninfo=postgres_url, open=False))
+    ledger: EffectLedger[Any] = EffectLedger(EffectLedgerOptions(store=store))
+    assert [await ledger.run(CHARGE, Bank("done")) for _ in range(2)] == ["done", "done"]
+    store.close()

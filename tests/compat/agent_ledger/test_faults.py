@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from indelible import migrate
 from indelible.compat.agent_ledger import (
     CommitSucceeded,
     Effect,
@@ -286,3 +289,55 @@ async def test_79_a_caller_whose_twin_is_in_the_hook_logs_nothing(
         await quick.approve(quick.idem_key(DEPLOY))
         assert await first == "deployed"
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+_LOOKS_IN = """
+import asyncio, logging, sys
+from indelible.compat.agent_ledger import EffectLedger, EffectLedgerOptions, EffectTimeoutError, LedgerHooks
+from indelible.compat.agent_ledger import LedgerStore, RunOptions
+from tests.compat.agent_ledger.calling import BRIEFLY, DEPLOY, Bank
+
+async def look_in():
+    ledger = EffectLedger(EffectLedgerOptions(store=LedgerStore(sys.argv[1])))
+    hooks = LedgerHooks(on_approval_required=lambda effect: print("told twice"))
+    briefly = RunOptions(requires_approval=True, concurrency=BRIEFLY)
+    try:
+        await ledger.run(DEPLOY, Bank(), run_options=briefly, hooks=hooks)
+    except EffectTimeoutError:
+        print("waited in vain")
+
+logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(name)s logged")
+asyncio.run(look_in())
+"""
+
+
+async def test_79_a_caller_whose_twin_in_another_process_is_in_the_hook_logs_nothing(store_url: str) -> None:
+    migrate(store_url)
+    store, entered, leave = LedgerStore(store_url), asyncio.Event(), asyncio.Event()
+    ledger: EffectLedger[Any] = EffectLedger(EffectLedgerOptions(store=store))
+
+    async def slowly(effect: Effect) -> None:
+        entered.set()
+        await leave.wait()
+
+    hooks = LedgerHooks(on_approval_required=slowly)
+    first = asyncio.ensure_future(ledger.run(DEPLOY, Bank("deployed"), run_options=ASKED, hooks=hooks))
+    await entered.wait()
+    words = [sys.executable, "-c", _LOOKS_IN, store_url]
+    other = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[3])
+    said = (await other.communicate())[0].decode()
+    assert said.splitlines() == ["waited in vain"]
+    leave.set()
+    await ledger.approve(ledger.idem_key(DEPLOY))
+    assert await first == "deployed"
+    store.close()
+
+
+async def test_79_the_keys_of_a_result_have_one_order_the_first_time_and_in_every_replay(
+    ledger: EffectLedger[Any],
+) -> None:
+    """The recorded form has its keys sorted; the caller gets that form, not the handler's object."""
+    bank = Bank({"z": 1, "a": {"y": 1, "b": [{"d": 1, "c": 2}]}})
+    answers = [await ledger.run(CHARGE, bank) for _ in range(3)]
+    assert {repr(answer) for answer in answers} == {repr({"a": {"b": [{"c": 2, "d": 1}], "y": 1}, "z": 1})}
+    assert len(bank.seen) == 1

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from indelible.core.approvals.edits import carried_over, changes_in, check_whole, holds_mark, left_out
+from indelible.core.approvals.edits import carried_over, changes_in, check_underived, check_whole, holds_mark, left_out
+from indelible.core.effects.identity import Naming
 from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall
+from tests.core.making import asked, effect
 
 MARK, OTHER = Redacted("ab" * 32), Redacted("cd" * 32)
 IN_TEXT = f"card [redacted card {'ab' * 16}]"
@@ -90,3 +93,26 @@ def test_38_an_edit_leaves_nothing_to_a_default(edited: Any, recorded: Any, miss
             check_whole("pay", edited, recorded)
     else:
         check_whole("pay", edited, recorded)
+
+
+@pytest.mark.parametrize(
+    ("derived_from", "edited", "is_refused"),
+    [
+        ((), {"order": {"id": 2}, "note": "x"}, False),
+        (("order.id",), {"order": {"id": 1}, "note": "x"}, False),
+        (("order.id",), {"order": {"id": 2}, "note": ""}, True),
+        (("*",), {"order": {"id": 1}, "note": ""}, False),
+        (("*",), {"order": {"id": 1}, "note": "x"}, True),
+    ],
+)
+def test_47_an_edit_changes_no_argument_that_says_which_call_it_is(
+    derived_from: tuple[str, ...], edited: Any, is_refused: bool
+) -> None:
+    _, approval = asked(effect("requires_approval"))
+    approval = replace(approval, naming=Naming(derived_from=derived_from))
+    recorded = {"order": {"id": 1}, "note": ""}
+    if not is_refused:
+        check_underived(approval, edited, recorded)
+        return
+    with pytest.raises(BadCall):
+        check_underived(approval, edited, recorded)

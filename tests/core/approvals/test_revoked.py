@@ -9,12 +9,24 @@ import pytest
 
 from indelible.core.approvals.approval import Approval, Need, Person
 from indelible.core.approvals.grants import Delegation, GrantTerms, delegation_sheet, pinned_digest
-from indelible.core.commands import AwaitingApproval, Claimed, Decided, NotCounted, Outrun, Record, Recorded
+from indelible.core.approvals.revoked import people_behind
+from indelible.core.commands import (
+    AwaitingApproval,
+    Claimed,
+    Decided,
+    Forbidden,
+    Moved,
+    NotCounted,
+    Outrun,
+    Record,
+    Recorded,
+)
 from indelible.core.effects.effect import Actor
 from indelible.core.events import facts_json
 from indelible.core.people import person as people
 from indelible.core.people.sheets import person_sheet, read_person
-from indelible.core.people.standing import is_revoked, person_id, place_of
+from indelible.core.people.standing import credential_ref, may_permit, person_id, place_of, standing_of
+from indelible.core.people.vouching import ProviderRules, Said, Vouched, Voucher, provider_sheet, read_allowed
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.verifying.findings import Caught
 from tests.core.explored import Path, examine
@@ -34,6 +46,7 @@ from tests.core.making import (
     cast,
     open_command,
     relinquish,
+    settle,
     stamp,
 )
 
@@ -64,8 +77,8 @@ def asked_for(verdict: Verdict, **words: Any) -> tuple[Shelf, Approval]:
     return shelf, answer.approval
 
 
-def call(shelf: Shelf, verdict: Verdict, **words: Any) -> Any:
-    return shelf.do(open_command(verdict=verdict, stamp=stamp(actor=AGENT), effect_id="eff_later", **words))
+def call(shelf: Shelf, verdict: Verdict, effect_id: str = "eff_later", **words: Any) -> Any:
+    return shelf.do(open_command(verdict=verdict, stamp=stamp(actor=AGENT), effect_id=effect_id, **words))
 
 
 def code(answer: Any) -> str:
@@ -179,9 +192,9 @@ def test_a_person_whose_sheet_was_edited_by_hand_counts_as_revoked() -> None:
     shelf = Shelf()
     let_in(shelf, "ada")
     sheet = shelf.sheets[place_of("ada")]
-    assert not is_revoked("ada", {sheet.ref: sheet})
-    assert is_revoked("ada", {sheet.ref: replace(sheet, body=None)})
-    assert not is_revoked("ada", {sheet.ref: None})
+    assert may_permit("ada", {sheet.ref: sheet})
+    assert not may_permit("ada", {sheet.ref: replace(sheet, body=None)})
+    assert may_permit("ada", {sheet.ref: None})
 
 
 def test_a_verifier_believes_that_the_ledger_takes_votes_away_and_not_that_it_adds_or_keeps_them() -> None:
@@ -197,3 +210,107 @@ def test_a_verifier_believes_that_the_ledger_takes_votes_away_and_not_that_it_ad
     for votes in ([{**bos, "by": "cy"}], [adas, bos], [bos, adas]):
         with pytest.raises(Caught):
             examine(*journal.retold(index, "approval", lambda value, votes=votes: {**value, "votes": votes}))
+
+
+def test_46_a_delegation_rests_on_its_giver_and_on_the_token_it_was_given_with() -> None:
+    for credential, tokens in ((None, set()), ("key_1", {credential_ref("key_1")})):
+        given = Delegation(id="dlg_1", giver="ada", to="bo", until=NOON + HOUR, credential=credential)
+        sheet = delegation_sheet(given)
+        assert people_behind({sheet.ref: sheet}) == {place_of("ada"), *tokens}
+
+
+# People of a provider
+
+RULES = ProviderRules(issuer="https://id.example", allowed=(read_allowed("dept=it:approver"),))
+GONE: dict[str, ProviderRules] = {
+    "rule": replace(RULES, allowed=(read_allowed("dept=hr:approver"),)),
+    "role": replace(RULES, allowed=(read_allowed("dept=it:auditor"),)),
+    "provider": ProviderRules(issuer=None),
+    "another provider": replace(RULES, issuer="https://id.example/"),
+}
+
+
+def vouch(shelf: Shelf, name: str) -> None:
+    """Lets somebody in by a provider."""
+    put(shelf, RULES)
+    vouched = Vouched(by=Voucher("https://id.example", name), said=(Said("dept", "it"),), at=shelf.now)
+    words: Any = {"id": person_id(name), "name": name, "scopes": ("approver",), "created_at": shelf.now}
+    made = people.Person(**words, vouched=vouched)
+    assert isinstance(tell(shelf, "person_signed_in", person_sheet(made)), Recorded)
+
+
+def put(shelf: Shelf, rules: ProviderRules) -> None:
+    """Puts rules in force."""
+    before = shelf.sheets.get(provider_sheet(rules).ref)
+    version = 1 if before is None else before.version + 1
+    assert isinstance(tell(shelf, "provider_changed", provider_sheet(replace(rules, version=version))), Recorded)
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_87_what_a_providers_person_permitted_does_not_run_after_their_rule_went(gone: str) -> None:
+    shelf, approval = asked_for(asks())
+    vouch(shelf, "ada")
+    grant: Any = {"grant": GrantTerms(count=3, until=NOON + HOUR), "grant_id": "grt_1", "pinned": PINNED}
+    assert shelf.do(cast(approval, **grant)).approval.status == "approved"
+    put(shelf, GONE[gone])
+    assert isinstance(call(shelf, asks()), AwaitingApproval)
+    other: Any = {"ref": approval.ref._replace(key="cd" * 32), "grants": {"grt_1": PINNED}}
+    assert isinstance(call(shelf, asks(), "eff_other", **other), AwaitingApproval)
+    assert code(shelf.do(cast(shelf.approval()))) == "revoked"
+    put(shelf, RULES)
+    assert isinstance(shelf.do(cast(shelf.approval())), Decided)
+
+
+def test_87_when_a_provider_spoke_too_long_ago_a_person_decides_nothing_more_and_what_they_permitted_stands() -> None:
+    shelf, approval = asked_for(asks(Need(2)))
+    vouch(shelf, "ada")
+    shelf.do(cast(approval, ADA))
+    put(shelf, replace(RULES, max_age=HOUR / 4))
+    shelf.now += HOUR / 4
+    assert code(shelf.do(cast(asked_for_also(shelf), ADA))) == "sign_in_again"
+    shelf.do(cast(shelf.approval(), BO))
+    assert isinstance(call(shelf, asks(Need(2))), Claimed)
+
+
+def asked_for_also(shelf: Shelf) -> Approval:
+    ref = open_command().ref._replace(key="cd" * 32)
+    answer = shelf.do(open_command(verdict=asks(), stamp=stamp(actor=AGENT), ref=ref, effect_id="eff_9"))
+    assert isinstance(answer, AwaitingApproval)
+    return answer.approval
+
+
+@pytest.mark.parametrize("via", ["passkey", "api_key", "oidc"])
+def test_87_who_is_let_in_no_more_settles_and_sets_up_nothing_by_a_request_that_was_under_way(via: Any) -> None:
+    shelf = Shelf()
+    vouch(shelf, "ada")
+    actor = Actor("ada", "person", via)
+    in_doubt(shelf)
+    put(shelf, GONE["rule"])
+    assert isinstance(shelf.do(replace(settle(), stamp=stamp(actor=actor))), Forbidden)
+    given = Delegation(id="dlg_1", giver="ada", to="bo", until=NOON + HOUR)
+    assert isinstance(tell(shelf, "delegation_given", delegation_sheet(given), actor), Outrun)
+    put(shelf, RULES)
+    assert isinstance(tell(shelf, "delegation_given", delegation_sheet(given), actor), Recorded)
+    assert isinstance(shelf.do(replace(settle(), stamp=stamp(actor=actor))), Moved)
+
+
+def in_doubt(shelf: Shelf) -> None:
+    claimed = shelf.do(open_command())
+    assert isinstance(claimed, Claimed)
+    shelf.do(relinquish(claimed.claim, "in_doubt"))
+
+
+def test_87_who_comes_from_the_provider_again_stands_by_what_it_says_now() -> None:
+    shelf = Shelf()
+    vouch(shelf, "ada")
+    put(shelf, replace(RULES, max_age=HOUR))
+    shelf.now += HOUR
+    known = read_person(shelf.sheets[place_of("ada")])
+    actor = Actor("ada", "person", "oidc")
+    assert isinstance(tell(shelf, "person_signed_in", person_sheet(replace(known, version=2)), actor), Outrun)
+    assert known.vouched is not None
+    fresh = replace(known, version=2, vouched=replace(known.vouched, at=shelf.now))
+    assert isinstance(tell(shelf, "person_signed_in", person_sheet(fresh), actor), Recorded)
+    found = standing_of("ada", shelf.sheets)
+    assert found is not None
+    assert found.word(shelf.now) == "in"

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from indelible.core.approvals import stuck as rules
 from indelible.core.approvals.approval import Approval, Escalation, Need, Person, Question, Vote, ended, voted
 from indelible.core.approvals.stuck import Stuck, people_named
-from indelible.core.people.standing import place_of
-from indelible.core.sheets import Sheet, Sheets, body_of
+from indelible.core.people import person as people
+from indelible.core.people.sheets import person_sheet
+from indelible.core.people.standing import person_id, place_of
+from indelible.core.people.vouching import PROVIDER_REF, Vouched, Voucher
+from indelible.core.sheets import Sheets
 from tests.core.making import HOUR, NOON, asked, effect
 
 KEY = bytes(32)
@@ -30,10 +33,17 @@ def vote(by: str, **words: Any) -> Vote:
 
 
 def revoked(*names: str) -> Sheets:
-    return {
-        place_of(name): Sheet(kind="person", id=place_of(name).id, status="revoked", body=body_of({"is_revoked": True}))
-        for name in names
-    }
+    return {place_of(name): person_sheet(somebody(name).revoked()) for name in names}
+
+
+def somebody(name: str, vouched: Vouched | None = None) -> people.Person:
+    return people.Person(id=person_id(name), name=name, scopes=("approver",), vouched=vouched, created_at=NOON)
+
+
+def vouched_for(*names: str) -> Sheets:
+    """Came by a provider that lets nobody in any more."""
+    said = Vouched(by=Voucher("https://id.example", "1"), said=(), at=NOON)
+    return {place_of(name): person_sheet(somebody(name, said)) for name in names} | {PROVIDER_REF: None}
 
 
 def why_stuck(approval: Approval, sheets: Sheets) -> Stuck | None:
@@ -73,6 +83,7 @@ def test_an_approval_that_a_person_can_give_is_not_stuck(approval: Approval, she
     [
         (question(people={}), {}, "none"),
         (question(people=ADA), revoked("ada"), "ada was revoked"),
+        (question(people=ADA), vouched_for("ada"), "ada is not let in by the provider any more"),
         (question(people={ASKER: Person()}), {}, "asked for it"),
         (replace(question(people=ADA), principal="ada"), {}, "asked for it"),
         (question(Need(2), people=ADA), {}, "needs the approval of 2"),
@@ -94,6 +105,12 @@ def test_an_approval_that_no_person_can_give_says_why_and_the_ways_out(
     assert names in stuck.why
     assert any(approval.effect_id in way for way in stuck.ways), "it can be withdrawn"
     assert any("people invite" in way for way in stuck.ways) == bool(sheets), "who was revoked can be let in again"
+
+
+def test_87_whom_a_provider_lets_in_no_more_can_become_one_of_our_own() -> None:
+    stuck = why_stuck(question(people=ADA), vouched_for("ada"))
+    assert stuck is not None
+    assert stuck.ways[0].endswith("indelible people invite ada --scope approver --convert")
 
 
 def test_it_names_all_on_whom_it_depends() -> None:

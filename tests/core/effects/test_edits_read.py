@@ -99,8 +99,8 @@ def test_after_a_crash_an_edit_that_the_tool_reads_otherwise_by_now_is_asked_abo
     shelf = edited(on_crash="retry")
     claim_on(shelf, opening(2))
     shelf.now += LEASE
-    assert isinstance(shelf.do(opening(3)), EditUnread)
-    again = shelf.do(opening(3, edit=otherwise(shelf)))
+    assert isinstance(shelf.do(opening(3, on_crash="retry")), EditUnread)
+    again = shelf.do(opening(3, on_crash="retry", edit=otherwise(shelf)))
     assert isinstance(again, AwaitingApproval)
     assert again.effect.args_json == WHOLE
 

@@ -8,6 +8,7 @@ import pytest
 
 from indelible.core.effects.calls import Resource
 from indelible.core.effects.from_arguments import (
+    ALL,
     check_words,
     depends_on_arguments,
     identity_of,
@@ -60,8 +61,10 @@ def test_a_function_that_returns_no_resource_is_refused() -> None:
 
 def test_the_words_of_a_call_are_those_of_its_tool_for_its_arguments() -> None:
     words = {"scope": "args.shop", "turn": None, "resource": TABLE, "dedupe": "args"}
-    assert identity_of(words, ARGS, "pay") == {"scope": "berlin", "resource": ORDER, "dedupe": "args"}
-    assert identity_of({"turn": lambda args: "m1", "key": ["shop"]}, ARGS, "pay") == {"turn": "m1", "key": ["shop"]}
+    derived = {"derived_from": ("shop", "order.id")}
+    assert identity_of(words, ARGS, "pay") == {"scope": "berlin", "resource": ORDER, "dedupe": "args", **derived}
+    made = identity_of({"turn": lambda args: "m1", "key": ["shop"]}, ARGS, "pay")
+    assert made == {"turn": "m1", "key": ["shop"], "derived_from": (ALL,)}
     assert identity_of({}, ARGS, "pay") == {}
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from indelible.core.commands import Claimed, Finish, Late, Open, Relinquish
-from indelible.core.effects import outcomes
+from indelible.core.effects import outcomes, walk
 from indelible.core.effects.calls import Idempotent, Options, Retry, handling_of
-from indelible.core.effects.requests import Invoke, Pause, Raised, Returned, Submit
+from indelible.core.effects.requests import Invoke, Judged, Pause, Raised, Returned, Submit
+from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.values.canonical import decode
 from indelible.errors import (
     BadCall,
@@ -21,13 +23,15 @@ from indelible.errors import (
     ResultNotRecorded,
     StoreUnavailable,
 )
-from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, reason_of, run
-from tests.core.making import claim_of, effect
+from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, play, reason_of, run
+from tests.core.making import CountingMint, claim_of, effect, prepared
+
+WRITING = Claimed(claim_of(effect("processing", side_effect="write")))
 
 
 def test_an_exception_is_recorded_and_raised_as_itself() -> None:
     error = ValueError("too little")
-    played = run(CLAIMED, Raised(error), MOVED, side_effect="write")
+    played = run(WRITING, Raised(error), MOVED, side_effect="write")
     finish = played.commands[-1]
     assert isinstance(finish, Finish)
     assert finish.status == "failed"
@@ -98,7 +102,7 @@ def test_what_leaves_open_whether_it_happened_is_in_doubt(report: Raised, option
 
 
 def test_a_time_out_of_what_reaches_nothing_outside_is_a_failure() -> None:
-    played = run(CLAIMED, Raised(TimeoutError("read")), MOVED, side_effect="write")
+    played = run(WRITING, Raised(TimeoutError("read")), MOVED, side_effect="write")
     assert played.commands[-1].status == "failed"
 
 
@@ -213,7 +217,7 @@ def test_a_result_over_the_limit_leaves_doubt() -> None:
 @pytest.mark.parametrize("report", [Returned({"id": 7}), Raised(ValueError("no"))])
 def test_a_store_that_is_gone_when_the_handler_returns_is_told_with_what_it_did(report: Any) -> None:
     gone = StoreUnavailable("the disk is full")
-    error = run(CLAIMED, report, gone, side_effect="write").error
+    error = run(WRITING, report, gone, side_effect="write").error
     assert isinstance(error, ResultNotRecorded)
     assert error.value == ({"id": 7} if isinstance(report, Returned) else "no")
     assert error.__cause__ is (gone if isinstance(report, Returned) else report.error)
@@ -222,7 +226,7 @@ def test_a_store_that_is_gone_when_the_handler_returns_is_told_with_what_it_did(
 
 @pytest.mark.parametrize("report", [Returned(1), Raised(ValueError("no"))])
 def test_a_lost_lease_is_told_with_the_state_now(report: Any) -> None:
-    error = run(CLAIMED, report, Late(DOUBTFUL), side_effect="write").error
+    error = run(WRITING, report, Late(DOUBTFUL), side_effect="write").error
     assert isinstance(error, LeaseLost)
     assert error.effect is DOUBTFUL
     assert error.__cause__ is (None if isinstance(report, Returned) else report.error)
@@ -256,7 +260,7 @@ def test_an_exception_that_cannot_even_be_shown_is_recorded(is_interruption: boo
 
 def test_even_a_stop_iteration_is_raised_as_itself() -> None:
     error = StopIteration(3)
-    played = run(CLAIMED, Raised(error), MOVED, side_effect="write")
+    played = run(WRITING, Raised(error), MOVED, side_effect="write")
     assert played.commands[-1].status == "failed"
     assert played.error is error
 
@@ -271,3 +275,28 @@ def test_an_outcome_that_the_handlers_transaction_cannot_take_leaves_doubt() -> 
 def test_a_store_that_fails_while_asking_is_told_as_it_is() -> None:
     gone = StoreUnavailable("gone")
     assert run(gone).error is gone
+
+
+def test_39_the_class_that_the_effect_has_says_what_an_exception_means() -> None:
+    played = run(CLAIMED, Raised(ValueError("x")), MOVED, side_effect="read")
+    assert played.commands[-1].status == "in_doubt"
+
+
+def test_39_a_policy_may_demand_more_of_a_call_than_its_caller() -> None:
+    payment = handling_of(Options(side_effect="payment"))
+    steps = walk.run(prepared(side_effect="read"), CountingMint())
+    played = play(steps, CLAIMED, Returned("ok"), MOVED, verdicts=[Judged(ALLOWED, handling=payment)])
+    assert (played.commands[0].side_effect, played.commands[0].on_crash) == ("payment", "hold")
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    """An exception to which no note can be added."""
+
+    code: str
+
+
+def test_37_an_exception_that_takes_no_note_is_raised_as_itself() -> None:
+    error = Frozen("x")
+    played = run(CLAIMED, Raised(error), MOVED)
+    assert (played.commands[-1].status, played.error) == ("in_doubt", error)

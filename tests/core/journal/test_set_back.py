@@ -39,17 +39,44 @@ def test_what_was_set_back_is_stopped_and_says_how_to_go_on(last: Stop | None) -
     assert is_set_back(stop)
 
 
-def test_what_somebody_stopped_stays_theirs() -> None:
-    assert stop_of_set_back(stopped(), 11, NOW) is None
-    assert go_after_loss(stopped(), NOW) is None
-    assert go_after_loss(None, NOW) is None
+def test_a_persons_stop_gives_way_and_holds_again_once_the_loss_is_declared() -> None:
+    set_back = stop_of_set_back(stopped(), 11, NOW)
+    assert is_set_back(set_back)
+    again = go_after_loss(set_back, stopped(), NOW)
+    assert again is not None
+    assert (again.by, again.reason, again.is_in_force, again.version) == (ANA.id, "wrong prices", True, 3)
+
+
+def test_what_says_so_already_or_was_moved_is_not_stopped_again() -> None:
+    assert stop_of_set_back(stop_of_set_back(None, 11, NOW), 12, NOW) is None
+    assert stop_of_set_back(stopped(reason=moved_to("postgresql://elsewhere/db")), 11, NOW) is None
+
+
+def test_what_was_not_set_back_is_not_let_go() -> None:
+    assert go_after_loss(stopped(), None, NOW) is None
+    assert go_after_loss(None, None, NOW) is None
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        stopped(is_in_force=False),
+        stopped(reason=moved_to("postgresql://elsewhere/db")),
+        stop_of_set_back(None, 9, NOW),
+    ],
+)
+def test_what_is_over_does_not_hold_again(before: Stop | None) -> None:
+    gone_on = go_after_loss(stop_of_set_back(None, 11, NOW), before, NOW)
+    assert gone_on is not None
+    assert not gone_on.is_in_force
 
 
 def test_nobody_lets_it_go_before_the_loss_is_declared() -> None:
     stop = stop_of_set_back(None, 11, NOW)
     with pytest.raises(IllegalMove, match=r"journal continue.*go --force"):
         check_is_not_set_back(stop)
-    gone_on = go_after_loss(stop, NOW)
+    gone_on = go_after_loss(stop, None, NOW)
     assert gone_on is not None
     assert not gone_on.is_in_force
     check_is_not_set_back(gone_on)
@@ -59,8 +86,10 @@ def test_nobody_lets_it_go_before_the_loss_is_declared() -> None:
 def test_each_stop_names_the_command_that_ends_it() -> None:
     set_back = stop_of_set_back(None, 11, NOW)
     assert set_back is not None
-    assert way_out(set_back) == "journal continue"
-    assert way_out(stopped()) == "go"
+    assert way_out(set_back) == way_out(set_back, is_lost=True) == "journal continue"
+    assert way_out(set_back, is_lost=False) == "go --force"
+    assert way_out(stopped()) == way_out(stopped(), is_lost=False) == "go"
+    assert way_out(stopped(), is_lost=True) == "journal continue"
     assert way_out(stopped(reason=moved_to("postgresql://elsewhere/db"))) is None
 
 

@@ -20,7 +20,7 @@ from indelible.core.people.credentials import (
     read_token,
     unknown_token,
 )
-from indelible.core.people.standing import credential_ref
+from indelible.core.people.standing import Standing, credential_ref
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.sheet_bodies import credential_in
 from indelible.errors import BadCall, NotAuthenticated
@@ -144,3 +144,34 @@ def test_a_secret_is_not_shown_by_accident() -> None:
     assert TOKEN.hash not in repr(credential())
     assert "not know this token" in str(unknown_token())
     assert replace(credential(), name="x").name == "x"
+
+
+PROVIDER = "https://id.example"
+
+
+def stands(*scopes: Any, **words: Any) -> Standing:
+    return Standing(scopes=scopes, **words)
+
+
+def test_87_a_token_of_a_providers_person_reaches_as_far_as_the_rules_of_today() -> None:
+    hers = credential(name="ana", kind="person", scopes=("approver", "admin"))
+    assert hers.admits(TOKEN, "acme", NOW, person=stands("auditor")).scopes == {"approver", "admin"}, "our own"
+    theirs = stands("approver", "auditor", issuer=PROVIDER, until=NOW + timedelta(hours=1))
+    assert hers.admits(TOKEN, "acme", NOW, person=theirs).scopes == {"approver"}
+    for person, why in (
+        (stands(is_revoked=True), "was revoked"),
+        (stands(issuer=PROVIDER), "no rule"),
+        (stands("approver", issuer=PROVIDER, until=NOW), "/signin"),
+        (stands("auditor", issuer=PROVIDER), "apikeys create"),
+    ):
+        with pytest.raises(NotAuthenticated, match=why):
+            hers.admits(TOKEN, "acme", NOW, person=person)
+
+
+def test_87_an_agent_acts_for_nobody_who_is_out_and_works_on_while_they_are_away() -> None:
+    agents = credential(principal="ana")
+    away = stands("approver", issuer=PROVIDER, until=NOW)
+    assert agents.admits(TOKEN, "acme", NOW, principal=away).principal == "ana"
+    for out in (stands(issuer=PROVIDER), stands(is_revoked=True)):
+        with pytest.raises(NotAuthenticated, match="acts for ana"):
+            agents.admits(TOKEN, "acme", NOW, principal=out)

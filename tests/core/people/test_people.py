@@ -29,13 +29,13 @@ from indelible.core.people.person import (
     Person,
     Session,
     Ticket,
-    Voucher,
     passkey_id,
     read_ticket,
-    scopes_among,
 )
 from indelible.core.people.sheets import person_sheet, read_person
 from indelible.core.people.standing import person_id, person_ref
+from indelible.core.people.vouching import ProviderRules, Said, Vouched, Voucher, read_allowed
+from indelible.core.scopes import scopes_among
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.sheet_bodies import person_in
 from indelible.errors import BadCall, IllegalMove, NotAuthenticated, NotPermitted
@@ -44,6 +44,10 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ANA = person_id("ana")
 LINK = Ticket("acme", ANA, "inv_1", "i" * 43)
 COOKIE = Ticket("acme", ANA, "ses_1", "s" * 43)
+
+
+RULES = ProviderRules(issuer="https://id.example", allowed=(read_allowed("dept=it:approver"),))
+VOUCHED = Vouched(by=Voucher("https://id.example", "1"), said=(Said("dept", "it"),), at=NOW)
 
 
 def session(**words: Any) -> Session:
@@ -159,24 +163,62 @@ def test_a_passkey_of_nobody_or_of_somebody_revoked_signs_nobody_in() -> None:
 
 
 def test_a_provider_vouches_for_its_own_people_and_says_what_they_may() -> None:
-    theirs, by = person(issuer="https://id.example"), Voucher("https://id.example", "1")
-    assert theirs.vouched_for(by, ("admin",), session(via="oidc"), NOW).scopes == ("admin",)
-    for other in (person(), replace(theirs, is_revoked=True), person(issuer="https://evil.example", subject="2")):
-        assert not other.is_somebody_else(by)
+    theirs = person(vouched=VOUCHED)
+    later = replace(VOUCHED, said=(), at=NOW + timedelta(hours=1))
+    inside = theirs.vouched_for(later, ("admin",), session(via="oidc"), NOW)
+    assert (inside.scopes, inside.vouched, inside.sessions) == (("admin",), later, (session(via="oidc"),))
+    elsewhere = replace(VOUCHED, by=Voucher("https://id.example/", "1"))
+    for other in (person(), replace(theirs, is_revoked=True), person(vouched=elsewhere)):
+        assert not other.is_somebody_else(VOUCHED.by)
         with pytest.raises(NotAuthenticated):
-            other.vouched_for(by, ("admin",), session(), NOW)
+            other.vouched_for(VOUCHED, ("admin",), session(), NOW)
+
+
+def test_whom_the_provider_lets_in_no_more_has_no_sessions() -> None:
+    said = replace(VOUCHED, said=())
+    out = person(vouched=VOUCHED, sessions=(session(),), passkeys=(passkey(),)).disallowed(said)
+    assert (out.sessions, out.vouched, out.version, out.passkeys) == ((), said, 2, (passkey(),))
+    assert out.standing(RULES).word(NOW) == "not_allowed"
+
+
+@pytest.mark.parametrize(
+    ("rules", "now", "why"),
+    [
+        (None, NOW, "no rule"),
+        (ProviderRules(issuer=None), NOW, "no rule"),
+        (replace(RULES, allowed=()), NOW, "no rule"),
+        (replace(RULES, issuer="https://id.example/"), NOW, "no rule"),
+        (RULES, NOW + RULES.max_age, "sign in through it again at /signin"),
+    ],
+)
+def test_87_a_passkey_or_a_session_alone_lets_nobody_in_whom_the_provider_does_not(
+    rules: ProviderRules | None, now: datetime, why: str
+) -> None:
+    late = session(expires_at=now + LONGEST_SESSION, created_at=now)
+    ana = person(vouched=VOUCHED, passkeys=(passkey(),), sessions=(late,))
+    with pytest.raises(NotAuthenticated, match=why):
+        ana.signed_in("Y3JlZA", 0, session(), now, rules)
+    with pytest.raises(NotAuthenticated, match=why):
+        ana.admits(COOKIE, None, now, rules)
+
+
+def test_87_what_a_providers_person_may_follows_from_the_rules_of_today() -> None:
+    ana = person(vouched=VOUCHED, passkeys=(passkey(),), sessions=(session(),))
+    now = NOW + RULES.max_age - timedelta(seconds=1)
+    assert ana.signed_in("Y3JlZA", 0, session(), now, RULES).scopes == ("approver",)
+    less = replace(RULES, allowed=(read_allowed("dept=it:auditor"),))
+    assert ana.signed_in("Y3JlZA", 0, session(), NOW, less).scopes == ("auditor",)
+    assert ana.admits(COOKIE, None, NOW, less)[0].scopes == {"auditor"}
 
 
 def test_who_came_by_a_provider_stays_the_same_person_and_whoever_gets_their_name_does_not() -> None:
-    by = Voucher("https://id.example", "1")
-    known = person(issuer=by.issuer).vouched_for(by, ("admin",), session(via="oidc"), NOW)
-    assert known.subject == "1", "also who came before that was kept"
-    assert known.vouched_for(by, ("admin",), session(id="ses_2"), NOW).subject == "1"
-    other = by._replace(subject="2")
-    assert known.is_somebody_else(other)
+    known = person(vouched=VOUCHED)
+    assert known.vouched_for(VOUCHED, ("admin",), session(id="ses_2"), NOW).vouched == VOUCHED
+    other = replace(VOUCHED, by=Voucher("https://id.example", "2"))
+    assert known.is_somebody_else(other.by)
     with pytest.raises(NotPermitted, match="people revoke, then people invite"):
         known.vouched_for(other, ("admin",), session(), NOW)
-    assert known.revoked().invited(("admin",), invitation()).subject is None
+    assert known.revoked().invited(("admin",), invitation()).vouched is None
 
 
 def test_a_session_is_whose_secret_it_is_until_it_ends_or_nobody_does_anything() -> None:
@@ -227,9 +269,12 @@ def test_passkeys_come_and_go() -> None:
 def test_whoever_is_invited_again_keeps_what_they_have() -> None:
     again = person(passkeys=(passkey(),)).invited(("admin",), invitation())
     assert (again.scopes, again.passkeys, again.invitation) == (("admin",), (passkey(),), invitation())
-    theirs = person(issuer="https://id.example")
-    with pytest.raises(IllegalMove, match=r"id\.example"):
+    theirs = person(vouched=VOUCHED, passkeys=(passkey(),), sessions=(session(),))
+    with pytest.raises(IllegalMove, match=r"id\.example .*--convert"):
         theirs.invited(("admin",), invitation())
+    converted = theirs.invited(("admin",), invitation(), convert=True)
+    assert (converted.issuer, converted.passkeys, converted.sessions) == (None, (), ())
+    assert person(passkeys=(passkey(),)).invited(("admin",), invitation(), convert=True).passkeys == (passkey(),)
     back = theirs.revoked().invited(("admin",), invitation())
     assert (back.issuer, back.is_revoked) == (None, False)
 
@@ -245,13 +290,13 @@ def test_scopes_are_named_once_and_in_one_order() -> None:
 
 EVERYTHING = person(
     invitation=invitation(),
-    issuer="https://id.example",
+    vouched=VOUCHED,
     passkeys=(passkey(), passkey(credential_id="b3RoZXI", used_at=NOW)),
     sessions=(session(), session(id="ses_2", via="oidc")),
 )
 
 
-@pytest.mark.parametrize("one", [person(), EVERYTHING, replace(EVERYTHING, subject="1"), EVERYTHING.revoked()])
+@pytest.mark.parametrize("one", [person(), EVERYTHING, replace(EVERYTHING, vouched=None), EVERYTHING.revoked()])
 def test_a_person_is_read_as_they_were_written(one: Person) -> None:
     sheet = person_sheet(one)
     assert read_person(sheet) == one

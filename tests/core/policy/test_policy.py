@@ -90,6 +90,8 @@ def test_where_no_rule_applies_the_class_decides_and_money_is_asked_about(side_e
 def test_a_declared_class_holds_and_the_callers_besides_if_it_is_worse(declared: str, said: Any, hold: Any) -> None:
     made = policy_of({"tools": {"stripe.refund": {"side_effect": declared}}})
     assert [case.asked.side_effect for case in made.cases_of(asked(side_effect=said))] == hold
+    assert (made.class_of("stripe.refund"), made.class_of("other")) == (declared, None)
+    assert policy_of({}).class_of("stripe.refund") is None
 
 
 def test_nobody_gets_round_a_rule_about_a_class_by_calling_the_call_worse() -> None:

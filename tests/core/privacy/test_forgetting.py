@@ -222,7 +222,7 @@ def test_a_digest_that_somebody_zeroed_opens_nothing() -> None:
 @pytest.mark.parametrize("status", ["ready", "in_doubt", "processing"])
 def test_without_arguments_there_is_no_attempt(status: Status) -> None:
     lost = gone(status, on_crash="retry", lease_until=NOON if status == "processing" else None)
-    step = next_step(open_command(), lost, NOON, 5)
+    step = next_step(open_command(on_crash="retry"), lost, NOON, 5)
     assert type(step.answer).__name__ == "ArgsErased"
     assert step.change is None
 

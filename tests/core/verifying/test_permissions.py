@@ -23,6 +23,7 @@ from indelible.core.people import person as people
 from indelible.core.people.credentials import CREDENTIALS_RUN, Credential, credential_sheet
 from indelible.core.people.person import PEOPLE_RUN
 from indelible.core.people.sheets import person_sheet
+from indelible.core.people.vouching import ProviderRules, provider_sheet, read_allowed
 from indelible.core.privacy.encryption import DataKey
 from indelible.core.sheets import Sheet, body_of
 from indelible.core.verifying.findings import Caught
@@ -340,7 +341,7 @@ def test_an_approval_that_was_used_covers_a_crash_and_not_a_retry_on_somebody_s_
     opening(path, verdict=asks(), on_crash="retry")
     path.send(cast(path.shelf.approval()))
     for _ in range(2):
-        opening(path, verdict=asks())
+        opening(path, verdict=asks(), on_crash="retry")
         path.shelf.now += HOUR
     path.send(reopen(at=path.shelf.now))
     opening(path, verdict=allows())
@@ -526,6 +527,18 @@ def people_told(revoked: people.Person) -> Journal:
     fact(path, "person_invited", person_sheet(PERSON), run_id=PEOPLE_RUN)
     fact(path, "person_revoked", person_sheet(revoked), run_id=PEOPLE_RUN)
     return Journal(path)
+
+
+def test_87_the_rules_of_a_provider_hold_and_what_is_not_exactly_that_is_caught() -> None:
+    path = Path(Shelf())
+    rules = ProviderRules(issuer="https://id.example", allowed=(read_allowed("dept=it:admin"),))
+    fact(path, "provider_changed", provider_sheet(rules), run_id=PEOPLE_RUN)
+    fact(path, "provider_changed", provider_sheet(ProviderRules(issuer=None, version=2)), run_id=PEOPLE_RUN)
+    told = Journal(path)
+    examine(told.events, told.shown)
+    examine(told.events, {})
+    for wrong in (put(issuer=1), put(max_age=0), put(id="other"), put(allowed=[{"claim": "a", "value": "b"}])):
+        assert "its provider" in caught(*told.retold(0, "provider", wrong)).flaw.what
 
 
 PERSON = people.Person(id="per_1", name="ana", scopes=("approver",), created_at=NOON)

@@ -90,6 +90,7 @@ function Me() {
 }
 
 const PERSONS: readonly Scope[] = ['approver', 'auditor', 'admin']
+const STANDING = { in: '', sign_in_again: ' (has to sign in at the provider again)', not_allowed: ' (not let in by the provider)', revoked: ' (revoked)' }
 const TOKENS: readonly Scope[] = ['agent', 'approver', 'auditor', 'admin']
 
 function People() {
@@ -100,7 +101,7 @@ function People() {
   const [revoking, setRevoking] = useState<{ id: string; name: string } | null>(null)
   const questions = useQueryClient()
   const invite = async (name: string, scopes: readonly Scope[]) => {
-    const answer = await told(api.POST('/v1/people', { body: { name, scopes: scopes as never, lasts_s: 3600 } }))
+    const answer = await told(api.POST('/v1/people', { body: { name, scopes: scopes as never, lasts_s: 3600, convert: false } }))
     close()
     setLink(answer.link)
     await questions.invalidateQueries({ queryKey: ['people'] })
@@ -118,7 +119,7 @@ function People() {
       <List heads={['name', 'may', 'passkeys', 'sessions', '']}>
         {data?.people.map((one) => (
           <tr key={one.id} className="border-t border-line">
-            <th scope="row" className="px-3 py-1.5 font-normal"><Text>{one.name}</Text>{one.is_revoked && ' (revoked)'}{one.invited_until && <span className="text-muted"> invited; the link ends <When at={one.invited_until} /></span>}</th>
+            <th scope="row" className="px-3 py-1.5 font-normal"><Text>{one.name}</Text>{STANDING[one.standing]}{one.invited_until && <span className="text-muted"> invited; the link ends <When at={one.invited_until} /></span>}</th>
             <td className="px-3 py-1.5">{one.scopes.join(', ')}</td>
             <td className="px-3 py-1.5">{one.passkeys}</td>
             <td className="px-3 py-1.5">{one.sessions}</td>

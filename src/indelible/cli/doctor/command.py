@@ -118,12 +118,12 @@ def check_newest(ledger: Ledger, now: datetime) -> Iterator[Check]:
         yield Check("clock", "warn", said, "find the machine whose clock is wrong: timedatectl set-ntp true")
 
 
-def check_effects(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
-    """Does anything wait for a person or a probe, or is everything stopped?"""
+def check_effects(ledger: Ledger, place: Where, now: datetime, *, is_lost: bool | None = None) -> Iterator[Check]:
+    """Does anything wait for a person or a probe, or is everything stopped? `is_lost`: see `way_out`."""
     stopped = ledger.stopped()
     if stopped is not None:
         said = f"all effects are stopped by {stopped.by} since {stopped.at:%Y-%m-%d %H:%M}Z: {stopped.reason}"
-        ends = way_out(stopped)
+        ends = way_out(stopped, is_lost=is_lost)
         at_database = ends is not None and ends != "go" and is_remote(place.address)
         fix = f"where the server's database and keys are: indelible {ends}" if at_database else None
         yield Check("stop", "warn", said, fix if at_database or ends is None else place.command(ends))

@@ -26,6 +26,18 @@ def examine(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
     yield check_sealed(ledger, place, now)
 
 
+def is_lost(ledger: Ledger, place: Where) -> bool | None:
+    """Return whether the database lacks what was signed; None if that cannot be told here."""
+    store = store_behind(ledger)
+    try:
+        signer = file_signer(KeyRing.open(store.ledger_name))
+        if signer.last(store.origin(place.tenant)) is None:
+            return None
+        return lost_head(store, place.tenant, signer) is not None
+    except IndelibleError:  # which the check of the keys tells
+        return None
+
+
 def check_keys(ledger: Ledger, place: Where) -> Check:
     """Is the key that signs here, for its owner alone, and does the database continue what it signed?"""
     store = store_behind(ledger)

@@ -75,7 +75,7 @@ def check_ledger(place: Where) -> Iterator[Check]:
             now = datetime.now(UTC)
             yield check_skew(stores_now, now)
             yield from check_newest(ledger, now)
-            yield from check_effects(ledger, place, stores_now)
+            yield from check_effects(ledger, place, stores_now, is_lost=journal.is_lost(ledger, place))
             yield from approvals.examine(ledger, place, stores_now)
             yield from journal.examine(ledger, place, stores_now)
     except SchemaOutdated as error:

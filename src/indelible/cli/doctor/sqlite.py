@@ -48,7 +48,7 @@ def examine_file(path: Path, place: Where) -> Iterator[Check]:
     yield from check_disk(path)
     if not path.exists() or path.stat().st_size == 0:
         try:
-            expected_in(None)(str(path.parent.resolve() / path.name), None)
+            expected_in(None)(str(path), None)
         except IndelibleError as error:
             yield told("ledger", error)
             return
@@ -159,7 +159,7 @@ def check_ledger(place: Where) -> Iterator[Check]:
             yield from check_schema(Path(sqlite_path(place.address)))
             now = datetime.now(UTC)
             yield from check_newest(ledger, now)
-            yield from check_effects(ledger, place, now)
+            yield from check_effects(ledger, place, now, is_lost=journal.is_lost(ledger, place))
             yield from approvals.examine(ledger, place, now)
             yield from journal.examine(ledger, place, now)
     except (IndelibleError, OSError) as error:

@@ -85,6 +85,7 @@ def serve(
     oidc_issuer: str | None,
     oidc_client_id: str | None,
     oidc_allow: tuple[str, ...],
+    oidc_max_age: str,
     **operation: Any,
 ) -> None:
     """Serve the ledger over HTTP, for agents in any language.
@@ -104,7 +105,8 @@ def serve(
         from indelible.server.requests.logs import log_written
     except ImportError as missing:
         raise click.UsageError(f"{missing}; the server needs: pip install 'indelible[server]'") from missing
-    ran = operating(**operation) | {"provider": provider_of(oidc_issuer, oidc_client_id, oidc_allow)}
+    provider = provider_of(oidc_issuer, oidc_client_id, oidc_allow, oidc_max_age)
+    ran = operating(**operation) | {"provider": provider, "tenant": where().tenant}
     running.check_is_private(host, has_tls=certificate is not None or is_behind_tls)
     with ExitStack() as stack:
         stack.enter_context(ending_well())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from indelible.cli.moments import span
 from indelible.cli.opening import where
 from indelible.core.people.vouching import read_allowed
 
@@ -25,13 +26,15 @@ def about_provider(function: F) -> F:
         click.option("--oidc-client-id", metavar="ID", help=f"What it knows us by; the secret is in ${SECRET}."),
         click.option("--oidc-allow", multiple=True, metavar="CLAIM=VALUE:SCOPE",
                      help="Whom to let in, as email=*@example.com:approver; nobody else."),
+        click.option("--oidc-max-age", default="12h", show_default=True, metavar="SPAN",
+                     help="How long a sign-in at the provider counts, also for passkeys and tokens (at most 30d)."),
     )  # fmt: skip
     for option in reversed(options):
         function = option(function)
     return function
 
 
-def provider_of(issuer: str | None, client_id: str | None, allow: tuple[str, ...]) -> Provider | None:
+def provider_of(issuer: str | None, client_id: str | None, allow: tuple[str, ...], max_age: str) -> Provider | None:
     """Gives the provider that the options name; its people are of the tenant that the command is about."""
     if issuer is None:
         if client_id is not None or allow:
@@ -42,4 +45,7 @@ def provider_of(issuer: str | None, client_id: str | None, allow: tuple[str, ...
     from indelible.server.signin.oidc import Provider
 
     allowed = tuple(read_allowed(text) for text in allow)
-    return Provider(issuer, client_id, secret=os.environ.get(SECRET), allowed=allowed, tenant=where().tenant)
+    lasts = span(max_age, "--oidc-max-age")
+    return Provider(
+        issuer, client_id, secret=os.environ.get(SECRET), allowed=allowed, max_age=lasts, tenant=where().tenant
+    )

@@ -36,7 +36,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.claiming import approval_of, said_by
 from indelible.core.effects.effect import Actor, Effect, Status
-from indelible.core.people.standing import is_revoked, is_token_revoked
+from indelible.core.people.standing import is_token_revoked, may_permit, standing_of
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.sheets import Sheet, Sheets, sheet_at
@@ -69,7 +69,7 @@ def about_approval(
 
 def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
     actor = command.stamp.actor
-    delegation = _why_revoked(actor, sheets) or _delegation(command, now, sheets)
+    delegation = _why_revoked(actor, now, sheets) or _delegation(command, now, sheets)
     if isinstance(delegation, Refusal):
         return _not(delegation, approval, effect)
     vote = Vote(
@@ -106,13 +106,13 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
     return _moved(command, effect, counted, seq, "ready", [*told, *grants])
 
 
-def _why_revoked(actor: Actor, sheets: Sheets) -> Refusal | None:
-    """Refuse a person who was revoked, or whose token was, also if they were let in a moment before."""
+def _why_revoked(actor: Actor, now: datetime, sheets: Sheets) -> Refusal | None:
+    """Refuse a person who does not stand, or whose token was revoked, also if they were let in a moment before."""
     if is_token_revoked(actor.credential, sheets):
         return Refusal("revoked", f"is not decided with {actor.credential}: it was revoked; use another token")
-    if not is_revoked(actor.id, sheets):
-        return None
-    return Refusal("revoked", f"is not for {actor.id} to decide: they were revoked; let somebody else, or invite them")
+    found = standing_of(actor.id, sheets)
+    why = None if found is None else found.why_not_decide(actor.id, now)
+    return None if why is None else Refusal(why[0], f"is not for {actor.id} to decide: {why[1]}")
 
 
 def _why_outdated(command: CastVote | TakeBack | Amend, approval: Approval) -> Refusal | None:
@@ -156,7 +156,7 @@ def _delegation(command: CastVote, now: datetime, sheets: Sheets) -> Delegation 
         return None
     sheet = sheet_at(sheets, delegation_ref(command.delegation_id))
     found = None if sheet is None or sheet.body is None else read_delegation(sheet)
-    stands = found is not None and found.covers(command.stamp.actor.id, now) and not is_revoked(found.giver, sheets)
+    stands = found is not None and found.covers(command.stamp.actor.id, now) and may_permit(found.giver, sheets)
     if found is None or not stands or is_token_revoked(found.credential, sheets):
         return Refusal("delegation", f"{command.delegation_id} does not let {command.stamp.actor.id} decide this now")
     return found
@@ -228,7 +228,7 @@ def _amend(
     What they take of budgets is reserved instead of what the old ones took. If they are those of another call, the edit
     takes that call's place, or is refused when the call was made.
     """
-    revoked = _why_revoked(command.stamp.actor, sheets)
+    revoked = _why_revoked(command.stamp.actor, now, sheets)
     refusal = revoked or _why_no_edit(command, approval, now) or _why_outdated(command, approval)
     refusal = refusal or _why_taken(effect, beside)
     if refusal is not None:

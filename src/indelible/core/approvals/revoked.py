@@ -2,6 +2,7 @@
 
 It is decided at the moment of the claim, and not when the vote was cast: a permission is for what happens now, and who
 was revoked answers for it no longer. Asking somebody else costs a minute; running what a thief approved may cost all.
+The same holds for people whom the rules of their provider do not let decide any more.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from dataclasses import replace
 from indelible.core.approvals.approval import Approval, Vote, names_in
 from indelible.core.approvals.grants import read_delegation, read_grant
 from indelible.core.approvals.sheets import read_approval
-from indelible.core.people.standing import credential_ref, is_revoked, is_token_revoked, place_of
-from indelible.core.sheets import Sheet, SheetRef, Sheets
+from indelible.core.people.standing import credential_ref, is_token_revoked, may_permit, place_of, provider_behind
+from indelible.core.sheets import PERSON, Sheet, SheetRef, Sheets
 
 
 def people_behind(sheets: Sheets) -> set[SheetRef]:
-    """Name the sheets of the people and tokens that the permissions on these sheets rest on; read them first."""
+    """Name the sheets that the permissions on these sheets rest on: people and tokens, and of people the provider.
+
+    Read them first. Those that were read may rest on others again, so ask until nothing new is named.
+    """
     return {ref for sheet in sheets.values() if sheet and sheet.body is not None for ref in _resting_on(sheet)}
 
 
@@ -35,6 +39,8 @@ def _resting_on(sheet: Sheet) -> Iterator[SheetRef]:
         yield place_of(delegation.giver)
         if delegation.credential is not None:
             yield credential_ref(delegation.credential)
+    elif sheet.kind == PERSON:
+        yield from provider_behind(sheet)
 
 
 def _tokens_in(vote: Vote) -> Iterator[str]:
@@ -47,7 +53,7 @@ def standing_votes(approval: Approval, sheets: Sheets) -> tuple[Vote, ...]:
     return tuple(
         vote
         for vote in approval.votes
-        if not any(is_revoked(name, sheets) for name in names_in(vote))
+        if all(may_permit(name, sheets) for name in names_in(vote))
         and not any(is_token_revoked(token, sheets) for token in _tokens_in(vote))
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from indelible.core.approvals.approval import Approval, Person, Vote, counting_votes, lacking, roles_of, why_not_they
 from indelible.core.approvals.revoked import standing_votes
-from indelible.core.people.standing import is_revoked, place_of
+from indelible.core.people.standing import may_permit, place_of, standing_of
 from indelible.core.sheets import SheetRef, Sheets
 
 
@@ -42,7 +42,7 @@ def why_stuck(approval: Approval, sheets: Sheets) -> Stuck | None:
     if people is None:
         if not asked.question.needs_signature:
             return None  # anyone but the requester may decide
-        return Stuck("it needs signed votes, and its rule names no person with a key", _ways(approval, ()))
+        return Stuck("it needs signed votes, and its rule names no person with a key", _ways(approval, (), sheets))
     asked = replace(asked, votes=standing_votes(asked, sheets))
     unable = dict(_excluded(asked, people, sheets))
     voters = [vote.on_behalf_of or vote.by for vote in counting_votes(asked)]
@@ -54,9 +54,9 @@ def why_stuck(approval: Approval, sheets: Sheets) -> Stuck | None:
     )
     left = ", ".join((*voters, *able)) or "none"
     others = "".join(f"; {name} {why}" for name, why in unable.items() if name not in voters)
-    revoked = tuple(name for name in unable if is_revoked(name, sheets))
+    revoked = tuple(name for name in unable if not may_permit(name, sheets))
     why = f"it needs the approval of {needed}; of its people, these gave it or still can: {left}{others}"
-    return Stuck(why, _ways(approval, revoked))
+    return Stuck(why, _ways(approval, revoked, sheets))
 
 
 def _excluded(asked: Approval, people: Mapping[str, Person], sheets: Sheets) -> Iterator[tuple[str, str]]:
@@ -66,8 +66,8 @@ def _excluded(asked: Approval, people: Mapping[str, Person], sheets: Sheets) -> 
     for name, person in people.items():
         vote = Vote(by=name, via="process", at=asked.asked_at, is_approval=True)
         refusal = why_not_they(counted, vote, "person")
-        if is_revoked(name, sheets):
-            yield name, "was revoked"
+        if not may_permit(name, sheets):
+            yield name, "was revoked" if _issuer(name, sheets) is None else "is not let in by the provider any more"
         elif refusal is not None:
             yield name, _WHY.get(refusal.code, refusal.code)
         elif asked.question.needs_signature and person.key is None:
@@ -88,8 +88,18 @@ def _everyone(approval: Approval) -> Approval:
     return replace(approval, escalated=len(approval.question.escalations))
 
 
-def _ways(approval: Approval, revoked: tuple[str, ...]) -> tuple[str, ...]:
-    again = tuple(f"let {name} in again: indelible people invite {name} --scope approver" for name in revoked)
+def _issuer(name: str, sheets: Sheets) -> str | None:
+    """Return the provider whose rules keep a person out; None if they were revoked, or are the ledger's own."""
+    found = standing_of(name, sheets)
+    return None if found is None or found.is_revoked else found.issuer
+
+
+def _ways(approval: Approval, out: tuple[str, ...], sheets: Sheets) -> tuple[str, ...]:
+    convert = {name: "" if _issuer(name, sheets) is None else " --convert" for name in out}
+    again = tuple(
+        f"let {name} in again: indelible people invite {name} --scope approver{option}"
+        for name, option in convert.items()
+    )
     return (
         *again,
         "add a person or a role to the policy, apply it, and make the call again: it is asked anew",

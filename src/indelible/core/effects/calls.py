@@ -94,9 +94,9 @@ class ToolCall:
     on_reuse: OnReuse = "refuse"
     binds: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = field(default=None, repr=False, compare=False)
     """Returns arguments as the tool reads them. The ledger asks it about arguments that an approver edited."""
+    injected: Sequence[str] = ()
     derived_from: Sequence[str] = ()
     """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
-    injected: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.tool):

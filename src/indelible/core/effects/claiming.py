@@ -42,7 +42,7 @@ from indelible.core.effects.calls import OnCrash
 from indelible.core.effects.effect import Claim, Effect, asked_by, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
-from indelible.core.people.standing import is_revoked, is_token_revoked
+from indelible.core.people.standing import is_token_revoked, may_permit
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import Exceeded, charges_json, read_charges
 from indelible.core.policy.verdicts import Verdict, verdict_json
@@ -175,7 +175,7 @@ def _ending(
     if approval.is_overdue(now):
         return "expired"
     is_other = is_other_content(command, effect) and not _is_edited_to(command, effect, approval)
-    is_other = is_other or _is_read_otherwise(command) or has_other_injected(command, effect)
+    is_other = is_other or has_other_injected(command, effect) or _is_read_otherwise(command)
     if is_other or not _is_bound(command, effect, approval):
         return "stale"
     # A run that waited with the one that asked goes on waiting for it; one that comes later asks by itself.
@@ -305,8 +305,8 @@ def _ended(
         policy=command.verdict.policy,
         run_id=command.run_id,
         are_args_other=is_other_content(command, effect)
-        or _is_read_otherwise(command)
-        or has_other_injected(command, effect),
+        or has_other_injected(command, effect)
+        or _is_read_otherwise(command),
     )
     has_all_votes = _votes_for(command, approval, sheets) == approval.votes
     changed = ", ".join(names) or ("what is stored of it" if has_all_votes else "who may decide it")
@@ -440,7 +440,7 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
         if sheet is None or sheet.body is None:
             continue
         grant = read_grant(sheet)
-        is_gone = any(is_revoked(name, sheets) for name in grant.givers)
+        is_gone = not all(may_permit(name, sheets) for name in grant.givers)
         if is_gone or any(is_token_revoked(token, sheets) for token in grant.tokens):
             continue
         why_not = grant.why_not(

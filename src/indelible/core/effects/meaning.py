@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Literal
 
 from indelible.core.effects.calls import Handling, SideEffect
+from indelible.core.effects.outcomes import note_on
 from indelible.errors import MayHaveHappened, NothingHappened, Refused
 
 Meaning = Literal["nothing", "failed", "in_doubt"]
@@ -92,7 +93,7 @@ def _is_refusal(error: Exception, handling: Handling, effect_id: str) -> bool:
     try:
         return handling.refused(error) is True
     except Exception as problem:  # a predicate that fails proves nothing, so the doubt stays
-        error.add_note(f"Indelible: refused= raised {type(problem).__qualname__}, so this counts as no refusal")
+        note_on(error, f"Indelible: refused= raised {type(problem).__qualname__}, so this counts as no refusal")
         return False
 
 

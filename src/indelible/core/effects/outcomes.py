@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from indelible.core.effects.effect import Outcome, Succeeded
@@ -30,6 +31,12 @@ def error_json(error: BaseException, screen: Screen | None = None) -> bytes:
     if frames:
         content["at"] = safe_text(f"{frames[-1].name}:{frames[-1].lineno}")
     return encode(content)
+
+
+def note_on(error: BaseException, note: str) -> None:
+    """Add a note to an exception of the handler, if its class lets anything be added."""
+    with suppress(AttributeError, TypeError):
+        error.add_note(note)
 
 
 def said_by(error: BaseException) -> str:

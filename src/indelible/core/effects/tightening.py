@@ -73,7 +73,6 @@ IDENTITY: Mapping[str, Literal["refused", "overruled"]] = {
     "adopted_key": "refused",
     "dedupe": "overruled",
     "turn": "overruled",
-    "derived_from": "overruled",
 }
 """What becomes of a call's word about its identity if its registered tool says another one.
 
@@ -178,7 +177,7 @@ def identified_by(call: ToolCall, said: Mapping[str, Any], unsaid: Mapping[str, 
         given = getattr(call, word)
         if given == value:
             continue
-        if given != unsaid[word] and IDENTITY[word] == "refused":
+        if given != unsaid[word] and IDENTITY.get(word) == "refused":
             raise _other_identity(call, word)
         gaps[word] = value
     return gaps

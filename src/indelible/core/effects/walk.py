@@ -58,7 +58,7 @@ from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, 
 from indelible.core.effects.from_arguments import derived_from
 from indelible.core.effects.identity import naming_of, repeat_of, resource_json
 from indelible.core.effects.meaning import Meaning, is_about, meaning_of
-from indelible.core.effects.outcomes import error_json, outcome_json, result_json, safe_text, said_by, shown
+from indelible.core.effects.outcomes import error_json, note_on, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
 from indelible.core.effects.requests import (
     AwaitChange,
@@ -544,9 +544,10 @@ def _give_up(
     is_doubt = meaning == "in_doubt"
     reason = encode(safe_text(f"{type(error).__qualname__}: {said_by(error)}", screen))
     if is_doubt and lease is None:
-        error.add_note(
+        note_on(
+            error,
             f"Indelible: {claim.effect.id} is in doubt: it may have happened, so it is not repeated. Find out, then: "
-            f"indelible effects settle {claim.effect.id} --as succeeded|failed --evidence …"
+            f"indelible effects settle {claim.effect.id} --as succeeded|failed --evidence …",
         )
     status: Literal["ready", "in_doubt"] = "in_doubt" if is_doubt else "ready"
     kept = lease if is_doubt else None
@@ -554,7 +555,7 @@ def _give_up(
     try:
         yield Submit(command, claim.effect)
     except (StoreError, KeyUnusable) as problem:
-        error.add_note(f"Indelible: the effect {claim.effect.id} could not be marked {status} now: {problem}")
+        note_on(error, f"Indelible: the effect {claim.effect.id} could not be marked {status} now: {problem}")
 
 
 def probe(

@@ -94,7 +94,11 @@ class Signer(Protocol):
         """Gives the keys that sign for this journal now: one, or two while a rotation is under way."""
 
     def last(self, origin: str) -> TreeHead | None:
-        """Gives the head it signed last for this journal."""
+        """Return the head it signed last for this journal, None if it signed none. Asked before every claim.
+
+        MUST NOT wait for a key that is elsewhere. MUST raise `SignerRefused` or `KeyUnusable` when it cannot tell: then
+        no effect runs.
+        """
 
     def continue_from(self, head: TreeHead) -> TreeHead | None:
         """Remembers this head instead of the one signed last, on purpose; gives the one that is forgotten."""

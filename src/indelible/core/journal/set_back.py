@@ -17,8 +17,12 @@ _SET_BACK = "set back: "
 
 
 def stop_of_set_back(last: Stop | None, signed: int, at: datetime) -> Stop | None:
-    """Gives the stop of a ledger that lacks what was signed; None where all is stopped already, whoever did it."""
-    if last is not None and last.is_in_force:
+    """Return the stop of a ledger that lacks what was signed; None if it says so already, or the tenant was moved.
+
+    It takes the place of a person's stop, which would hide the loss and could be ended with `go`. That one holds again
+    once the loss was declared: see `go_after_loss`.
+    """
+    if is_set_back(last) or is_moved_away(last):
         return None
     reason = (
         f"{_SET_BACK}{signed} entries were signed, and this database does not have all of them, so what was done since "
@@ -35,18 +39,33 @@ def is_set_back(stop: Stop | None) -> bool:
 def check_is_not_set_back(stop: Stop | None) -> None:
     """Raises `IllegalMove` when somebody wants to let effects go before what is lost was declared lost."""
     if stop is not None and is_set_back(stop):
-        raise IllegalMove(f"{stop.reason}. By force, without declaring it: indelible go --force")
+        raise IllegalMove(f"{stop.reason}. If doctor says that nothing is lost any more: indelible go --force")
 
 
-def way_out(stop: Stop) -> str | None:
-    """Return the command of `indelible` that ends a stop; None for a tenant that was moved, and goes on elsewhere."""
+def way_out(stop: Stop, *, is_lost: bool | None = None) -> str | None:
+    """Return the command of `indelible` that ends a stop; None for a tenant that was moved, and goes on elsewhere.
+
+    Args:
+        stop: The stop that is in force.
+        is_lost: Whether the database lacks what was signed. Default: as the stop says.
+    """
     if is_moved_away(stop):
         return None
-    return "journal continue" if is_set_back(stop) else "go"
+    if is_set_back(stop):
+        return "go --force" if is_lost is False else "journal continue"
+    return "journal continue" if is_lost else "go"
 
 
-def go_after_loss(last: Stop | None, at: datetime) -> Stop | None:
-    """Gives what stands once the loss was declared: effects go on, unless somebody else had stopped them."""
+def go_after_loss(last: Stop | None, before: Stop | None, at: datetime) -> Stop | None:
+    """Return what stands once the loss was declared: the stop that a person had made before, else effects go on.
+
+    Args:
+        last: The newest word on the tenant's stop.
+        before: The word before that.
+        at: The moment.
+    """
     if last is None or not is_set_back(last):
         return None
+    if before is not None and before.is_in_force and not is_set_back(before) and not is_moved_away(before):
+        return last.after(is_in_force=True, by=before.by, at=before.at, reason=before.reason)
     return stop_after(last, is_in_force=False, by=SYSTEM, at=at, reason="what was lost was declared lost")

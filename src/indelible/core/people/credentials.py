@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
+from indelible.core.people.standing import Standing
 from indelible.core.remote.admitting import Caller
 from indelible.core.scopes import SCOPES, Scope
 from indelible.core.sheets import Sheet, body_of
@@ -105,15 +106,48 @@ class Credential:
         if self.expires_at is not None and self.expires_at.tzinfo is None:
             raise BadCall("expires_at: needs a time zone: datetime(…, tzinfo=UTC)")
 
-    def admits(self, token: Token, tenant: str, now: datetime) -> Caller:
-        """Gives who asks with this token; raises `NotAuthenticated` when it is not, or no longer, this credential's."""
+    def admits(
+        self,
+        token: Token,
+        tenant: str,
+        now: datetime,
+        *,
+        person: Standing | None = None,
+        principal: Standing | None = None,
+    ) -> Caller:
+        """Gives who asks with this token; raises `NotAuthenticated` when it is not, or no longer, this credential's.
+
+        Args:
+            token: What was sent.
+            tenant: Whose ledger it is for.
+            now: The moment it is used.
+            person: How the person of this name stands, if it is a person's; None if the server does not know them.
+            principal: How the person stands for whom its holder acts; None if the server does not know them.
+        """
         if not compare_digest(token.hash, self.hash) or self.is_revoked:
             raise NotAuthenticated(_UNKNOWN)
         if self.expires_at is not None and self.expires_at <= now:
             raise NotAuthenticated(f"{self.id} has expired; somebody has to give you another: indelible apikeys create")
         actor = Actor(self.name, self.kind, "api_key", credential=self.id)
-        scopes = frozenset(self.scopes)
+        if principal is not None and self.principal is not None and not principal.scopes:
+            raise NotAuthenticated(f"{self.id} acts for {self.principal}: {principal.why_not(self.principal, now)}")
+        scopes = frozenset(self.scopes) if person is None else self._scopes_of(person, now)
         return Caller(tenant=tenant, scopes=scopes, actor=actor, principal=self.principal, credential_id=self.id)
+
+    def _scopes_of(self, person: Standing, now: datetime) -> frozenset[Scope]:
+        """Return what the token lets its person do: of a provider's person, no more than the rules in force."""
+        why = person.why_not(self.name, now)
+        if why is not None:
+            raise NotAuthenticated(f"{self.id}: {why}")
+        if person.issuer is None:
+            return frozenset(self.scopes)
+        scopes = frozenset(self.scopes) & frozenset(person.scopes)
+        if not scopes:
+            raise NotAuthenticated(
+                f"{self.id} has the scope {', '.join(self.scopes)}, and the rules of {person.issuer} give {self.name} "
+                f"{', '.join(person.scopes)}; an administrator gives another: indelible apikeys create"
+            )
+        return scopes
 
     def revoked(self) -> Credential:
         """Gives the credential as it ends."""

@@ -7,7 +7,6 @@ kept of secrets are hashes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -17,13 +16,14 @@ from typing import Literal, NamedTuple
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Actor
 from indelible.core.people.credentials import tenant_in, word_for
+from indelible.core.people.standing import Standing, standing
+from indelible.core.people.vouching import ProviderRules, Vouched, Voucher
 from indelible.core.remote.admitting import Caller
-from indelible.core.scopes import Scope
+from indelible.core.scopes import SCOPES_OF_PEOPLE, Scope
 from indelible.errors import BadCall, IllegalMove, NotAuthenticated, NotPermitted
 
 PEOPLE_RUN = "indelible:people"
 """Is the run in which people are invited, sign in and out, and are revoked."""
-SCOPES_OF_PEOPLE: tuple[Scope, ...] = ("approver", "auditor", "admin")
 LONGEST_SESSION = timedelta(hours=12)
 LONGEST_IDLE = timedelta(hours=1)
 """Is how long a session lasts in which nobody does anything."""
@@ -37,13 +37,6 @@ _CSRF_TAG = b"indelible/csrf/v1\0"
 
 SignedInBy = Literal["link", "passkey", "oidc"]
 """Says how we know who somebody is."""
-
-
-class Voucher(NamedTuple):
-    """Is a provider, and whom it speaks of: its `subject` is never given to anybody else, as a name may be."""
-
-    issuer: str
-    subject: str
 
 
 class Ticket(NamedTuple):
@@ -133,16 +126,15 @@ class Invitation:
 class Person:
     """Is somebody whom the server lets in under a name, within scopes, until they are revoked.
 
-    `issuer` is the provider that vouches for them; None is for those that were invited here. `subject` is whom it calls
-    so for ever: an address can be given to somebody else. Who came in before that was kept has none until they come.
+    `vouched` is what a provider said of them last; None is for people that were invited here. What a provider's person
+    may follows from it and from the rules in force; `scopes` is what it was when they last came in.
     """
 
     id: str
     version: int = 1
     name: str
     scopes: tuple[Scope, ...]
-    issuer: str | None = None
-    subject: str | None = None
+    vouched: Vouched | None = None
     created_at: datetime
     invitation: Invitation | None = None
     passkeys: tuple[Passkey, ...] = ()
@@ -153,6 +145,25 @@ class Person:
         check_name("name", self.name)
         if not self.scopes or any(scope not in SCOPES_OF_PEOPLE for scope in self.scopes):
             raise BadCall(f"scopes: choose one or more of {', '.join(SCOPES_OF_PEOPLE)}; agents get tokens instead")
+
+    @property
+    def issuer(self) -> str | None:
+        """Return the provider that let them in; None for people that were invited here."""
+        return None if self.vouched is None else self.vouched.by.issuer
+
+    def standing(self, rules: ProviderRules | None) -> Standing:
+        """Return how they stand under the rules in force."""
+        return standing(self.scopes, self.vouched, rules, is_revoked=self.is_revoked)
+
+    def check_stands(self, rules: ProviderRules | None, now: datetime) -> tuple[Scope, ...]:
+        """Return what they may now; raise `NotAuthenticated` if they may nothing."""
+        stands = self.standing(rules)
+        if stands.is_revoked:
+            raise not_signed_in()
+        why = stands.why_not(self.name, now)
+        if why is not None:
+            raise NotAuthenticated(why)
+        return stands.scopes
 
     # Coming in
 
@@ -165,35 +176,42 @@ class Person:
             raise not_signed_in()
         return replace(self._with_session(session, now), invitation=None)
 
-    def signed_in(self, credential_id: str, sign_count: int, session: Session, now: datetime) -> Person:
+    def signed_in(
+        self, credential_id: str, sign_count: int, session: Session, now: datetime, rules: ProviderRules | None = None
+    ) -> Person:
         """Gives the person signed in by one of their passkeys.
 
         A count that does not grow tells that somebody else has the same key, or that this was seen before. A passkey
         that does not count says 0 always.
         """
         passkey = self.passkey(passkey_id(credential_id))
-        if self.is_revoked or passkey is None:
+        if passkey is None:
             raise not_signed_in()
+        scopes = self.check_stands(rules, now)
         if max(sign_count, passkey.sign_count) > 0 and sign_count <= passkey.sign_count:
             raise not_signed_in()
         used = replace(passkey, sign_count=sign_count, used_at=now)
         passkeys = tuple(used if one.id == passkey.id else one for one in self.passkeys)
-        return replace(self._with_session(session, now), passkeys=passkeys)
+        return replace(self._with_session(session, now), passkeys=passkeys, scopes=scopes)
 
-    def vouched_for(self, by: Voucher, scopes: tuple[Scope, ...], session: Session, now: datetime) -> Person:
-        """Gives the person signed in on the word of a provider, which also says what they may; they are bound to it."""
-        if self.is_revoked or self.issuer != by.issuer:
+    def vouched_for(self, vouched: Vouched, scopes: tuple[Scope, ...], session: Session, now: datetime) -> Person:
+        """Return the person signed in on the word of a provider; `scopes` is what the rules let them do by it."""
+        if self.is_revoked or self.issuer != vouched.by.issuer:
             raise not_signed_in()
-        if self.is_somebody_else(by):
+        if self.is_somebody_else(vouched.by):
             raise NotPermitted(
                 f"{self.name} is somebody else here: the provider has given this name to another person since. An "
                 "administrator lets you in: indelible people revoke, then people invite"
             )
-        return replace(self._with_session(session, now), scopes=scopes, subject=by.subject)
+        return replace(self._with_session(session, now), scopes=scopes, vouched=vouched)
+
+    def disallowed(self, vouched: Vouched) -> Person:
+        """Return the person with what the provider says now, by which no rule lets them in: their sessions end."""
+        return replace(self, version=self.version + 1, vouched=vouched, sessions=())
 
     def is_somebody_else(self, by: Voucher) -> bool:
         """Does the provider speak of another person, who only has the same name by now?"""
-        return self.issuer == by.issuer and self.subject not in (None, by.subject)
+        return self.vouched is not None and self.issuer == by.issuer and self.vouched.by != by
 
     def _with_session(self, session: Session, now: datetime) -> Person:
         there = [one for one in self.sessions if one.expires_at > now]
@@ -202,16 +220,18 @@ class Person:
 
     # Being in
 
-    def admits(self, ticket: Ticket, seen_at: datetime | None, now: datetime) -> tuple[Caller, Session]:
+    def admits(
+        self, ticket: Ticket, seen_at: datetime | None, now: datetime, rules: ProviderRules | None = None
+    ) -> tuple[Caller, Session]:
         """Gives who asks with this ticket, and their session; `seen_at` is when somebody last did something in it."""
         session = next((one for one in self.sessions if one.id == ticket.name), None)
-        if self.is_revoked or session is None or not compare_digest(session.hash, ticket.hash):
+        if session is None or not compare_digest(session.hash, ticket.hash):
             raise not_signed_in()
+        scopes = frozenset(self.check_stands(rules, now))
         idle_since = max(session.created_at, seen_at or session.created_at)
         if now >= session.expires_at or now >= idle_since + LONGEST_IDLE:
             raise not_signed_in()
         actor = Actor(self.name, "person", session.via)
-        scopes = frozenset(self.scopes)
         return Caller(tenant=ticket.tenant, scopes=scopes, actor=actor, credential_id=session.id), session
 
     def passkey(self, id_: str) -> Passkey | None:
@@ -220,19 +240,19 @@ class Person:
 
     # Changes
 
-    def invited(self, scopes: tuple[Scope, ...], invitation: Invitation) -> Person:
-        """Gives the person with a new link and these scopes; the passkeys they have stay."""
-        if self.issuer is not None and not self.is_revoked:
-            raise IllegalMove(f"{self.name} comes in by {self.issuer}, and needs no link")
-        return replace(
-            self,
-            version=self.version + 1,
-            scopes=scopes,
-            invitation=invitation,
-            issuer=None,
-            subject=None,
-            is_revoked=False,
-        )
+    def invited(self, scopes: tuple[Scope, ...], invitation: Invitation, *, convert: bool = False) -> Person:
+        """Return the person with a new link and these scopes; the passkeys they have stay.
+
+        With `convert`, a provider's person becomes one of the ledger's own: sessions and passkeys from before end.
+        """
+        if self.vouched is not None and not self.is_revoked and not convert:
+            raise IllegalMove(
+                f"{self.name} signs in through {self.issuer} and needs no link. To make them a person of this ledger "
+                f"instead: indelible people invite {self.name} --scope SCOPE --convert. To end all their access: "
+                f"indelible people revoke {self.name}"
+            )
+        kept = self if self.vouched is None else replace(self, vouched=None, passkeys=(), sessions=())
+        return replace(kept, version=self.version + 1, scopes=scopes, invitation=invitation, is_revoked=False)
 
     def uninvited(self) -> Person:
         """Gives the person without the link that they had not used."""
@@ -257,9 +277,3 @@ class Person:
     def revoked(self) -> Person:
         """Gives the person as nobody any more: without link, passkeys and sessions."""
         return replace(self, version=self.version + 1, invitation=None, passkeys=(), sessions=(), is_revoked=True)
-
-
-def scopes_among(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
-    """Gives these scopes, each once and in one order."""
-    chosen = set(scopes)
-    return tuple(scope for scope in ("agent", *SCOPES_OF_PEOPLE) if scope in chosen)

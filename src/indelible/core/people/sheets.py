@@ -8,6 +8,7 @@ from typing import Any
 
 from indelible.core.events import instant
 from indelible.core.people.person import Invitation, Passkey, Person, Session
+from indelible.core.people.vouching import read_vouched, vouched_content
 from indelible.core.sheets import Sheet, body_of
 
 
@@ -19,13 +20,13 @@ def person_sheet(person: Person) -> Sheet:
         "id": person.id,
         "invitation": None if invitation is None else _invitation_content(invitation),
         "is_revoked": person.is_revoked,
-        "issuer": _issuer_content(person),
         "name": person.name,
         "passkeys": [_passkey_content(one) for one in person.passkeys],
         "scopes": list(person.scopes),
         "sessions": [_session_content(one) for one in person.sessions],
         "v": 1,
         "version": person.version,
+        "vouched": vouched_content(person.vouched),
     }
     status = "revoked" if person.is_revoked else "active"
     return Sheet(kind="person", id=person.id, version=person.version, status=status, body=body_of(content))
@@ -40,27 +41,13 @@ def read_person(sheet: Sheet) -> Person:
         version=sheet.version,
         name=content["name"],
         scopes=tuple(content["scopes"]),
-        issuer=_read_issuer(content["issuer"], "issuer"),
-        subject=_read_issuer(content["issuer"], "subject"),
+        vouched=read_vouched(content["vouched"]),
         created_at=datetime.fromisoformat(content["created_at"]),
         invitation=None if invitation is None else _read_invitation(invitation),
         passkeys=tuple(_read_passkey(one) for one in content["passkeys"]),
         sessions=tuple(_read_session(one) for one in content["sessions"]),
         is_revoked=content["is_revoked"],
     )
-
-
-def _issuer_content(person: Person) -> str | dict[str, str | None] | None:
-    """Gives who vouches for somebody, and for whom; of people from before that was kept, only who."""
-    if person.subject is None:
-        return person.issuer
-    return {"issuer": person.issuer, "subject": person.subject}
-
-
-def _read_issuer(content: Mapping[str, str] | str | None, member: str) -> str | None:
-    if isinstance(content, Mapping):
-        return content[member]
-    return content if member == "issuer" else None
 
 
 def _invitation_content(invitation: Invitation) -> dict[str, Any]:

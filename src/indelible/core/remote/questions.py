@@ -87,7 +87,7 @@ QUESTIONS: dict[str, Question] = {
 _NOT_FOR_AGENTS = frozenset({"policy", "grant", "budget", "delegation", "delivery"})
 _SEE_RULES: frozenset[str] = RIGHTS["read_rules"].scopes
 # How the server knows whom is shown, and changed, by resources of its own: never as it is kept.
-FOR_NOBODY = frozenset({"credential", "person", "challenge", "seen"})
+FOR_NOBODY = frozenset({"credential", "person", "provider", "challenge", "seen"})
 
 
 def unseen_kinds(scopes: frozenset[str]) -> frozenset[str]:

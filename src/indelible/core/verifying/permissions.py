@@ -36,6 +36,7 @@ from indelible.core.verifying.sheet_bodies import (
     grant_in,
     person_in,
     policy_version_in,
+    provider_in,
     stop_in,
     verdict_in,
 )
@@ -53,11 +54,13 @@ FACTS_OF_SHEETS = {
     "invitation_ended": "person",
     "passkey_added": "person",
     "passkey_removed": "person",
+    "person_disallowed": "person",
     "person_invited": "person",
     "person_revoked": "person",
     "person_signed_in": "person",
     "person_signed_out": "person",
     "policy_applied": "policy",
+    "provider_changed": "provider",
 }
 """Names the events about no effect that commit to a sheet, with its kind."""
 
@@ -209,6 +212,8 @@ class Permissions:
             raise Caught("its stop is another than it says")
         if kind == "person" and kind in shown:
             _check_person(fact, person_in(shown[kind]))
+        if kind == "provider" and kind in shown:
+            provider_in(shown[kind])
         if kind not in ("delegation", "grant"):
             return
         if kind not in shown:

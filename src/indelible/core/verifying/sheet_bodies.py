@@ -22,6 +22,7 @@ from indelible.core.effects.stops import Stop, read_stop, stop_sheet
 from indelible.core.people.credentials import Credential, credential_sheet, read_credential
 from indelible.core.people.person import Person
 from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.people.vouching import PROVIDER_REF, ProviderRules, provider_sheet, read_provider
 from indelible.core.policy.budgets import charges_json, read_charges
 from indelible.core.policy.verdicts import STRICTEST
 from indelible.core.runs.run import (
@@ -34,6 +35,7 @@ from indelible.core.runs.run import (
     read_run,
     run_sheet,
 )
+from indelible.core.scopes import SCOPES_OF_PEOPLE
 from indelible.core.sheets import Sheet
 from indelible.core.values.canonical import decode, encode
 from indelible.core.verifying.findings import Caught
@@ -70,7 +72,6 @@ _PERSON = {
     "id": str,
     "invitation": ({"by": str, "expires_at": str, "hash": str, "id": str}, None),
     "is_revoked": bool,
-    "issuer": (str, {"issuer": str, "subject": str}, None),
     "name": str,
     "passkeys": [
         {
@@ -84,6 +85,15 @@ _PERSON = {
     ],
     "scopes": [str],
     "sessions": [{"created_at": str, "expires_at": str, "hash": str, "id": str, "via": ("link", "passkey", "oidc")}],
+    "v": 1,
+    "version": int,
+    "vouched": ({"at": str, "issuer": str, "said": [{"claim": str, "value": str}], "subject": str}, None),
+}
+_PROVIDER = {
+    "allowed": [{"claim": str, "scope": SCOPES_OF_PEOPLE, "value": str}],
+    "id": PROVIDER_REF.id,
+    "issuer": _MAYBE,
+    "max_age": int,
     "v": 1,
     "version": int,
 }
@@ -239,6 +249,12 @@ def credential_in(value: bytes) -> Credential:
 def person_in(value: bytes) -> Person:
     """Reads a person; raises `Caught` for anything that is not exactly one."""
     found: Person = _read("person", value, _PERSON, read_person, person_sheet)
+    return found
+
+
+def provider_in(value: bytes) -> ProviderRules:
+    """Read the rules of a provider; raise `Caught` for anything that is not exactly that."""
+    found: ProviderRules = _read("provider", value, _PROVIDER, read_provider, provider_sheet)
     return found
 
 

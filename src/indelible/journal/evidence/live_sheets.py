@@ -15,6 +15,7 @@ from indelible.core.approvals.sheets import approval_sheet, read_approval
 from indelible.core.effects.stops import read_stop, stop_sheet
 from indelible.core.people.credentials import credential_sheet, read_credential
 from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.people.vouching import provider_sheet, read_provider
 from indelible.core.ports import Store
 from indelible.core.runs.run import checkpoint_sheet, read_checkpoint, read_run, run_sheet
 from indelible.core.sheets import Sheet, SheetFilter
@@ -51,6 +52,7 @@ def _as_kept(kind: str, sheet: Sheet) -> Sheet:
         "delegation": lambda one: delegation_sheet(read_delegation(one)),
         "credential": lambda one: credential_sheet(read_credential(one)),
         "person": lambda one: person_sheet(read_person(one)),
+        "provider": lambda one: provider_sheet(read_provider(one)),
         "stop": lambda one: stop_sheet(read_stop(one)),
         "run": lambda one: run_sheet(read_run(one)),
         "checkpoint": lambda one: checkpoint_sheet(read_checkpoint(one)),

@@ -11,8 +11,8 @@ from indelible.errors import BadCall
 
 PAYLOAD_FIELDS = (
     *("args", "key", "result", "error", "reason", "evidence", "late_result", "late_error"),
-    *("policy", "approval", "grant", "charges", "delegation", "credential", "person", "stop", "subject", "origin"),
-    *("payload", "side_effect_key", "state", "run", "checkpoint"),
+    *("policy", "approval", "grant", "charges", "delegation", "credential", "person", "provider", "stop", "subject"),
+    *("origin", "payload", "side_effect_key", "state", "run", "checkpoint"),
 )
 """Names every value that an event may commit to."""
 _GOES_WITH = {

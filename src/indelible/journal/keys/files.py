@@ -33,6 +33,17 @@ def keys_folder() -> Path:
         ) from problem
 
 
+def resolved_keys(keys: str | Path | None) -> Path | None:
+    """Return the folder of all keys that is meant now, whatever the current folder is later.
+
+    None for a user who has no home folder and names none.
+    """
+    try:
+        return keys_folder() if keys is None else Path(keys).absolute()
+    except KeyUnusable:
+        return None
+
+
 def file_name(text: str) -> str:
     """Gives a file name for any text; no two texts share one, not even where capitals do not count."""
     name = "".join(letter if letter in _PLAIN else _escaped(letter) for letter in text)
@@ -69,6 +80,7 @@ def is_private_folder(folder: Path) -> bool:
     try:
         found = folder.stat()
     except FileNotFoundError:
+        _check_leads_somewhere(folder)
         return False
     except OSError as problem:
         raise KeyUnusable(f"{folder} cannot be looked into: {problem.strerror}") from problem
@@ -77,6 +89,13 @@ def is_private_folder(folder: Path) -> bool:
     _check_private(folder, found, "700")
     _check_above(folder.parent)
     return True
+
+
+def _check_leads_somewhere(folder: Path) -> None:
+    """Raise if a folder is missing because a link to it, or above it, leads to nothing."""
+    for place in (folder, *folder.parents):
+        if place.is_symlink() and not place.exists():
+            raise KeyUnusable(f"{place} leads to {place.readlink()}, which is not there; is its disk mounted?")
 
 
 def _check_above(folder: Path) -> None:

@@ -19,17 +19,16 @@ _FOLDER = ".files"  # no ledger's own folder begins with a dot
 def remember_place(path: str, ledger_name: str, keys: str | Path | None) -> None:
     """Note which ledger a file holds; call it once the ledger has a key."""
     folder = _all_keys(keys)
-    if _noted(path, folder) != ledger_name:
-        with locked(folder / _FOLDER):
-            write_private(_note(path, folder), f"{ledger_name}\n".encode())
+    for name in _names(path):
+        if _noted(name, folder) != ledger_name:
+            with locked(folder / _FOLDER):
+                write_private(_note(name, folder), f"{ledger_name}\n".encode())
 
 
-def forget_place(path: str, keys: str | Path | None = None) -> str | None:
-    """Let any ledger be begun or used in a file from now on; return the name of the one that belonged there."""
-    folder = _all_keys(keys)
-    known = _noted(path, folder)
-    _note(path, folder).unlink(missing_ok=True)
-    return known
+def forget_place(path: str, keys: str | Path | None = None) -> None:
+    """Let any ledger be begun or used in a file from now on."""
+    for name in _names(path):
+        _note(name, _all_keys(keys)).unlink(missing_ok=True)
 
 
 def expected_in(keys: str | Path | None) -> Callable[[str, str | None], None]:
@@ -40,8 +39,9 @@ def expected_in(keys: str | Path | None) -> Callable[[str, str | None], None]:
 
     def expect(path: str, ledger_name: str | None) -> None:
         folder = _all_keys(keys)
-        known = _noted(path, folder)
-        if known in (None, ledger_name) or not (folder / file_name(str(known)) / "current.pem").exists():
+        noted = {known for name in _names(path) if (known := _noted(name, folder)) not in (None, ledger_name)}
+        known = next((each for each in noted if (folder / file_name(str(each)) / "current.pem").exists()), None)
+        if known is None:
             return
         there = "holds no ledger" if ledger_name is None else f"holds {ledger_name}"
         where = "" if folder == keys_folder() else f"INDELIBLE_KEYS={shlex.quote(str(folder))} "
@@ -57,6 +57,12 @@ def expected_in(keys: str | Path | None) -> Callable[[str, str | None], None]:
 
 def _all_keys(keys: str | Path | None) -> Path:
     return keys_folder() if keys is None else Path(keys).absolute()
+
+
+def _names(path: str) -> tuple[str, ...]:
+    """Return the names of a file: as it is addressed, and where that leads. A link may lead elsewhere one day."""
+    given = Path(path).absolute()
+    return tuple(dict.fromkeys((str(given), str(given.parent.resolve() / given.name))))
 
 
 def _note(path: str, folder: Path) -> Path:

@@ -6,6 +6,8 @@ itself: the same head is signed again, to the same bytes.
 
 from __future__ import annotations
 
+import os
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,6 +24,7 @@ from indelible.journal.keys.holders import KeyHolder, MemoryRing, SigningKeys
 from indelible.journal.keys.ring import KeyRing
 
 _FIRST_LINE = "indelible/signed-head/v1"
+_MOST_SEEN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class FileHeadState:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._heads = folder / "heads"
+        self._paths: dict[str, str] = {}
+        self._seen: dict[str, tuple[tuple[int, ...], TreeHead]] = {}
 
     def lock(self) -> AbstractContextManager[None]:
         """Keeps every other thread and process waiting that signs with this folder or changes its keys."""
@@ -127,9 +132,29 @@ class FileHeadState:
         return remembered
 
     def last(self, origin: str) -> TreeHead | None:
-        """Return the head that was signed last for this journal."""
+        """Return the head that was signed last for this journal; the file is read again only if it changed."""
+        path = self._paths.get(origin)
+        if path is None:
+            if len(self._paths) >= _MOST_SEEN:
+                self._paths.clear()
+            path = self._paths[origin] = str(self._path(origin))
+        try:
+            found = os.stat(path)  # noqa: PTH116 - asked before every claim, and a path takes longer
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise _cannot_tell(self._path(origin), problem.strerror or "it cannot be read") from problem
+        mark = (found.st_ino, found.st_size, found.st_mode, found.st_uid, found.st_mtime_ns, found.st_ctime_ns)
+        seen = self._seen.get(origin)
+        if seen is not None and seen[0] == mark:
+            return seen[1]
         remembered = self.load(origin)
-        return None if remembered is None else remembered.head
+        if remembered is None:
+            return None
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        self._seen[origin] = (mark, remembered.head)
+        return remembered.head
 
     def save(self, remembered: Remembered) -> None:
         """Replaces what was saved for this journal, durably, in one step."""
@@ -148,8 +173,9 @@ class FileHeadState:
 
 def _cannot_tell(path: Path, why: str) -> SignerRefused:
     return SignerRefused(
-        f"{path} does not tell what was signed last: {why}. Nothing was signed. Put the file back from your backup; "
-        "without one, see docs/keys.md, on a lost memory"
+        f"{path} does not tell what was signed last: {why}. Nothing was signed. Put the file back from your backup. "
+        "Without one, see that the database has all that others have of it (indelible verify --after HEAD), then: "
+        f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}; docs/keys.md says more, on a lost memory"
     )
 
 

@@ -46,7 +46,7 @@ TAGS = {
     "search": "Ids, keys and words, wherever they are.",
     "people": "Signing in and out, passkeys, and whom the server lets in.",
     "operation": "For whoever runs the server.",
-    "zehrava-gate": "The Run Ledger endpoints of zehrava-gate, with its own names.",
+    "zehrava-gate": "The Run Ledger and intents of zehrava-gate, with its own names.",
     "provedex": "The contract of provedex's sidecar.",
     "reference": "This description, for people.",
     "python-client": "The protocol of the Python client. It changes with the client: use the resources instead.",

@@ -76,14 +76,14 @@ async def list_approvals(
 @approvals.get("/v1/approvals/{approval_id}", response_model=ApprovalViewShown)
 async def show_approval(approval_id: Id, asked: Asking = asking("read")) -> Response:
     """Show everything there is to see before deciding. Looking decides nothing and leaves no trace."""
-    view = await asked.ledger.view_approval(await _find(asked, approval_id))
+    view = await asked.ledger.view_approval(await find_approval(asked, approval_id))
     return answer(view_shown(view), 200, {"ETag": etag(view.approval.version)})
 
 
 @approvals.post("/v1/approvals/{approval_id}/views", response_model=ApprovalViewShown)
 async def view_approval(approval_id: Id, asked: Asking = asking("decide")) -> Response:
     """Show it, and put on the record that the caller was shown it."""
-    view = await asked.ledger.view_approval(await _find(asked, approval_id), by=asked.actor)
+    view = await asked.ledger.view_approval(await find_approval(asked, approval_id), by=asked.actor)
     headers = await sequence.of_newest(asked, view.effect, view.approval.args_seq)
     return answer(view_shown(view), 200, {"ETag": etag(view.approval.version), **headers})
 
@@ -93,10 +93,10 @@ async def decide(
     approval_id: Id, body: DecisionTold, if_match: IfMatch = None, asked: Asking = asking("decide")
 ) -> Response:
     """Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well."""
-    approval = await _find(asked, approval_id)
+    approval = await find_approval(asked, approval_id)
     # Of one that is over, it is told by whom it was decided, which says more than that it is another version.
     seen = seen_version(if_match, approval.version, approval.id) if approval.status == "pending" else None
-    with _saying_who():
+    with saying_who():
         decided = await _voted(asked, approval, body, seen)
     return await _shown(asked, decided, 201)
 
@@ -137,7 +137,7 @@ def _signature(told: str | None) -> bytes | None:
 
 
 @contextmanager
-def _saying_who() -> Iterator[None]:
+def saying_who() -> Iterator[None]:
     """Lets a refusal also say who has decided before."""
     try:
         yield
@@ -160,10 +160,10 @@ def _with_who(refused: VoteRefused) -> VoteRefused | HTTPException:
 @approvals.post("/v1/approvals/{approval_id}/edit", response_model=ApprovalOnly)
 async def edit(approval_id: Id, body: EditTold, if_match: IfMatch = None, asked: Asking = asking("decide")) -> Response:
     """Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
-    approval = await _find(asked, approval_id)
+    approval = await find_approval(asked, approval_id)
     seen = seen_version(if_match, approval.version, approval.id)
     await in_own_thread(asked.ledgers.gateway.check_edit, approval.tool, body.args)
-    with _saying_who():
+    with saying_who():
         edited = await asked.ledger.edit_approval(
             approval, body.args, digest=body.digest, by=asked.actor, reason=body.reason, version=seen
         )
@@ -175,14 +175,14 @@ async def revoke(
     approval_id: Id, body: RevocationTold, if_match: IfMatch = None, asked: Asking = asking("decide")
 ) -> Response:
     """Take one's own approval back, as long as nothing runs on it."""
-    approval = await _find(asked, approval_id)
+    approval = await find_approval(asked, approval_id)
     seen = seen_version(if_match, approval.version, approval.id)
-    with _saying_who():
+    with saying_who():
         taken_back = await asked.ledger.revoke_approval(approval, by=asked.actor, reason=body.reason, version=seen)
     return await _shown(asked, taken_back)
 
 
-async def _find(asked: Asking, approval_id: str) -> Approval:
+async def find_approval(asked: Asking, approval_id: str) -> Approval:
     found = await asked.ledger.get_approval(approval_id)
     if found is None or found.id != approval_id:
         raise UnknownApproval(f"no approval of this tenant has the id {approval_id}; see: GET /v1/approvals")

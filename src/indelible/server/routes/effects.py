@@ -90,8 +90,8 @@ async def begin(body: Begin, asked: Asking = asking("call")) -> Response:
 
 async def commit(effect_id: Id, body: Commit, asked: Asking = asking("report")) -> Response:
     """Report what came of an attempt. Saying the same twice is harmless; a lost lease is 409, and what came is kept."""
-    known = asked.ledgers.claims.take(asked.caller.tenant, effect_id) or await _find(asked, effect_id)
-    claim = _claim(known, body.token, body.attempt)
+    known = asked.ledgers.claims.take(asked.caller.tenant, effect_id) or await find_by_id(asked, effect_id)
+    claim = claim_of(known, body.token, body.attempt)
     outcome = _outcome(body.outcome)
     moved = await speaking.commit(asked.ledger, asked.actor, claim, outcome, known)
     # An earlier attempt may have happened, so that a later failure leaves the doubt.
@@ -119,7 +119,7 @@ def _refused(begun: Begun) -> Response:
     refusing.refuse(begun)
 
 
-def _claim(effect: Effect, token: str, attempt: int) -> Claim:
+def claim_of(effect: Effect, token: str, attempt: int) -> Claim:
     return Claim(effect if effect.attempt == attempt else replace(effect, attempt=attempt), token)
 
 
@@ -161,8 +161,8 @@ def add_hot_pair(app: FastAPI) -> None:
 async def heartbeat(effect_id: Id, body: Heartbeat, asked: Asking = asking("report")) -> Response:
     """Extend the lease of an attempt, counted from now; 409 when it ran out or is lost: stop working on it."""
     words: OptionWords = {} if body.lease_s is None else {"lease": timedelta(seconds=body.lease_s)}
-    known = await _find(asked, effect_id)
-    claim = held_claim(_claim(known, body.token, body.attempt), asked.actor, known)
+    known = await find_by_id(asked, effect_id)
+    claim = held_claim(claim_of(known, body.token, body.attempt), asked.actor, known)
     await asked.ledger.heartbeat(claim, **words)
     lease_s = asked.ledger._lease(words).total_seconds()
     return answer({"id": claim.effect.id, "attempt": body.attempt, "lease_s": lease_s})
@@ -171,15 +171,15 @@ async def heartbeat(effect_id: Id, body: Heartbeat, asked: Asking = asking("repo
 @effects.post("/v1/effects/{effect_id}/release", response_model=EffectAnswer)
 async def release(effect_id: Id, body: Release, asked: Asking = asking("report")) -> Response:
     """Give an attempt up: as `ready` when nothing happened outside, as `in_doubt` when nobody can tell."""
-    known = await _find(asked, effect_id)
-    claim = _claim(known, body.token, body.attempt)
+    known = await find_by_id(asked, effect_id)
+    claim = claim_of(known, body.token, body.attempt)
     return _moved_shown(await speaking.release(asked.ledger, asked.actor, claim, body.status, body.reason, known))
 
 
 @effects.post("/v1/effects/{effect_id}/settle", response_model=EffectAnswer)
 async def settle(effect_id: Id, body: Settlement, asked: Asking = asking("settle")) -> Response:
     """Say what became of an effect in doubt, after you looked."""
-    effect = await _find(asked, effect_id)
+    effect = await find_by_id(asked, effect_id)
     moved = await asked.ledger.settle(effect, _outcome(body.outcome), by=asked.actor, evidence=body.evidence)
     return _moved_shown(moved)
 
@@ -196,7 +196,7 @@ async def settle_many(body: Settlements, asked: Asking = asking("settle")) -> Re
 async def reconcile(body: Reconciliation, asked: Asking = asking("reconcile")) -> Response:
     """Ask the probes of the server's own tools about effects in doubt, and settle those that a probe knows about."""
     check_names(run_id=body.run_id)
-    chosen = None if body.ids is None else [await _find(asked, name) for name in body.ids]
+    chosen = None if body.ids is None else [await find_by_id(asked, name) for name in body.ids]
     found: list[Reconciled] = []
     await asked.ledger.reconcile(
         tool=body.tool,
@@ -212,14 +212,14 @@ async def reconcile(body: Reconciliation, asked: Asking = asking("reconcile")) -
 @effects.post("/v1/effects/{effect_id}/cancel", response_model=EffectAnswer)
 async def cancel(effect_id: Id, body: Reason, asked: Asking = asking("cancel")) -> Response:
     """Withdraw an effect that waits or is ready; an agent's credential only its own call that was never entered."""
-    moved = await asked.ledger.cancel(await _find(asked, effect_id), by=asked.actor, reason=body.reason)
+    moved = await asked.ledger.cancel(await find_by_id(asked, effect_id), by=asked.actor, reason=body.reason)
     return _moved_shown(moved)
 
 
 @effects.post("/v1/effects/{effect_id}/retry", response_model=EffectAnswer)
 async def retry(effect_id: Id, body: Reason, asked: Asking = asking("retry")) -> Response:
     """Allow another attempt of an effect that failed or is in doubt; the next call makes it."""
-    moved = await asked.ledger.retry(await _find(asked, effect_id), by=asked.actor, reason=body.reason)
+    moved = await asked.ledger.retry(await find_by_id(asked, effect_id), by=asked.actor, reason=body.reason)
     return _moved_shown(moved)
 
 
@@ -268,13 +268,13 @@ async def show_effect(
     effect_id: Id, wait: Wait = 0, if_none_match: IfNoneMatch = None, asked: Asking = asking("read")
 ) -> Response:
     """Show an effect; with `wait`, as soon as it moves on from what `If-None-Match` names, or from how it is now."""
-    return await _when_moved(asked, await _find(asked, effect_id), wait, if_none_match)
+    return await _when_moved(asked, await find_by_id(asked, effect_id), wait, if_none_match)
 
 
 @effects.get("/v1/effects/{effect_id}/answered", response_model=AnsweredPage)
 async def list_answered(effect_id: Id, asked: Asking = asking("read")) -> Response:
     """List who got an effect's recorded answer instead of running it again."""
-    effect, ledgers = await _find(asked, effect_id), asked.ledgers
+    effect, ledgers = await find_by_id(asked, effect_id), asked.ledgers
     await in_own_thread(ledgers.replays.write)
     ref = answered_ref(effect.id)
     selected = SheetFilter(kind=ref.kind, id=ref.id, limit=1)
@@ -283,7 +283,7 @@ async def list_answered(effect_id: Id, asked: Asking = asking("read")) -> Respon
     return answer({"callers": [{**asdict(one), "last_at": instant(one.last_at)} for one in callers]})
 
 
-async def _find(asked: Asking, effect_id: str) -> Effect:
+async def find_by_id(asked: Asking, effect_id: str) -> Effect:
     try:
         effect = await asked.ledger.get_effect(effect_id)
     except BadCall:  # it is the beginning of several

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets as random
+from datetime import UTC, datetime
 from hmac import compare_digest
 from html import escape
 
@@ -11,13 +12,14 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from indelible.core.people.standing import person_id
-from indelible.core.people.vouching import name_in, secrets_of, vouched_scopes, voucher_in
+from indelible.core.people.vouching import Vouched, name_in, secrets_of, voucher_in
 from indelible.engine.running import in_own_thread
 from indelible.errors import IndelibleError, NotAuthenticated, NotPermitted
 from indelible.server.routes.sessions import count_as_stranger, refusals
 from indelible.server.signin.oidc import Provider
 from indelible.server.signin.origins import is_private, own_origin
 from indelible.server.signin.people import People
+from indelible.server.signin.providers import Providers
 from indelible.server.signin.sessions import cookie_name, set_cookie
 
 oidc = APIRouter(include_in_schema=False)
@@ -83,9 +85,15 @@ async def _entered(request: Request) -> Response:
     name, voucher = name_in(claims), voucher_in(claims)
     store = request.app.state.ledgers.store
     people = People(store, provider.tenant)
+    rules = await in_own_thread(Providers(store, provider.tenant).rules)
+    if rules is None or rules.issuer != provider.issuer:
+        raise NotPermitted(
+            f"{provider.name} lets nobody in here any more: another server of this ledger was started with other "
+            "--oidc options. Start all of them with the same"
+        )
+    vouched = Vouched(by=voucher, said=rules.asked_for(claims), at=datetime.now(UTC))
     try:
-        scopes = vouched_scopes(claims, provider.allowed)
-        _, ticket = await in_own_thread(people.vouch, name, voucher, scopes)
+        _, ticket = await in_own_thread(people.vouch, name, vouched, rules)
     except (NotPermitted, NotAuthenticated):
         found = await in_own_thread(people.find, person_id(name))
         why = "subject" if found is not None and found.is_somebody_else(voucher) else "oidc"

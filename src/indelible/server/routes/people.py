@@ -27,6 +27,7 @@ from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.leaving import Leaving, left_shown
 from indelible.server.signin.origins import own_origin
 from indelible.server.signin.people import People
+from indelible.server.signin.providers import Providers
 from indelible.server.signin.sightings import last_seen
 
 people = resources("people")
@@ -44,8 +45,9 @@ def _people(asked: Asking) -> People:
 async def list_people(limit: Limit = 100, before: Before = None, asked: Asking = asking("audit")) -> Response:
     """List whom the server lets in, revoked ones too."""
     found, following = await in_own_thread(_people(asked).page, before, limit)
+    rules = await in_own_thread(Providers(asked.ledgers.store, asked.caller.tenant).rules)
     now = datetime.now(UTC)
-    return answer({"people": [person_shown(one, now) for one in found], "next": following})
+    return answer({"people": [person_shown(one, one.standing(rules), now) for one in found], "next": following})
 
 
 @people.post("/v1/people", status_code=201, response_model=Invited)
@@ -53,11 +55,11 @@ async def invite(body: PersonInvited, request: Request, asked: Asking = asking("
     """Invite a person, or let one sign in anew who lost their passkeys. The link is shown once."""
     lasts = timedelta(seconds=body.lasts_s)
     person, ticket = await in_own_thread(
-        lambda: _people(asked).invite(body.name, tuple(body.scopes), by=asked.actor, lasts=lasts)
+        lambda: _people(asked).invite(body.name, tuple(body.scopes), by=asked.actor, lasts=lasts, convert=body.convert)
     )
     root: str = request.scope.get("root_path", "")
     link = f"{own_origin(request)}{root}/signin#{ticket}"
-    return answer({"person": person_shown(person, datetime.now(UTC)), "link": link}, 201)
+    return answer({"person": person_shown(person, person.standing(None), datetime.now(UTC)), "link": link}, 201)
 
 
 @people.post("/v1/people/{person_id}/revoke", response_model=PersonLeft)
@@ -68,7 +70,8 @@ async def revoke_person(person_id: PersonId, asked: Asking = asking("administer"
     """
     leaving = Leaving(asked.ledgers.store, asked.caller.tenant, asked.ledger._approving)
     left = await in_own_thread(lambda: leaving.revoke(person_id, by=asked.actor))
-    return answer({"person": person_shown(left.person, datetime.now(UTC)), **left_shown(left)})
+    shown = person_shown(left.person, left.person.standing(None), datetime.now(UTC))
+    return answer({"person": shown, **left_shown(left)})
 
 
 # Tokens

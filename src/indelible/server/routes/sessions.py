@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
@@ -29,6 +30,7 @@ from indelible.server.signin.ceremonies import Here, NotAnswered, asked_to_sign_
 from indelible.server.signin.challenges import Challenges
 from indelible.server.signin.origins import check_from_us, host_of, own_origin
 from indelible.server.signin.people import People
+from indelible.server.signin.providers import Providers
 from indelible.server.signin.sessions import SignedIn, drop_cookie, set_cookie
 
 signing_in = resources("people")
@@ -118,6 +120,9 @@ async def sign_in(body: PasskeyAnswer, request: Request) -> Response:
     except NotAnswered as refused:
         await refusals(request).tell(store, body.tenant, said, refused.why)
         raise not_signed_in() from refused
+    except NotAuthenticated:  # the passkey is theirs, and their provider's word does not let them in
+        await refusals(request).tell(store, body.tenant, said, "provider")
+        raise
 
 
 def _checked(store: Store, body: PasskeyAnswer, said: str, place: Here) -> tuple[Person, Ticket]:
@@ -130,8 +135,10 @@ def _checked(store: Store, body: PasskeyAnswer, said: str, place: Here) -> tuple
     if not Challenges(store, body.tenant).take(challenge, SIGN_IN):
         raise NotAnswered("challenge")
     credential_id, count = signed(body.credential, person, challenge, place)
+    rules = Providers(store, body.tenant).rules_for(person)
+    person.check_stands(rules, datetime.now(UTC))
     try:
-        return people.sign_in(said, credential_id, count)
+        return people.sign_in(said, credential_id, count, rules)
     except NotAuthenticated as refused:
         raise NotAnswered("count") from refused
 

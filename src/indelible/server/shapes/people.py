@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from indelible.core.events import instant
 from indelible.core.people.credentials import Credential
 from indelible.core.people.person import LONGEST_INVITATION, Passkey, Person, Session
+from indelible.core.people.standing import Standing, StandingWord
 from indelible.core.scopes import Scope
 from indelible.server.shapes.effects import Moment, Name, Sent
 
@@ -57,6 +58,7 @@ class PersonInvited(Sent):
     name: Name
     scopes: PersonScopes
     lasts_s: Annotated[float, Field(gt=0, le=_LONGEST, allow_inf_nan=False)] = 3600
+    convert: Annotated[bool, Field(description="Make a provider's person one of the ledger's own.")] = False
 
 
 class TokenWanted(Sent):
@@ -127,12 +129,13 @@ class CeremonyAsked(BaseModel):
 
 
 class PersonShown(BaseModel):
-    """Is somebody whom the server lets in."""
+    """Is somebody whom the server lets in; `standing` says whether it does now."""
 
     id: str
     name: str
     scopes: list[Scope]
     issuer: str | None
+    standing: StandingWord
     created_at: str
     is_revoked: bool
     invited_until: str | None
@@ -247,15 +250,16 @@ def passkey_shown(passkey: Passkey) -> dict[str, Any]:
     }
 
 
-def person_shown(person: Person, now: datetime) -> dict[str, Any]:
-    """Gives what may be shown of a person."""
+def person_shown(person: Person, stands: Standing, now: datetime) -> dict[str, Any]:
+    """Gives what may be shown of a person, and how they stand."""
     invitation = person.invitation
     is_open = invitation is not None and invitation.expires_at > now
     return {
         "id": person.id,
         "name": person.name,
-        "scopes": list(person.scopes),
+        "scopes": list(stands.scopes or person.scopes),
         "issuer": person.issuer,
+        "standing": stands.word(now),
         "created_at": instant(person.created_at),
         "is_revoked": person.is_revoked,
         "invited_until": instant(invitation.expires_at) if invitation is not None and is_open else None,

@@ -15,11 +15,10 @@ from indelible.core.people.credentials import (
     kind_for,
     read_credential,
 )
-from indelible.core.people.standing import person_id
 from indelible.core.ports import Store
 from indelible.core.scopes import Scope
 from indelible.errors import IllegalMove, UnknownCredential
-from indelible.server.signin.people import People
+from indelible.server.signin.providers import standing_of
 from indelible.server.signin.register import Register
 
 
@@ -42,7 +41,7 @@ class Credentials(Register[Credential]):
     ) -> tuple[Credential, Token]:
         """Makes a credential, and the token that nobody will see again; none for or by somebody who was revoked."""
         for who in {name, principal} if kind_for(scopes) == "person" else {principal}:
-            self._check_not_revoked(who)
+            self._check_stands(who, scopes if who == name else ())
         credential_id = f"key_{self._mint.effect_id().removeprefix('eff_')}"
         token = Token(self._tenant, credential_id, secrets.token_urlsafe(SECRET_BYTES))
         credential = Credential(
@@ -59,10 +58,19 @@ class Credentials(Register[Credential]):
         self._write("credential_given", credential, by)
         return credential, token
 
-    def _check_not_revoked(self, name: str | None) -> None:
-        found = None if name is None else People(self._store, self._tenant).find(person_id(name))
-        if found is not None and found.is_revoked:
-            raise IllegalMove(f"{name} was revoked; to let them in again, first: indelible people invite")
+    def _check_stands(self, name: str | None, wanted: tuple[Scope, ...]) -> None:
+        """Raise `IllegalMove` for a person who is out, and for a scope that their provider's rules do not give."""
+        found = standing_of(self._store, self._tenant, name)
+        if found is None or name is None:
+            return
+        if not found.scopes:
+            raise IllegalMove(f"{found.why_not(name, datetime.now(UTC))}")
+        more = set(wanted) - set(found.scopes) if found.issuer is not None else set()
+        if more:
+            raise IllegalMove(
+                f"the rules of {found.issuer} give {name} the scope {', '.join(found.scopes)}, not {', '.join(more)}; "
+                "change --oidc-allow first, or leave that scope out"
+            )
 
     def revoke(self, credential_id: str, *, by: Actor) -> Credential:
         """Ends a credential; servers that know it let it in for a second more at most."""

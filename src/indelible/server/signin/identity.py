@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from fastapi import Request
 
 from indelible.core.people.credentials import Credential, read_token, unknown_token
+from indelible.core.people.standing import Standing
 from indelible.core.ports import Store
 from indelible.core.remote.admitting import Caller
 from indelible.errors import NotAuthenticated
 from indelible.server.requests.remembering import Remembering
 from indelible.server.signin.credentials import find_credential
+from indelible.server.signin.providers import standing_of
 from indelible.server.signin.sessions import Sessions, cookie_name
 from indelible.server.signin.sightings import Sightings
+
+
+class _Found(NamedTuple):
+    """A credential, and how those stand whom it acts as and for; None for names that the server does not know."""
+
+    credential: Credential
+    person: Standing | None
+    principal: Standing | None
 
 
 class Identity:
@@ -44,15 +55,24 @@ class Identity:
             )
         token = read_token(words[1])
         place = (token.tenant, token.credential_id)
-        credential = await self._credentials.find(place)
-        if credential is not None and credential.kind != "agent" and request.method not in ("GET", "HEAD"):
+        found = await self._credentials.find(place)
+        if found is not None and found.credential.kind != "agent" and request.method not in ("GET", "HEAD"):
             # What people change is decided on how they stand now; agents only ask, and ask often.
-            credential = await self._credentials.find_newest(place)
-        if credential is None:
+            found = await self._credentials.find_newest(place)
+        if found is None:
             raise unknown_token()
-        caller = credential.admits(token, token.tenant, datetime.now(UTC))
-        self._sightings.note(token.tenant, credential.id)
+        now = datetime.now(UTC)
+        caller = found.credential.admits(token, token.tenant, now, person=found.person, principal=found.principal)
+        self._sightings.note(token.tenant, token.credential_id)
         return caller
 
-    def _look(self, tenant: str, credential_id: str) -> Credential | None:
-        return find_credential(self._store, tenant, credential_id)
+    def _look(self, tenant: str, credential_id: str) -> _Found | None:
+        credential = find_credential(self._store, tenant, credential_id)
+        if credential is None:
+            return None
+        person = credential.name if credential.kind == "person" else None
+        return _Found(
+            credential,
+            standing_of(self._store, tenant, person),
+            standing_of(self._store, tenant, credential.principal),
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from hmac import compare_digest
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -12,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 
 from indelible.core.effects.calls import DEFAULT_TENANT
-from indelible.core.people.vouching import Allowed, Secrets
+from indelible.core.people.vouching import USUAL_MAX_AGE, Allowed, ProviderRules, Secrets
 from indelible.errors import Misconfigured, NotAuthenticated, StoreUnavailable
 from indelible.server.signin.origins import LOOPBACK_NAMES
 
@@ -46,11 +47,12 @@ class Provider:
         *,
         secret: str | None = None,
         allowed: tuple[Allowed, ...] = (),
+        max_age: timedelta = USUAL_MAX_AGE,
         tenant: str = DEFAULT_TENANT,
     ) -> None:
         self.issuer = issuer
         self.client_id = client_id
-        self.allowed = allowed
+        self.rules = ProviderRules(issuer=issuer, allowed=allowed, max_age=max_age)
         self.tenant = tenant
         self._secret = secret
         self._known = _Known()

@@ -18,13 +18,12 @@ from indelible.core.people.person import (
     Session,
     SignedInBy,
     Ticket,
-    Voucher,
     not_signed_in,
-    scopes_among,
 )
 from indelible.core.people.sheets import person_sheet, read_person
 from indelible.core.people.standing import person_id
-from indelible.core.scopes import Scope
+from indelible.core.people.vouching import ProviderRules, Vouched, Voucher
+from indelible.core.scopes import Scope, scopes_among
 from indelible.errors import BadCall, NotPermitted, StoreUnavailable, UnknownCredential
 from indelible.server.signin.register import Register
 
@@ -42,9 +41,18 @@ class People(Register[Person]):
     sheet_of = staticmethod(person_sheet)
 
     def invite(
-        self, name: str, scopes: tuple[Scope, ...], *, by: Actor, lasts: timedelta = USUAL_INVITATION
+        self,
+        name: str,
+        scopes: tuple[Scope, ...],
+        *,
+        by: Actor,
+        lasts: timedelta = USUAL_INVITATION,
+        convert: bool = False,
     ) -> tuple[Person, Ticket]:
-        """Lets somebody come in once by a link, whose secret nobody will see again; a link they had counts no more."""
+        """Lets somebody come in once by a link, whose secret nobody will see again; a link they had counts no more.
+
+        With `convert`, a provider's person becomes one of the ledger's own.
+        """
         if not timedelta(0) < lasts <= LONGEST_INVITATION:
             raise BadCall(f"a link lasts at most {LONGEST_INVITATION.days} days, and longer than nothing")
         now = datetime.now(UTC)
@@ -54,7 +62,7 @@ class People(Register[Person]):
 
         def step(before: Person | None) -> Person:
             if before is not None:
-                return before.invited(chosen, invitation)
+                return before.invited(chosen, invitation, convert=convert)
             return Person(id=ticket.person_id, name=name, scopes=chosen, created_at=now, invitation=invitation)
 
         return self._change(ticket.person_id, "person_invited", lambda person: by, step), ticket
@@ -63,26 +71,49 @@ class People(Register[Person]):
         """Signs in whoever has the link, and gives what their browser keeps; of all who come with it, one gets in."""
         return self._sign_in(link.person_id, "link", lambda person, session, now: person.opened(link, session, now))
 
-    def sign_in(self, id_: str, credential_id: str, sign_count: int) -> tuple[Person, Ticket]:
-        """Signs in a person whose passkey answered."""
+    def sign_in(
+        self, id_: str, credential_id: str, sign_count: int, rules: ProviderRules | None = None
+    ) -> tuple[Person, Ticket]:
+        """Signs in a person whose passkey answered; a provider's person, if the rules in force still let them in."""
         return self._sign_in(
-            id_, "passkey", lambda person, session, now: person.signed_in(credential_id, sign_count, session, now)
+            id_,
+            "passkey",
+            lambda person, session, now: person.signed_in(credential_id, sign_count, session, now, rules),
         )
 
-    def vouch(self, name: str, by: Voucher, scopes: tuple[Scope, ...]) -> tuple[Person, Ticket]:
-        """Signs in somebody on the word of a provider; one of whom it speaks is one person here, under one name."""
-        fresh = Person(
-            id=person_id(name), version=0, name=name, scopes=scopes, issuer=by.issuer, created_at=datetime.now(UTC)
-        )
-        other = next((one for one in self.all() if _is_under_another_name(one, fresh.id, by)), None)
+    def vouch(self, name: str, vouched: Vouched, rules: ProviderRules) -> tuple[Person, Ticket]:
+        """Sign in a person on the word of a provider; one of whom it speaks is one person here, under one name.
+
+        A person who was let in before and whom no rule covers by what it says now is out, with all that they have.
+        """
+        by, scopes, id_ = vouched.by, rules.scopes_of(vouched), person_id(name)
+        if not scopes:
+            self._disallow(vouched)
+            raise NotPermitted(f"{name} is known to the provider, and no rule here lets them in: --oidc-allow")
+        fresh = Person(id=id_, version=0, name=name, scopes=scopes, vouched=vouched, created_at=datetime.now(UTC))
+        other = next((one for one in self._vouched_by(by) if one.id != id_), None)
         if other is not None:
             raise NotPermitted(
                 f"you are {other.name} here, and the provider calls you {name} by now. An administrator ends the old "
                 "name and lets you in under the new one: indelible people revoke, then people invite"
             )
         return self._sign_in(
-            fresh.id, "oidc", lambda person, session, now: person.vouched_for(by, scopes, session, now), fresh
+            id_, "oidc", lambda person, session, now: person.vouched_for(vouched, scopes, session, now), fresh
         )
+
+    def _disallow(self, vouched: Vouched) -> None:
+        """Keep what the provider says now of a person whom no rule lets in by it, under whatever name they came in."""
+        for theirs in self._vouched_by(vouched.by):
+            if not theirs.is_revoked:
+                step = self._known(theirs.id, lambda person: person.disallowed(vouched))
+                self._change(theirs.id, "person_disallowed", lambda person: SYSTEM, step)
+
+    def _vouched_by(self, by: Voucher) -> list[Person]:
+        """Return whom a provider speaks of, by whatever name; with two names they would be two who vote.
+
+        A person who was revoked under one name does not come back under another, either.
+        """
+        return [one for one in self.all() if one.vouched is not None and one.vouched.by == by]
 
     def _sign_in(
         self,
@@ -174,11 +205,3 @@ class People(Register[Person]):
             if self._tell(event_type, {"id": id_}, changed, who(changed)):
                 return changed
         raise StoreUnavailable(f"{id_} is changed by too many at once; try again")
-
-
-def _is_under_another_name(person: Person, id_: str, by: Voucher) -> bool:
-    """Is this who the provider speaks of, by an earlier name? With two they would be two who vote.
-
-    And whoever was revoked under one name does not come back under another.
-    """
-    return (person.issuer, person.subject) == by and person.id != id_

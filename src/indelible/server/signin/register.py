@@ -65,7 +65,7 @@ class Register(Generic[Entry]):
         )
         (answer,) = self._store.apply(self._tenant, [command], [None])
         if isinstance(answer, Outrun) and command.sheet is not None and _is_next(command.sheet, answer.sheet):
-            raise NotPermitted(f"{by.id} was revoked meanwhile, and changes nothing more")
+            raise NotPermitted(f"{by.id} lost their access meanwhile, so nothing was changed; sign in again at /signin")
         return not isinstance(answer, Outrun)
 
 

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from fastapi import Request, Response
 
 from indelible.core.people.person import LONGEST_SESSION, Person, Session, Ticket, not_signed_in, read_ticket
+from indelible.core.people.vouching import ProviderRules
 from indelible.core.ports import Store
 from indelible.core.remote.admitting import Caller
 from indelible.server.requests.remembering import Remembering
 from indelible.server.signin.origins import check_session_request, is_private
 from indelible.server.signin.people import People
+from indelible.server.signin.providers import Providers
 from indelible.server.signin.sightings import Sightings, last_seen
 
 COOKIE = "__Host-indelible"
@@ -35,6 +37,7 @@ class SignedIn:
 @dataclass(frozen=True, slots=True)
 class _Found:
     person: Person
+    rules: ProviderRules | None
     seen_at: datetime | None
 
 
@@ -55,7 +58,7 @@ class Sessions:
         found = await (self._found.find(place) if is_reading else self._found.find_newest(place))
         if found is None:
             raise not_signed_in()
-        caller, session = found.person.admits(ticket, found.seen_at, datetime.now(UTC))
+        caller, session = found.person.admits(ticket, found.seen_at, datetime.now(UTC), found.rules)
         check_session_request(request, ticket)
         if not request.scope.get(UNATTENDED):
             self._sightings.note(ticket.tenant, session.id, session.expires_at)
@@ -66,7 +69,8 @@ class Sessions:
         person = People(self._store, tenant).find(id_)
         if person is None or all(one.id != session_id for one in person.sessions):
             return None
-        return _Found(person, last_seen(self._store, tenant, session_id))
+        rules = Providers(self._store, tenant).rules_for(person)
+        return _Found(person, rules, last_seen(self._store, tenant, session_id))
 
 
 def cookie_name(request: Request) -> str:

@@ -18,7 +18,7 @@ from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import STOP_REF
 from indelible.core.events import Provenance
-from indelible.core.ports import Clock
+from indelible.core.ports import Clock, Compare
 from indelible.core.sheets import STANDING, Sheet, SheetRef, Sheets
 from indelible.errors import StoreUnavailable
 from indelible.stores.assumptions import is_guarded, is_stop, sheets_for
@@ -29,6 +29,7 @@ from indelible.stores.postgres.transitions import (
     erase,
     give_up,
     has_event,
+    is_set_back,
     lock,
     look,
     moved_keys,
@@ -50,6 +51,7 @@ _GUESSES = 3
 _REPEATS_IN_A_ROW = 2
 _WARY_FOR = 16
 _PERMISSIONS = frozenset({"approval", "delegation", "grant"})
+_MOST_LOOKS = 4  # the effect, its permission, the people who gave it, the provider that let them in
 _MOST_TENANTS = 1000
 
 
@@ -62,7 +64,10 @@ class _Unsure(Exception):
 
 
 class _NotCompared(Exception):
-    """The connection is new, so the tenant's record has to be compared with what was signed before it writes."""
+    """The tenant's record has to be compared with what was signed before anything is written.
+
+    The connection is new, or the database was replaced under it: the tree has fewer entries than were signed.
+    """
 
 
 class Lane:
@@ -86,7 +91,7 @@ class Lane:
         self._seconds = seconds
         self._wary = 0
         self._heads = Heads()
-        self.compare: Callable[[str], None] | None = None
+        self.compare: Compare | None = None
         self._compared: dict[str, int] = {}
         """Says on which session the record of each tenant was compared with what was signed."""
         self._renewed = 1
@@ -108,28 +113,32 @@ class Lane:
                     work.needs_comparing = not is_stop(commands)
                     work.assume(known, self._heads)
                     ways = ways[self._first_way(work) :]
+                if self.compare is not None and work.brakes:
+                    work.signed = self.compare.signed(work.by.log)
                 try:
                     return self._persist(work, ways)
                 except _NotCompared:
                     session = self._line.generation
-            self._compare_on(session, work)
-            if work.sent:
+            if not self._compare_on(session, work) or work.sent:
                 ways = ways[-1:]
 
-    def _compare_on(self, session: int, work: Work) -> None:
-        """Compares the tenant's record with what was signed. Hold no lock: a stop may have to be written."""
+    def _compare_on(self, session: int, work: Work) -> bool:
+        """Compare the tenant's record with what was signed; return whether all of it is there.
+
+        Hold no lock: a stop may have to be written.
+        """
         if session > self._renewed:
             self._renewed = session
             # The other connections may still lead to the server that was left, or be told late that it is gone.
             for line in self._others:
                 line.renew()
-        if self.compare is not None:
-            self.compare(work.tenant)
+        is_whole = self.compare is None or self.compare(work.tenant)
         work.compared = session
-        if not self._line.target.is_pooled:
+        if is_whole and not self._line.target.is_pooled:
             if len(self._compared) >= _MOST_TENANTS:
                 self._compared.clear()
             self._compared[work.tenant] = session
+        return is_whole
 
     def find_out(self, tenant: str, command: Command, batch: Batch) -> bool:
         """Says whether a batch whose commit was sent through another connection took place."""
@@ -189,6 +198,10 @@ class Lane:
             except (Lost, Rejected) as trouble:
                 problem = trouble
                 self._clear_up(work, trouble)
+                if is_set_back(trouble) and not work.patience.is_over:
+                    work.compared = None
+                    self._compared.pop(work.tenant, None)
+                    raise _NotCompared from trouble
                 if not is_worth_another_try(trouble):
                     self._give_up(work, trouble)
                 if work.sent or isinstance(trouble, Rejected):
@@ -300,7 +313,7 @@ class Lane:
 
     def _look(self, work: Work) -> View | None:
         """Reads what commands rest on, all at one moment; which sheets these are shows by and by."""
-        for _ in range(3):
+        for _ in range(_MOST_LOOKS):
             asked = self._with_likely_people(work)
             seen = look(self._session(work), work.commands, self.test_time(), work.patience.until, asked)
             work.sheets = sheets_for(work.commands, seen.effects, seen.sheets)
@@ -342,7 +355,7 @@ class Lane:
         if batch.is_empty:
             self._end_without_writing(work, session, locked, until)
             return batch.answers
-        if write(session, work.tenant, batch, seen.now, self.test_time(), until) is not None:
+        if write(session, work.tenant, batch, seen.now, self.test_time(), until, work.signed) is not None:
             session.command(ROLLBACK, until)
             return None
         if batch.erased:
@@ -392,7 +405,9 @@ class Lane:
             return batch.answers
         until = work.patience.until
         session = self._session(work)
-        refusal = self._send(work, batch, lambda: write(session, work.tenant, batch, now, self.test_time(), until))
+        refusal = self._send(
+            work, batch, lambda: write(session, work.tenant, batch, now, self.test_time(), until, work.signed)
+        )
         if refusal is not None:
             work.sent.pop()
             self._heads.correct(work.tenant, work.runs, {} if refusal.instead is None else refusal.instead.heads)

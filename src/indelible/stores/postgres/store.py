@@ -14,7 +14,7 @@ from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.moving import origin_of
-from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
+from indelible.core.ports import Alarm, Clock, Compare, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
 from indelible.stores.postgres import rows, wire
@@ -100,12 +100,12 @@ class PostgresStore:
         self._sign = (os.getpid(), sign)
 
     @property
-    def compare(self) -> Callable[[str], None] | None:
+    def compare(self) -> Compare | None:
         """Compares a tenant's record with what was signed, before the first write of each new connection."""
         return self._lane.compare
 
     @compare.setter
-    def compare(self, compare: Callable[[str], None] | None) -> None:
+    def compare(self, compare: Compare | None) -> None:
         self._lane.compare = compare
 
     def _provenance(self, tenant: str) -> Provenance:

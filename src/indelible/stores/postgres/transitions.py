@@ -19,6 +19,7 @@ from indelible.stores.postgres.sheets import move_values_with_sheets, ref_values
 from indelible.stores.postgres.statements import SQL
 
 _GUARDS = {("23502", "indelible_events.seq"), ("23505", "indelible_effects_pkey"), ("22012", ".")}
+_NEGATIVE_ROOT = "2201F"
 _TRUE = b"\1"
 
 
@@ -123,28 +124,57 @@ def give_up(session: Session, tenant: str, locked: Locked, batch: Batch, until: 
 
 
 def write(
-    session: Session, tenant: str, batch: Batch, now: datetime, clock: datetime | None, until: float
+    session: Session,
+    tenant: str,
+    batch: Batch,
+    now: datetime,
+    clock: datetime | None,
+    until: float,
+    signed: int = 0,
 ) -> Refusal | None:
-    """Writes a batch in one statement, all or nothing; `now` is the moment it was decided at."""
+    """Write a batch in one statement, all or nothing.
+
+    Args:
+        session: The connection.
+        tenant: The tenant.
+        batch: What was decided.
+        now: The moment it was decided at.
+        clock: The time to use instead of the database's, which only tests do.
+        until: When to give up.
+        signed: How many entries of the tenant's journal were signed. If the tree has fewer and the batch claims
+            effects, `Rejected` is raised, which `is_set_back` knows.
+    """
     moment = None if clock is None else wire.timestamptz(clock)
+    claim = {"signed": wire.bigint(signed) if signed and batch.stop_version is not None else None}
     if batch.sheets:
-        return _write_with_sheets(session, tenant, batch, now, moment, until)
+        return _write_with_sheets(session, tenant, batch, now, moment, until, claim)
     if len(batch.events) == 1:
         if batch.opened and len(batch.payloads) == 2:
-            return _open_one(session, batch, rows.open_values(tenant, batch, now, moment), until)
+            return _open_one(session, batch, rows.open_values(tenant, batch, now, moment) | claim, until)
         if batch.moved and len(batch.payloads) == 1:
-            return _move_one(session, "move_one", batch, rows.move_values(tenant, batch, now, moment), until)
-    return _write_all(session, "write_batch", rows.batch_values(tenant, batch, now, moment), until)
+            return _move_one(session, "move_one", batch, rows.move_values(tenant, batch, now, moment) | claim, until)
+    return _write_all(session, "write_batch", rows.batch_values(tenant, batch, now, moment) | claim, until)
+
+
+def is_set_back(trouble: Exception) -> bool:
+    """Return whether a claim was refused because the tree has fewer entries than were signed."""
+    return isinstance(trouble, Rejected) and trouble.sqlstate == _NEGATIVE_ROOT
 
 
 def _write_with_sheets(
-    session: Session, tenant: str, batch: Batch, now: datetime, moment: bytes | None, until: float
+    session: Session,
+    tenant: str,
+    batch: Batch,
+    now: datetime,
+    moment: bytes | None,
+    until: float,
+    claim: rows.Named,
 ) -> Refusal | None:
     if len(batch.events) == len(batch.moved) == 1 and batch.payloads:
-        values = rows.move_values(tenant, batch, now, moment) | move_values_with_sheets(batch)
+        values = rows.move_values(tenant, batch, now, moment) | move_values_with_sheets(batch) | claim
         refusal = _move_one(session, "move_one_with_sheets", batch, values, until)
     else:
-        values = rows.batch_values(tenant, batch, now, moment) | sheet_values(batch)
+        values = rows.batch_values(tenant, batch, now, moment) | sheet_values(batch) | claim
         refusal = _write_all(session, "write_batch_with_sheets", values, until)
     if refusal is None and session.awaited:
         # Nobody waits for an attempt to begin, only for its end: no bell need ring beside a handler that starts.

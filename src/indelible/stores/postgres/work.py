@@ -110,6 +110,8 @@ class Work:
     compared: int | None = None
     """Is the session that the tenant's record was compared on for this call."""
     needs_comparing: bool = True
+    signed: int = 0
+    """Is how many entries of the tenant's journal were signed when this call began, as far as is known here."""
 
     def assume(self, known: Sequence[Effect | None], heads: Heads) -> None:
         """Notes what may be decided on unseen: an unknown key is free, and a claim's holder knows its effect."""

@@ -14,7 +14,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import Entry, Tree
 from indelible.core.journal.notes import TreeHead, log_name
-from indelible.core.ports import Alarm, Filter, Outline, Seen, Transaction
+from indelible.core.ports import Alarm, Compare, Filter, Outline, Seen, Transaction
 from indelible.core.privacy.forgetting import Prunable
 from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, unseen_kinds
 from indelible.core.runs.commands import SealCheckpoint, StartRun, TakeRun
@@ -57,7 +57,7 @@ class RemoteStore:
     """Is a ledger's store on the other side of HTTP, as the credential's tenant and scopes let it be seen."""
 
     is_cheap_to_read = False
-    compare: Callable[[str], None] | None = None  # the server compares
+    compare: Compare | None = None  # the server compares
 
     def __init__(self, url: str, *, token: str | None, wakeups: bool = True, reach: Reach | None = None) -> None:
         self._line = Line(url, token, reach or Reach())

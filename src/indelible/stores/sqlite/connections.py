@@ -68,6 +68,8 @@ def check_alone(path: str) -> None:
     file = Path(path).resolve()
     if not file.exists():
         return
+    if file.is_dir():
+        raise Misconfigured(f"{file} is a folder; name a file in it, such as {file / 'ledger.db'}")
     if file.stat().st_nlink > 1:
         raise Misconfigured(
             f"{file} is a hard link, and under its other name it is another ledger; make a copy instead"

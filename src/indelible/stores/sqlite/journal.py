@@ -46,7 +46,7 @@ class SqliteJournal:
     def tree(self, tenant: str) -> Tree:
         """Reads the tree."""
         with self._reading() as connection:
-            return _tree(connection, tenant)
+            return tree_of(connection, tenant)
 
     def tile(self, tenant: str, level: int, number: int) -> bytes:
         """Reads a tile."""
@@ -109,7 +109,7 @@ def _integrate(connection: apsw.Connection, tenant: str, most: int) -> Tree | No
     waiting: Any = connection.execute(SQL["take_pending"], (tenant, most)).fetchall()
     if not waiting:
         return None
-    size = _tree(connection, tenant).size
+    size = tree_of(connection, tenant).size
     growth = grow(size, [row[3] for row in waiting], lambda level, number: _tile(connection, tenant, level, number))
     leaves = [(tenant, size + place, run_id, seq, hash_) for place, (_, run_id, seq, hash_) in enumerate(waiting)]
     execute_rows(connection, SQL["insert_leaves"], leaves)
@@ -120,7 +120,8 @@ def _integrate(connection: apsw.Connection, tenant: str, most: int) -> Tree | No
     return Tree(growth.size, growth.root)
 
 
-def _tree(connection: apsw.Connection, tenant: str) -> Tree:
+def tree_of(connection: apsw.Connection, tenant: str) -> Tree:
+    """Read a tenant's tree."""
     found: Any = connection.execute(SQL["tree"], (tenant,)).fetchone()
     return Tree(0, EMPTY_ROOT) if found is None else Tree(int(found[0]), found[1])
 

@@ -51,7 +51,7 @@ class Pen:
         runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
         brakes = {ref for command in commands for ref in brakes_of(command)}
         sheets = read_sheets(self._connection, tenant, [*sheets_for(commands, effects), *brakes])
-        if people := people_behind(sheets) - sheets.keys():
+        while people := people_behind(sheets) - sheets.keys():
             sheets = {**sheets, **read_sheets(self._connection, tenant, sorted(people))}
         batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
         if is_guess and not is_guarded(batch, effects):

@@ -14,13 +14,14 @@ from typing import Any
 
 import apsw
 
+from indelible import file_lock
 from indelible.core.batch import Batch
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.moving import origin_of
-from indelible.core.ports import Alarm, Clock, Filter, Outline, Seen
+from indelible.core.ports import Alarm, Clock, Compare, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, Misconfigured, StoreUnavailable
 from indelible.stores.assumptions import is_stop
@@ -29,7 +30,7 @@ from indelible.stores.sqlite.alarm import open_alarm
 from indelible.stores.sqlite.connections import Explained, check_alone, connect, folder_of, make_file
 from indelible.stores.sqlite.forgetting import SqliteForgetting
 from indelible.stores.sqlite.guard import Guard, Place, open_beside, place_of
-from indelible.stores.sqlite.journal import SqliteJournal
+from indelible.stores.sqlite.journal import SqliteJournal, tree_of
 from indelible.stores.sqlite.pen import Pen, Refused, guessed, read_effect, read_effects
 from indelible.stores.sqlite.schema import is_current, is_new, migrate
 from indelible.stores.sqlite.sheets import list_sheets
@@ -41,6 +42,10 @@ from indelible.stores.sqlite.write_lock import WriteLock
 Expect = Callable[[str, str | None], None]
 """Is asked with a file's whole path and the name of the ledger in it, None if it has none yet; raises to refuse it."""
 _Where = tuple[Place | None, Place | None]
+
+
+class _SetBack(Exception):
+    """A claim was to be written to a database that lacks what was signed."""
 
 
 class SystemClock:
@@ -57,7 +62,7 @@ class SqliteStore:
     is_cheap_to_read = True
     unseen_kinds: frozenset[str] = frozenset()
     sign_event: Callable[[bytes], bytes] | None = None
-    compare: Callable[[str], None] | None = None
+    compare: Compare | None = None
 
     def __init__(
         self,
@@ -81,9 +86,10 @@ class SqliteStore:
             self._path = f"file:/indelible-{uuid.uuid4().hex}?vfs=memdb"
             self.address = ":memory:"
         else:
+            file_lock.require()
             self._path = str(folder_of(path).resolve() / Path(path).name)
             self.address = f"sqlite:///{path}"
-        self.file = None if self._is_memory else self._path
+        self.file = None if self._is_memory else str(Path(path).absolute())
         self._clock = clock or SystemClock()
         self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
@@ -144,8 +150,8 @@ class SqliteStore:
             self.applied_migrations = migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
 
     def _check_expected(self, ledger_name: str | None) -> None:
-        if self._expect is not None:
-            self._expect(self._path, ledger_name)
+        if self._expect is not None and self.file is not None:
+            self._expect(self.file, ledger_name)
 
     def _hold_place(self) -> _Where | None:
         """Hold the database's locks, and return where it and its log are."""
@@ -209,9 +215,20 @@ class SqliteStore:
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides and writes under the write lock: first on what is likely, and if that was wrong, on what is."""
         self._check_process()
-        if self.compare is not None and tenant not in self._compared and not is_stop(commands):
-            self.compare(tenant)
+        while True:
+            if tenant not in self._compared and not is_stop(commands):
+                self._compare(tenant)
+            try:
+                return self._apply(tenant, commands, known)
+            except _SetBack:
+                self._compared.discard(tenant)
+
+    def _compare(self, tenant: str) -> None:
+        """Compare a tenant's record with what was signed. One that lacks a part is compared again each time."""
+        if self.compare is None or self.compare(tenant):
             self._compared.add(tenant)
+
+    def _apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         with self._explained, self._writing:
             self._check_place()
             try:
@@ -228,6 +245,8 @@ class SqliteStore:
             effects = read_effects(self._writer, commands) if likely is None else likely
             by = self._provenance(tenant)
             batch = self._pen.write(tenant, commands, effects, by, is_guess=likely is not None)
+            if batch.stop_version is not None and self.compare is not None:
+                self._check_has_signed(tenant, self.compare.signed(by.log))
             self._writer.execute("ROLLBACK" if batch.is_empty else "COMMIT")
         except BaseException:
             try:
@@ -241,6 +260,11 @@ class SqliteStore:
         if batch.events:
             self._remember(tenant, by)
         return batch
+
+    def _check_has_signed(self, tenant: str, signed: int) -> None:
+        """Raise if the tree has fewer entries than were signed: the file was restored while it was open."""
+        if signed and tree_of(self._writer, tenant).size < signed:
+            raise _SetBack
 
     def _replace_writer(self) -> None:
         """Closes a connection that could not even end its transaction."""
