@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from mcp.client import Client
 from mcp.server import Server
-from pydantic import BaseModel, Field, PlainSerializer, RootModel, SecretStr
+from pydantic import BaseModel, Field, PlainSerializer, RootModel, SecretStr, StringConstraints
 from pydantic_ai import Agent, DeferredToolRequests, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 POLICY: dict[str, Any] = {
     "defaults": "allow",
     "rules": [
-        {"name": "blocked", "match": {"args": {"account": {"in": [666]}}}, "then": "refuse"},
+        {"name": "blocked", "match": {"args": {"account": {"in": [666, "mallory"]}}}, "then": "refuse"},
         {"name": "much", "match": {"args": {"amount": {"gt": 1000}}}, "then": "refuse"},
         {"name": "much inside", "match": {"args": {"opts.amount": {"gt": 1000}}}, "then": "refuse"},
     ],
@@ -93,6 +93,21 @@ async def test_38_openai_agents_judges_and_keys_what_the_sdk_validates(ledger: A
     assert [effect.args for effect in await ledger.effects()] == [{"account": 7, "amount": 5}]
 
 
+async def test_38_openai_agents_judges_a_name_as_the_sdk_reads_it(ledger: AsyncLedger) -> None:
+    got: list[str] = []
+
+    @function_tool
+    def pay(account: Annotated[str, StringConstraints(to_lower=True, strip_whitespace=True)]) -> str:
+        """Pays."""
+        got.append(account)
+        return "paid"
+
+    for number, account in enumerate(("mallory", "MALLORY", " Mallory", "ann", "Ann ")):
+        await by_openai(ledger, pay, {"account": account}, f"call_{number}x")
+    assert got == ["ann"]
+    assert [effect.args for effect in await ledger.effects()] == [{"account": "ann"}]
+
+
 async def test_38_openai_agents_records_a_default_that_the_dump_hides(ledger: AsyncLedger) -> None:
     got: list[Any] = []
 
@@ -141,7 +156,7 @@ def pay_capped(lines: list[Lines]) -> str:
     raise NotImplementedError
 
 
-def pay_rooted(order: RootModel[list[Order]]) -> str:
+def pay_rooted(orders: RootModel[list[Order]], fast: bool = True) -> str:
     raise NotImplementedError
 
 
@@ -152,7 +167,7 @@ def pay_rooted(order: RootModel[list[Order]]) -> str:
         (pay_excluded, {"order": {"charge": "c"}}, "args.order.amount"),
         (pay_excluded, {"order": {"charge": "c", "amount": 9999}}, "args.order.amount"),
         (pay_capped, {"lines": [{"cents": 5}, {"cents": 9999}]}, "args.lines.1.cents"),
-        (pay_rooted, {"order": [{"charge": "c"}]}, "args.order.0.amount"),
+        (pay_rooted, {"orders": [{"charge": "c"}]}, "args.orders.0.amount"),
     ],
 )
 async def test_38_pydantic_ai_refuses_arguments_whose_json_shows_less_than_they_hold(
