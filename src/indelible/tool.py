@@ -20,7 +20,8 @@ from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
 from indelible.core.effects.tightening import UNSAID, identified_by
-from indelible.core.values.canonical import encode
+from indelible.core.values.canonical import encode as encode
+from indelible.core.values.left_out import left_out as left_out
 from indelible.core.values.revive import is_read_otherwise, plainly, revive
 from indelible.engine.running import RunningEffect
 from indelible.errors import BadCall, NothingHappened
@@ -128,14 +129,14 @@ class Tool(Generic[P, R]):
         arguments = self._signature.bind_partial()
         for name, value in effect.args.items():
             if name not in self._signature.parameters:
+                if name not in effect.effect.args:
+                    continue  # `added` names what the function has no more
                 raise NothingHappened(
                     f"{self.name} takes no {name} any more, so the recorded call cannot be made; cancel it, or bring "
                     "the parameter back"
                 )
             arguments.arguments[name] = self._entered_with(name, value)
-        unseen = (
-            self._signature.parameters.keys() - arguments.arguments.keys() - (self._identity.get("added") or {}).keys()
-        )
+        unseen = self._signature.parameters.keys() - arguments.arguments.keys()
         if unseen:
             raise self._unseen(", ".join(sorted(unseen)))
         return self._function(*arguments.args, **arguments.kwargs)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, RootModel, SecretStr, field_serializer, f
 
 import indelible
 from indelible import Ledger, NothingHappened, ToolCall, migrate
-from indelible.errors import ApprovalPending, BadCall, PolicyRefused, VoteRefused
+from indelible.errors import ApprovalPending, BadCall, NotRecordable, PolicyRefused, VoteRefused
 from tests.journal.exported import key_of
 
 MUCH: dict[str, Any] = {
@@ -352,3 +352,71 @@ def test_38_a_caller_that_waits_is_asked_again_and_redacted_values_stay_the_call
         elsewhere.approve(again, digest=again.digest, by="bob")
         assert till.ask(approval="required", **redaction) == "paid"
     assert till.entered == [([Item("1", 5)], Item("3"))]
+
+
+class Excluding(BaseModel):
+    """A model with a field that is not in its dump."""
+
+    charge: str
+    amount: int = Field(default=5000, exclude=True)
+
+
+class Rewriting(BaseModel):
+    """A model that dumps another amount than it holds."""
+
+    amount: int
+
+    @field_serializer("amount")
+    def _capped(self, amount: int) -> int:
+        return min(amount, 10)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Excluding(charge="c", amount=9), Excluding(charge="c"), [{"one": Excluding(charge="c")}], Rewriting(amount=9999)],
+)
+def test_38_a_model_whose_dump_hides_a_field_is_no_argument_of_any_type(ledger: Ledger, value: Any) -> None:
+    def pay(order: Any) -> None:
+        raise NotImplementedError
+
+    tool = ledger.tool("pay", side_effect="payment")(pay)
+    for door in DOORS:
+        with pytest.raises(NotRecordable) as refused:
+            door(ledger, tool, {"order": value})
+        assert refused.value.path.startswith("args.order")
+    with pytest.raises(NotRecordable):
+        ledger.run(ToolCall(tool="free", args={"order": value}, run_id="r"), tool.handler, redact=["args.order.charge"])
+    assert list(ledger.effects()) == []
+
+
+def test_44_an_older_call_that_is_open_runs_with_what_added_says(store_url: str) -> None:
+    """The old version left two calls open and one that waits. The new version's own default is another value."""
+    migrate(store_url)
+    got: list[Any] = []
+
+    def before(order: str, amount: int) -> str:
+        raise NothingHappened("the bank is closed")
+
+    def after(order: str, amount: int, currency: str = "eur") -> str:
+        got.append((order, amount, currency))
+        return currency
+
+    words: dict[str, Any] = {"side_effect": "payment", "wait": False}
+    with (
+        Ledger.open(store_url, principal="dora", run="r") as old,
+        Ledger.open(store_url, principal="dora", run="r") as new,
+    ):
+        for name, more in (("open", {}), ("asked", {"approval": "required"}), ("unsaid", {})):
+            with pytest.raises((NothingHappened, ApprovalPending)):
+                old.tool(name, **words, **more)(before)("1", 5)
+        added = {"currency": "usd"}
+        assert new.tool("open", added=added, **words)(after)("1", 5, currency="usd") == "usd"
+        asked = new.tool("asked", added=added, approval="required", **words)(after)
+        with pytest.raises(ApprovalPending):
+            asked("1", 5, currency="usd")
+        (question,) = new.approvals(status="pending")
+        new.approve(question, digest=question.digest, by="ana")
+        assert asked("1", 5, currency="usd") == "usd"
+        with pytest.raises(NothingHappened):
+            new.tool("unsaid", varies=["currency"], **words)(after)("1", 5)
+    assert got == [("1", 5, "usd")] * 2

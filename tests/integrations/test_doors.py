@@ -240,13 +240,12 @@ async def test_38_what_a_tools_types_read_is_judged_shown_keyed_and_run(
         assert verdict == ("refused" if whole["amount"] > 1000 else "asked"), door
 
 
-@pytest.mark.parametrize("door", ["openai_agents", "mcp"])
-async def test_38_a_text_for_a_number_is_refused_where_only_a_schema_is_known(door: str, store_url: str) -> None:
+async def test_38_a_text_for_a_number_is_refused_where_only_a_schema_is_known(store_url: str) -> None:
     migrate(store_url)
     made = Made([_keyword("amount", int, 5), _keyword("money", Money, Money())])
     async with AsyncLedger.open(store_url, seal=False) as ledger:
         for args in ({"amount": "5000"}, {"money": {"amount": "5000"}}):
-            await DOORS[door](ledger, made, args, "r1", {"side_effect": "payment"})  # the model is told
+            await DOORS["mcp"](ledger, made, args, "r1", {"side_effect": "payment"})  # the model is told
         assert list(await ledger.effects()) == []
     assert made.got == []
 
@@ -273,7 +272,7 @@ def test_38_a_default_is_judged_shown_keyed_and_run_by_the_server(
         words={"side_effect": "payment"},
         identity={"scope": "all"},
         function=function,
-        defaults=_defaults(function, None),
+        defaults=_defaults(function),
     )
     whole = made.whole(args)
     place = Place(store_url, gateway=Gateway({TOOL: tool}), policy=bench.policy(), keys=tmp_path / "keys")
@@ -324,11 +323,11 @@ class Hidden(BaseModel):
         (Strict, {"orderId": "1"}, {"orderId": "1", "amount": 5000}),
         (Strict, {"orderId": "1", "amount": "$70"}, {"orderId": "1", "amount": 7000}),
         (Hidden, {"token": "t"}, {"token": "t", "amount": 5000}),
-        (Hidden, {}, {"token": "**********", "amount": 5000}),
+        (Hidden, {}, None),
     ],
 )
 async def test_38_a_langchain_schema_with_validators_shows_its_defaults(
-    sqlite_url: str, schema: Any, args: dict[str, Any], judged: dict[str, Any]
+    sqlite_url: str, schema: Any, args: dict[str, Any], judged: dict[str, Any] | None
 ) -> None:
     bench, ran = Bench(), []
 
@@ -342,7 +341,10 @@ async def test_38_a_langchain_schema_with_validators_shows_its_defaults(
         behind = LedgerMiddleware(ledger, model_turns=False)
         agent = create_agent(Scripted(responses=turns), [tool], middleware=[behind], checkpointer=InMemorySaver())
         await agent.ainvoke({"messages": [("user", "pay")]}, {"configurable": {"thread_id": "t"}})  # type: ignore[call-overload]
-    assert bench.judged[0]["amount"] == judged["amount"] > 1000
+    if judged is None:  # the default is a secret, so no JSON tells it, and the model is told so
+        assert bench.judged == []
+    else:
+        assert bench.judged[0]["amount"] == judged["amount"] > 1000
     assert ran == []
 
 

@@ -276,7 +276,7 @@ async def test_89_openai_agents_a_context_that_is_gone_is_another_one(ledger: Le
     assert await gate.answer(state) == []
     state._context.context = None
     await Runner.run(agent, state)
-    assert (paid, ledger.effects(tool="charge")[0].status) == ([], "ready")
+    assert (paid, ledger.effects(tool="charge")[0].status) == ([], "requires_approval")
 
 
 def pydantic_agent(ledger: Ledger) -> Agent[Deps, Any]:

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from indelible import Actor, Failed, Ledger, ToolCall, migrate
+from indelible import Actor, Failed, Ledger, NothingHappened, ToolCall, migrate
 from indelible.core.events import instant
 from indelible.errors import BadCall, Misconfigured, NotPermitted
 from indelible.server.app import create_app
@@ -173,6 +173,14 @@ on_reuse = "replay"
 
 [tools."books.paid"]
 python = "tests.server.test_gateway:book_paid"
+
+[tools."books.hidden"]
+python = "tests.server.test_gateway:book_paid"
+schema = {{ type = "object", properties = {{ amount = {{ type = "integer" }} }}, required = ["amount"] }}
+
+[tools."books.closed"]
+python = "tests.server.test_gateway:book_paid"
+schema = {{ type = "object", properties = {{ amount = {{ type = "integer" }} }}, additionalProperties = false }}
 
 [tools."books.later"]
 python = "tests.server.test_gateway:book_later"
@@ -405,6 +413,61 @@ def test_38_defaults_are_shown_to_the_approver_and_sent(place: Place, bank: Any)
         assert {str(effect.args) for effect in inside.effects()} == {"{'amount': 5, 'currency': 'usd'}"}
     assert [sent["args"] for sent in bank.seen] == [{"amount": 5, "currency": "usd"}]
     assert CALLS == [{"amount": 5, "currency": "usd"}]
+
+
+@pytest.mark.parametrize("tool", ["books.hidden", "books.closed"])
+def test_38_defaults_of_a_function_that_its_schema_does_not_list_are_judged_shown_and_edited(
+    place: Place, bank: Any, tool: str
+) -> None:
+    with Ledger.open(place.url) as inside:
+        rule = {"name": "no dollars", "match": {"args": {"currency": {"eq": "usd"}}}, "then": "refuse"}
+        inside.apply_policy({"rules": [rule]}, by="root")
+        assert place.post(tool, {"amount": 5}).json()["type"] == "/problems/policy-refused"
+        inside.apply_policy({"defaults": {"external_mutation": "ask"}}, by="root")
+        assert place.post(tool, {"amount": "5"}).status_code == 422
+        if tool == "books.closed":
+            assert place.post(tool, {"amount": 5, "currency": "usd"}).status_code == 422, "no caller may name it"
+        question = place.post(tool, {"amount": 5}, wait_s=0).json()["approval"]
+        view = inside.view_approval(question["id"], by="ana")
+        assert view.args == {"amount": 5, "currency": "usd"}
+        edited = inside.edit_approval(
+            question["id"], {"amount": 4, "currency": "usd"}, digest=question["digest"], by="ana"
+        )
+        inside.approve(edited, digest=edited.digest, by="bob")
+        assert place.post(tool, {"amount": 5}).json()["status"] == "succeeded"
+    assert CALLS == [{"amount": 4, "currency": "usd"}]
+
+
+def test_44_a_function_of_the_servers_is_entered_with_what_added_says(store_url: str, tmp_path: Path) -> None:
+    """The recorded call has no currency. The tools file names the value that stands for it, or the call is refused."""
+    table = """
+[tools."{name}"]
+python = "tests.server.test_gateway:book_paid"
+{more}
+"""
+    tools = tmp_path / "tools.toml"
+    tools.write_text(
+        table.format(name="said", more='added = { currency = "eur" }')
+        + table.format(name="unsaid", more='varies = ["currency"]')
+    )
+    CALLS.clear()
+    migrate(store_url)
+    with Ledger.open(store_url) as before:
+        for name in ("said", "unsaid"):
+            with pytest.raises(NothingHappened):
+                before.run(ToolCall(tool=name, args={"amount": 5}, run_id="order-1"), _closed)
+    made = Place(store_url, tools)
+    try:
+        assert made.post("said", {"amount": 5, "currency": "eur"}).json()["status"] == "succeeded"
+        assert made.post("unsaid", {"amount": 5}).status_code != 200
+    finally:
+        made.served.stop()
+        made.store.close()
+    assert CALLS == [{"amount": 5, "currency": "eur"}]
+
+
+def _closed(effect: Any) -> None:
+    raise NothingHappened("the bank is closed")
 
 
 def test_a_call_that_was_made_in_an_earlier_turn_is_asked_about(place: Place, bank: Any) -> None:

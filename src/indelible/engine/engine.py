@@ -41,7 +41,6 @@ from indelible.core.effects.requests import (
     Walk,
 )
 from indelible.core.ports import Store
-from indelible.core.privacy.redaction import Screen
 from indelible.engine.current_run import EnteredRun, inside
 from indelible.engine.entering import (
     Errand,
@@ -140,8 +139,8 @@ class Engine:
                     return errand.heard(self.writer.do(command, known, self._return_claim))
                 self._publish_settled(answer)
                 return answer
-            case Invoke(claim, handling, screen):
-                return self._invoke(claim, handling, errand, screen)
+            case Invoke() as entry:
+                return self._invoke(entry, errand)
             case AwaitChange(effect, most):
                 since = time.monotonic()
                 return _awaited(self.waiting.wait(effect, most), most, since)
@@ -161,11 +160,11 @@ class Engine:
             case AwaitSeal(effect, wherever):
                 return self.notary.await_seal(effect, wherever=wherever)
 
-    def _invoke(self, claim: Claim, handling: Handling, errand: Errand, screen: Screen | None) -> Returned | Raised:
-        lease = handling.lease
+    def _invoke(self, entry: Invoke, errand: Errand) -> Returned | Raised:
+        claim, handling, lease = entry.claim, entry.handling, entry.handling.lease
         if not self._is_still_ours(claim, lease, errand):
             return _lost_before_entry(claim)
-        running = errand.enter(claim, self.store, screen, handling.volatile)
+        running = errand.enter(entry, self.store)
         with self._entering(claim, lease) as span:
             if handling.timeout is None:
                 report = report_of(lambda: entered(running, errand.handler))
@@ -246,8 +245,8 @@ class Engine:
         match request:
             case Submit(command, known):
                 return await self._submit(command, known, errand)
-            case Invoke(claim, handling, screen):
-                return await self._invoke_async(claim, handling, errand, screen)
+            case Invoke() as entry:
+                return await self._invoke_async(entry, errand)
             case AwaitChange(effect, most):
                 since = time.monotonic()
                 return _awaited(await self._wait_async(effect, most), most, since)
@@ -332,13 +331,12 @@ class Engine:
         for moved in tuple(self._waits):
             set_unless_done(moved, None)
 
-    async def _invoke_async(
-        self, claim: Claim, handling: Handling, errand: Errand, screen: Screen | None
-    ) -> Returned | Raised:
+    async def _invoke_async(self, entry: Invoke, errand: Errand) -> Returned | Raised:
+        claim, handling = entry.claim, entry.handling
         lease, most = handling.lease, handling.timeout
         if not self._is_still_ours(claim, lease, errand):
             return _lost_before_entry(claim)
-        running = errand.enter(claim, self.store, screen, handling.volatile)
+        running = errand.enter(entry, self.store)
         with self._entering(claim, lease) as span:
             token, run = _current.set(running), EnteredRun(running.run_id)
             try:

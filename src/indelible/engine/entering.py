@@ -24,9 +24,8 @@ from indelible.core.commands import (
     ReplayedFailure,
 )
 from indelible.core.effects.effect import Claim, Effect
-from indelible.core.effects.requests import Raised, Returned
+from indelible.core.effects.requests import Invoke, Raised, Returned
 from indelible.core.ports import Store
-from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
 from indelible.engine.current_run import inside
 from indelible.engine.running import RunningEffect, _current, in_own_thread
@@ -73,10 +72,16 @@ class Errand:
         if isinstance(command, Open):
             self.asked_at = seconds_up()
 
-    def enter(self, claim: Claim, store: Store, screen: Screen | None, volatile: tuple[str, ...]) -> RunningEffect:
+    def enter(self, entry: Invoke, store: Store) -> RunningEffect:
         """Gives the effect as the handler that is now entered sees it."""
-        is_async = is_coroutine_function(self.handler)
-        self._running = RunningEffect(claim, store, is_async=is_async, screen=screen, volatile=volatile)
+        self._running = RunningEffect(
+            entry.claim,
+            store,
+            is_async=is_coroutine_function(self.handler),
+            screen=entry.screen,
+            volatile=entry.handling.volatile,
+            added=entry.added,
+        )
         return self._running
 
     def heard(self, answer: Answer) -> Answer:

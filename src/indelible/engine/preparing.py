@@ -142,7 +142,7 @@ class Preparing:
 
     def _prepare_screened(self, call: ToolCall, handling: Handling) -> Prepared:
         """Prepares a call of which not everything may be recorded, or that is about a person."""
-        args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes)
+        args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes, is_whole=True)
         redactor = self._forgetting.redactor(handling.redact)
         screen = None if redactor is None else redactor.screen(args_json)
         subject = None if handling.subject is None else subject_of(handling.subject, args_json, call.tool)

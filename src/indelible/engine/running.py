@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
@@ -20,7 +20,7 @@ from indelible.core.effects.request_keys import digest_of_body, is_same_request,
 from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store, Transaction
 from indelible.core.privacy.redaction import Screen
-from indelible.core.values.canonical import decode
+from indelible.core.values.canonical import decode, encode
 from indelible.errors import AmbiguousRequest, BadCall, LeaseLost, MayHaveHappened
 
 if TYPE_CHECKING:
@@ -75,12 +75,14 @@ class RunningEffect:
 
     __slots__ = (
         "__weakref__",
+        "_added",
         "_args",
         "_effect",
         "_has_sent",
         "_is_async",
         "_is_over",
         "_outer",
+        "_own_args",
         "_pid",
         "_requests",
         "_store",
@@ -98,16 +100,19 @@ class RunningEffect:
         is_async: bool,
         screen: Screen | None = None,
         volatile: tuple[str, ...] = (),
+        added: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._is_async = is_async
         self._is_over = False
         self._has_sent = False
         self.was_entered = False
         self.volatile = volatile
+        self._added = added
         self._pid = os.getpid()
         self._effect = claim.effect
         self._store = store
-        self._args = _own_arguments(claim, screen)
+        self._own_args = _own_arguments(claim, screen)
+        self._args: dict[str, Any] | None = None
         self.screen = screen
         self._transaction: HandlersTransaction | None = None
         self._requests: dict[str, str | None] = {}
@@ -162,9 +167,14 @@ class RunningEffect:
 
     @property
     def args(self) -> dict[str, Any]:
-        """Holds the arguments as they were recorded, with the caller's own values where the record has marks."""
+        """Return the recorded arguments, with the caller's own values where the record has marks.
+
+        A parameter of `added` that the version which recorded the call did not have is there with its value.
+        """
         if self._args is None:
-            self._args = self._effect.args
+            recorded = self._effect.args if self._own_args is None else self._own_args
+            later = {name: decode(encode(value)) for name, value in self._added.items() if name not in recorded}
+            self._args = {**recorded, **later} if later else recorded
         return self._args
 
     @contextmanager

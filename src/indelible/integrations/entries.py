@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, MayHaveHappened
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, MayHaveHappened
 from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again
+from indelible.tool import encode
 
 
 class Entry:
@@ -85,12 +86,32 @@ class Entry:
 
     @contextmanager
     def running(self, effect: RunningEffect) -> Iterator[None]:
-        """Remember what the tool raises."""
+        """Remember what the tool raises.
+
+        Raises:
+            NothingHappened: The tool would read the recorded arguments as others, for example with a default that it
+                has since and that no person has seen.
+        """
+        self._check_read(effect)
         try:
             yield
         except Exception as error:
             self._raised = (error, effect.id)
             raise
+
+    def _check_read(self, effect: RunningEffect) -> None:
+        binds = self.call.binds
+        if binds is None or effect.args == self.call.args:
+            return
+        try:
+            is_read = encode(binds(effect.args)) == encode(effect.args)
+        except BadCall as wrong:
+            raise NothingHappened(f"{self.call.tool} does not take what is recorded: {wrong}; deny it") from wrong
+        if not is_read:
+            raise NothingHappened(
+                f"{self.call.tool} would read other arguments than those that are recorded, judged and approved, so it "
+                "was not entered; cancel the recorded call and make it again: indelible effects list"
+            )
 
     def _raised_in(self, error: Exception) -> str | None:
         """Return the id of the effect whose tool raised this error; None if the ledger raised it."""

@@ -7,6 +7,7 @@ what was decided holds, what is open asks again. What a resume carries decides n
 from __future__ import annotations
 
 import base64
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from indelible.integrations.entries import Entry, paused_by
 from indelible.integrations.langgraph_injected import given_by_caller, injected_in
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
+from indelible.integrations.models import read_by
 from indelible.integrations.results import text_in
 from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import (
@@ -60,6 +62,8 @@ Who resumes the graph proves nothing: it hands out old answers again whenever it
 RunOf = Callable[[RunnableConfig], str]
 NAME = "LangChain and LangGraph"
 _LOG = logging.getLogger("indelible.integrations")
+_IN_SUBGRAPH = "indelible:langgraph:"
+"""No run can have a name that begins so. What follows is a JSON list, so no names run into each other."""
 
 
 class Vote(NamedTuple):
@@ -177,7 +181,7 @@ class ToolGate:
             args=args,
             turn=_turn(request.state, self._messages_key),
             run_id=run_id,
-            scope=f"{run_id}|{inside}" if inside else None,
+            scope=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
             injected=injected_in(request, self._terms.unbound(call["name"])),
@@ -276,10 +280,10 @@ def note_provider_tools(watch: Watch, tools: Any) -> None:
     watch.note(NAME, "provider tools", names)
 
 
-def subgraph_of(config: RunnableConfig) -> str:
-    """Names the graphs around the node we are in, without their tasks' ids: those change with the stored state."""
+def subgraph_of(config: RunnableConfig) -> list[str]:
+    """Return the graphs around the node we are in, without their tasks' ids: those change with the stored state."""
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
-    return "|".join(part.partition(":")[0] for part in namespace.split("|")[:-1])
+    return [part.partition(":")[0] for part in namespace.split("|")[:-1]]
 
 
 def _messages(state: Any, key: str) -> Sequence[Any]:
@@ -317,25 +321,14 @@ def _validated(tool: BaseTool | None, args: Mapping[str, Any]) -> Mapping[str, A
     is_model = isinstance(whole, type) and issubclass(whole, BaseModel)
     if is_model and set(whole.model_fields) == set(schema.model_fields):
         schema = whole  # the framework injects nothing, so the tool's own validators can run
-    validated = schema.model_validate(args)
-    shown: dict[str, Any] = validated.model_dump(mode="json", by_alias=True)
-    is_known = schema is whole or not (is_model and _has_validators(whole))
-    if is_known and _is_read_again(validated, shown):
-        return shown
+    if schema is whole or not (is_model and _has_validators(whole)):
+        return read_by(schema, args, tool.name)
     return bound(schema.model_json_schema(), args, tool.name)  # the tool gets what the model said
 
 
 def _has_validators(schema: type[BaseModel]) -> bool:
     found = schema.__pydantic_decorators__
     return bool(found.field_validators or found.model_validators)
-
-
-def _is_read_again(validated: BaseModel, shown: Mapping[str, Any]) -> bool:
-    """Say whether what is shown of arguments is read as the same ones again. A secret, for one, is shown as stars."""
-    try:
-        return type(validated).model_validate(shown) == validated
-    except ValueError:
-        return False
 
 
 class _Entry(Entry):

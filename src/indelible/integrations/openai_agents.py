@@ -41,15 +41,18 @@ from agents import (
     ShellTool,
     Tool,
 )
+from agents.function_schema import FuncSchema
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
+from pydantic import BaseModel, ValidationError
 
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
 from indelible.integrations.injected import name_beside, recorded
+from indelible.integrations.models import read_by
 from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain, text_in
@@ -108,6 +111,7 @@ class LedgerTools:
         self._turn = turn
         self._terms = Terms(terms, usual)
         self._tools: dict[str, FunctionTool] = {}
+        self._models: dict[str, type[BaseModel] | None] = {}
 
     def tools(self, tools: Iterable[Tool]) -> list[Tool]:
         """Return the tools behind the ledger. Others than function tools are refused, unless they are allowed."""
@@ -143,6 +147,7 @@ class LedgerTools:
                 f"allow=[{tool.name!r}]"
             )
         self._tools[tool.name] = tool
+        self._models[tool.name] = _model_of(tool)
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
 
@@ -186,15 +191,17 @@ class LedgerTools:
         turn: str | None = None,
     ) -> ToolCall:
         supplied = {} if context.context is None else {self._beside(tool): context.context}
+        model = self._models[tool]
         named = Named(
             tool=tool,
             injected=recorded(supplied, self._terms.unbound(tool)),
-            args=arguments,
+            args=arguments if model is None else _read(model, arguments, tool),
             run_id=self._run_of(context),
             call_id=call_id,
             schema=_schema_of(self._tools[tool]),
             turn=turn or self._turn_of(context),
-            parameters=self._tools[tool].params_json_schema,
+            parameters=self._tools[tool].params_json_schema if model is None else None,
+            reads=None if model is None else functools.partial(_read, model, tool=tool),
         )
         return self._terms.call(named)
 
@@ -442,6 +449,23 @@ def _object_in(tool: str, arguments: str) -> dict[str, Any]:
     try:
         return object_in(arguments)
     except ValueError as wrong:
+        raise BadCall(f"{tool}: {wrong}") from None
+
+
+def _model_of(tool: FunctionTool) -> type[BaseModel] | None:
+    """Return the model by which the SDK validates the arguments of a function; None for a tool of another kind."""
+    entered = getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
+    if not inspect.isfunction(entered):
+        return None
+    found = inspect.getclosurevars(entered).nonlocals.get("schema")
+    return found.params_pydantic_model if isinstance(found, FuncSchema) else None
+
+
+def _read(model: type[BaseModel], arguments: Mapping[str, Any], tool: str) -> dict[str, Any]:
+    """Return arguments as the SDK validates them; raise `BadCall` if it does not take them."""
+    try:
+        return read_by(model, arguments, tool)
+    except ValidationError as wrong:
         raise BadCall(f"{tool}: {wrong}") from None
 
 

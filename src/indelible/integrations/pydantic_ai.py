@@ -43,6 +43,7 @@ from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffec
 from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.injected import name_beside, recorded
+from indelible.integrations.models import shown_of
 from indelible.integrations.pauses import AskedBy, Pauses
 from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import error_in, heard_of, with_note
@@ -109,8 +110,7 @@ class LedgerCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
     ) -> Any:
         """Run a tool call, replay it, pause the agent, or tell the model why not."""
-        validated: dict[str, Any] = _ANYTHING.dump_python(args, mode="json")
-        asked = self._call(ctx, call, tool_def, validated)
+        asked = self._call(ctx, call, tool_def, shown_of(args))
         entry = _Entry(args, handler, asked, _Asking(self._ledger, ctx, tool_def), self._terms.at_once(asked.tool))
         try:
             return await entry.walk_async(self._ledger, entry.words)
@@ -154,7 +154,7 @@ class LedgerCapability(AbstractCapability[Any]):
         if ctx.partial_output:  # the model has not finished, and the function is called when it has
             return output
         name = output_context.function_name or "output"
-        said: Any = _ANYTHING.dump_python(output, mode="json")
+        said: Any = shown_of(output, "output")
         part = output_context.tool_call
         tool = output_context.tool_def or ToolDefinition(name=name)
         call = ToolCallPart(name, {}, part.tool_call_id) if part is not None else ToolCallPart(name, {})

@@ -21,6 +21,7 @@ from indelible.core.effects import walk
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.remote.admissible import check_arguments
 from indelible.core.remote.admitting import Caller
+from indelible.core.values.canonical import encode
 from indelible.engine.running import RunningEffect, in_own_thread
 from indelible.engine.tracing import trace_headers
 from indelible.errors import (
@@ -91,7 +92,7 @@ class Gateway:
 
     def hand_tools_to(self, ledger: AsyncLedger) -> None:
         """Let a ledger ask the probes of these tools about effects in doubt, and read edits as these tools do."""
-        ledger._binders = {name: tool.bound_args for name, tool in self.tools.items()}
+        ledger._binders = {name: tool.bound_edit for name, tool in self.tools.items()}
         probes = {name: tool.words.get("reconcile") for name, tool in self.tools.items()}
         ledger._probes = {name: probe for name, probe in probes.items() if probe is not None}
 
@@ -151,12 +152,17 @@ class Gateway:
 
     async def _enter(self, tool: GatewayTool, effect: RunningEffect) -> Any:
         assert effect.effect.args_json is not None, "what is entered has its arguments"
-        args = plain(effect.effect.args_json)
+        args = plain(encode(effect.args))
         try:
             # Once more: somebody may have edited what was asked about, here or at the database.
-            await in_own_thread(tool.check, args)
+            whole = await in_own_thread(tool.bound_edit, args)
         except BadCall as problem:
             raise ToolRefused(str(problem)) from None
+        if whole != args:
+            raise NothingHappened(
+                f"{tool.name} would read other arguments than those that are recorded, judged and approved, so it was "
+                "not entered; cancel the recorded call and make it again: indelible effects list"
+            )
         if tool.function is not None:
             return await _called(tool.function, effect.args)
         return await self._posted(tool, effect, json.dumps(args).encode())

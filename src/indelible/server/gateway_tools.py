@@ -76,7 +76,7 @@ class GatewayTool:
     words: OptionWords
     identity: IdentityWords = field(default_factory=IdentityWords)
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What the function takes where a caller names nothing."""
+    """What the function takes where a caller names nothing: also what the schema does not list."""
     refused: frozenset[int] = frozenset()
     """The statuses by which the tool says that it refused and did nothing."""
     nothing: frozenset[int] = frozenset()
@@ -91,13 +91,26 @@ class GatewayTool:
         return schema_hash({"description": self.description, "parameters": self.schema or {}})
 
     def check(self, args: Mapping[str, Any]) -> None:
-        """Raises `BadCall` with the place of what the tool does not take; what stood there is not told."""
+        """Raise `BadCall` with the place of what the tool does not take; what stood there is not told.
+
+        Args:
+            args: The arguments with every default. Those of the function that its schema does not list are no
+                caller's, so the schema does not judge them.
+        """
+        self._check_said({name: value for name, value in args.items() if name not in self._unlisted})
+
+    def _check_said(self, args: Mapping[str, Any]) -> None:
         if self.schema is None:
             return
         wrong = best_match(_Validator(self.schema).iter_errors(args))
         if wrong is not None:
             place = ".".join(("args", *map(str, wrong.absolute_path)))
             raise BadCall(f"{self.name}: {place} does not fit the tool's schema ({wrong.validator})")
+
+    @property
+    def _unlisted(self) -> set[str]:
+        """Return the names of the function's defaults that the schema does not list."""
+        return set() if self.schema is None else set(self.defaults) - set(self.schema.get("properties", {}))
 
     def call(
         self,
@@ -119,14 +132,19 @@ class GatewayTool:
 
     def bound_args(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments with every default filled in; raise `BadCall` if the tool does not take them."""
-        whole = {**self.defaults, **bound(self.schema, args, self.name)}
-        self.check(whole)
-        return whole
+        said = bound(self.schema, args, self.name)
+        self._check_said(said)
+        return {**self.defaults, **said}
+
+    def bound_edit(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments that an approver edited, with every default; raise `BadCall` if they do not fit."""
+        unlisted = {name: value for name, value in args.items() if name in self._unlisted}
+        return {**self.bound_args({name: args[name] for name in args if name not in unlisted}), **unlisted}
 
     def _read_edit(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return edited arguments with every default; those that the tool does not take fail when it is entered."""
         try:
-            return self.bound_args(args)
+            return self.bound_edit(args)
         except BadCall:
             return dict(args)
 
@@ -178,7 +196,7 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
             function=function,
             words=_words(place, told),
             identity=identity,
-            defaults={} if function is None else _defaults(function, schema),
+            defaults={} if function is None else _defaults(function),
             refused=_statuses("refused", told),
             nothing=_statuses("nothing", told),
             timeout=timedelta(seconds=float(told.get("timeout_s", DEFAULT_TIMEOUT.total_seconds()))),
@@ -227,18 +245,16 @@ def _statuses(word: str, told: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(listed)
 
 
-def _defaults(function: Callable[..., Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the defaults of a function's parameters; with a schema, of those that the schema lets a caller name."""
-    named = None if schema is None else schema.get("properties", {})
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the defaults of a function's parameters: all that apply where a caller names nothing."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # it is written in C, and does not say
         return {}
-    defaults = {
-        one.name: one.default
-        for one in parameters
-        if one.default is not one.empty and one.kind is not one.POSITIONAL_ONLY and (named is None or one.name in named)
-    }
+    defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+    unnamed = [one.name for one in parameters if one.name in defaults and one.kind is one.POSITIONAL_ONLY]
+    if unnamed:
+        raise BadCall(f"the function takes {', '.join(unnamed)} by position only, and arguments have names")
     encode(defaults, root="default")  # what cannot be recorded cannot be shown to the approver
     return defaults
 

@@ -91,7 +91,9 @@ def test_a_schema_applies_its_defaults(args: dict[str, Any], added: dict[str, An
         ({"anyOf": [{"$ref": "#/$defs/Line"}, {"type": "null"}]}, {}, {"count": 1}),
         ({"anyOf": [{"$ref": "#/$defs/Line"}, {"type": "null"}]}, None, None),
         ({"oneOf": [{"$ref": "#/$defs/Line"}, {"type": "string"}, True]}, {}, {"count": 1}),
-        ({"anyOf": [{"$ref": "#/$defs/Line"}, {"$ref": "#/$defs/Address"}]}, {}, {}),
+        ({"anyOf": [{"$ref": "#/$defs/Line"}, {"$ref": "#/$defs/Line"}]}, {}, {"count": 1}),
+        ({"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {"a": 1, "b": 2}, {"a": 1, "b": 2}),
+        ({"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Line"}}, {"type": "array"}]}, [], []),
         ({"allOf": [{"$ref": "#/$defs/Line"}, {"properties": {"x": {"default": 2}}}]}, {}, {"count": 1, "x": 2}),
         ({"additionalProperties": {"$ref": "#/$defs/Line"}}, {"a": {}, "b": 3}, {"a": {"count": 1}, "b": 3}),
         ({"additionalProperties": False}, {"a": {}}, {"a": {}}),
@@ -114,6 +116,69 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
         deep = {"leaf": deep}
     assert bound({"$ref": "#/$defs/T", "$defs": {"T": tree}}, deep, "t")["n"] == 1
     assert bound({"properties": 5, "items": 5}, {"a": [1]}, "t") == {"a": [1]}
+
+
+WIRE = {
+    "type": "object",
+    "properties": {"kind": {"const": "wire"}, "to": {"type": "integer"}, "amount": {"default": 5000}},
+    "required": ["kind"],
+}
+CARD = {"type": "object", "properties": {"kind": {"enum": ["card", "chip"]}, "amount": {"default": 1}}}
+CLOSED = {"type": "object", "properties": {"iban": {}, "amount": {"default": 7}}, "additionalProperties": False}
+FAST = {"type": "object", "properties": {"amount": {"type": "integer"}, "fast": {"default": True}}}
+SLOW = {"type": "object", "properties": {"amount": {"type": "string"}, "slow": {"default": True}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "whole"),
+    [
+        ({"type": "object", "properties": {"amount": {"default": 5000}}, "default": {}}, None, {"amount": 5000}),
+        ({"allOf": [{"$ref": "#/$defs/Wire"}], "default": {"kind": "wire"}}, None, {"kind": "wire", "amount": 5000}),
+        ({"anyOf": [WIRE, CARD]}, {"kind": "wire"}, {"kind": "wire", "amount": 5000}),
+        ({"oneOf": [WIRE, CARD]}, {"kind": "chip"}, {"kind": "chip", "amount": 1}),
+        ({"oneOf": [WIRE, CARD]}, {"kind": "wire", "other": 1}, {"kind": "wire", "amount": 5000, "other": 1}),
+        ({"oneOf": [WIRE, CARD]}, {"kind": "gold"}, {"kind": "gold"}),
+        ({"oneOf": [WIRE, CARD]}, {"amount": 9}, {"amount": 9}),
+        ({"oneOf": [CLOSED, WIRE]}, {"kind": "wire"}, {"kind": "wire", "amount": 5000}),
+        ({"oneOf": [CLOSED, WIRE]}, {"iban": "x"}, {"iban": "x", "amount": 7}),
+        ({"oneOf": [FAST, SLOW]}, {"amount": 1}, {"amount": 1, "fast": True}),
+        ({"oneOf": [FAST, SLOW]}, {"amount": "1"}, {"amount": "1", "slow": True}),
+        ({"oneOf": [FAST, SLOW]}, {"amount": 1, "fast": False}, {"amount": 1, "fast": False}),
+        (
+            {"properties": {"kind": {"default": "wire"}}, "oneOf": [WIRE, CARD], "default": {}},
+            None,
+            {"kind": "wire", "amount": 5000},
+        ),
+        ({"$ref": "#/$defs/a~1b/anyOf/0"}, {"kind": "wire"}, {"kind": "wire", "amount": 5000}),
+        ({"$ref": "#/$defs/a~1b/anyOf/7"}, {"kind": "wire"}, {"kind": "wire"}),
+    ],
+)
+def test_38_defaults_inside_a_default_and_inside_a_choice_are_filled(schema: Any, args: Any, whole: Any) -> None:
+    root = {"properties": {"x": schema}, "$defs": {"Wire": WIRE, "a/b": {"anyOf": [WIRE]}}}
+    once = bound(root, {} if args is None else {"x": args}, "t")
+    assert once == {"x": whole}
+    assert bound(root, once, "t") == once
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "place"),
+    [
+        ({"anyOf": [FAST, SLOW]}, {}, "args.x"),
+        ({"anyOf": [FAST, SLOW]}, {"amount": True}, "args.x"),
+        ({"items": {"oneOf": [CLOSED, CARD]}}, [{"iban": "x"}, {}], "args.x.1"),
+        ({"$ref": "#", "default": {}}, {}, "args.x.x"),
+        ({"allOf": [{"$ref": "#/$defs/Loop"}]}, {}, "args.x"),
+        ({"anyOf": [{"$ref": "#/$defs/Loop"}]}, {}, "args.x"),
+        ({"$ref": "#/$defs/Loop"}, 5, "args.x"),
+    ],
+)
+def test_38_where_a_schema_does_not_tell_which_defaults_apply_the_call_is_refused(
+    schema: Any, args: Any, place: str
+) -> None:
+    loop = {"type": "object", "allOf": [{"$ref": "#/$defs/Loop"}, {"$ref": "#/$defs/Loop"}]}
+    with pytest.raises(BadCall) as refused:
+        bound({"properties": {"x": schema}, "$defs": {"Loop": loop}}, {"x": args}, "t")
+    assert f"t: {place}" in str(refused.value)
 
 
 VALUES = {"charge": st.text(), "amount": st.integers(), "memo": st.integers() | st.text() | st.none(), "to": st.none()}

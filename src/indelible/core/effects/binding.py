@@ -16,7 +16,9 @@ from indelible.errors import BadCall
 
 Parameters = inspect.Signature | Mapping[str, Any]
 """What a tool takes: the signature of a function, or a JSON Schema."""
-_DEEPEST = 32
+_DEEPEST = 128
+_MOST_STEPS = 100_000
+_NONE = object()
 
 
 def bound(parameters: Parameters | None, args: Mapping[str, Any], tool: str) -> dict[str, Any]:
@@ -28,14 +30,14 @@ def bound(parameters: Parameters | None, args: Mapping[str, Any], tool: str) -> 
         tool: The tool's name, for the error.
 
     Raises:
-        BadCall: The arguments do not fit the signature, or one is of another type than the schema says.
+        BadCall: The arguments do not fit the signature, one is of another type than the schema says, or the schema
+            does not tell which defaults apply.
     """
     if parameters is None:
         return dict(args)
     if isinstance(parameters, inspect.Signature):
         return _by_signature(parameters, args, tool)
-    filled = _filled(args, parameters, parameters, 0)
-    assert isinstance(filled, dict)
+    filled: dict[str, Any] = _Filling(parameters, tool).filled(dict(args), parameters, "args")
     misread = _misread(filled, parameters, parameters, "args", 0)
     if misread is not None:
         raise BadCall(
@@ -92,24 +94,65 @@ def _by_signature(signature: inspect.Signature, args: Mapping[str, Any], tool: s
     return dict(arguments.arguments)
 
 
-def _filled(value: Any, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
-    """Fill in the defaults of a JSON Schema, in nested objects and lists too."""
-    schema = _resolved(schema, root)
-    if depth > _DEEPEST or not isinstance(schema, Mapping):
+class _Filling:
+    """Fills the defaults of one JSON Schema into arguments, in nested objects and lists too."""
+
+    def __init__(self, root: Mapping[str, Any], tool: str) -> None:
+        self._root = root
+        self._tool = tool
+        self._steps = 0
+
+    def filled(self, value: Any, schema: Any, at: str, depth: int = 0) -> Any:
+        """Return a value with the defaults of its schema; `at` is its place."""
+        schema = _resolved(schema, self._root)
+        if not isinstance(schema, Mapping):
+            return value
+        self._check_end(at, depth)
+        value = self._own(value, schema, at, depth)  # first, for a default may tell the choices below apart
+        for part in _listed(schema.get("allOf")):
+            value = self._part(value, part, at, depth)
+        for word in ("anyOf", "oneOf"):
+            value = self._of_choice(value, _fitting(value, _listed(schema.get(word)), self._root), at, depth)
         return value
-    for part in _parts(value, schema, root):
-        value = _filled(value, part, root, depth + 1)
-    if isinstance(value, Mapping):
-        known = _named(schema.get("properties"))
-        others = schema.get("additionalProperties")
-        filled = {name: _filled(one, known.get(name, others), root, depth + 1) for name, one in value.items()}
-        missing = {name: _resolved(one, root) for name, one in known.items() if name not in value}
-        return filled | {
-            name: one["default"] for name, one in missing.items() if isinstance(one, Mapping) and "default" in one
+
+    def _own(self, value: Any, schema: Mapping[str, Any], at: str, depth: int) -> Any:
+        if isinstance(value, list):
+            pairs = enumerate(zip(value, _items(schema, value), strict=False))
+            return [self.filled(one, kind, f"{at}.{number}", depth + 1) for number, (one, kind) in pairs]
+        if not isinstance(value, Mapping):
+            return value
+        known, others = _named(schema.get("properties")), schema.get("additionalProperties")
+        whole = {
+            name: self.filled(one, known.get(name, others), f"{at}.{name}", depth + 1) for name, one in value.items()
         }
-    if isinstance(value, list):
-        return [_filled(one, kind, root, depth + 1) for one, kind in zip(value, _items(schema, value), strict=False)]
-    return value
+        for name, kind in known.items():
+            default = _named(_resolved(kind, self._root)).get("default", _NONE)
+            if name not in whole and default is not _NONE:
+                whole[name] = self._part(default, kind, f"{at}.{name}", depth)
+        return whole
+
+    def _part(self, value: Any, schema: Any, at: str, depth: int) -> Any:
+        self._steps += 1
+        return self.filled(value, schema, at, depth + 1)
+
+    def _of_choice(self, value: Any, fitting: list[Any], at: str, depth: int) -> Any:
+        """Return a value with the defaults of the choice it fits. Several will do if they fill in the same."""
+        if not fitting:
+            return value
+        found = [self._part(value, one, at, depth) for one in fitting]
+        if not _are_same(found):
+            exact = [_misread(value, one, self._root, at, depth + 1) is None for one in fitting]
+            found = [one for one, is_exact in zip(found, exact, strict=True) if is_exact] or found
+        if not _are_same(found):
+            raise BadCall(
+                f"{self._tool}: {at} fits several choices of the tool's schema, and each fills in other defaults; name "
+                "every field of the one you mean"
+            )
+        return found[0]
+
+    def _check_end(self, at: str, depth: int) -> None:
+        if depth > _DEEPEST or self._steps > _MOST_STEPS:
+            raise BadCall(f"{self._tool}: {at}: the defaults of the tool's schema have no end; name every field of it")
 
 
 def _items(schema: Mapping[str, Any], value: list[Any]) -> list[Any]:
@@ -162,17 +205,47 @@ def _parts(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> li
     """Return the schemas that hold beside this one: all of `allOf`, and of a choice the only one for such a value."""
     parts = [*_listed(schema.get("allOf"))]
     for word in ("anyOf", "oneOf"):
-        fitting = [one for one in _listed(schema.get(word)) if _is_for(value, _resolved(one, root))]
+        fitting = _fitting(value, _listed(schema.get(word)), root)
         parts += fitting if len(fitting) == 1 else []
     return parts
 
 
-def _is_for(value: Any, schema: Any) -> bool:
-    if not isinstance(schema, Mapping):
-        return False
+def _fitting(value: Any, choices: list[Any], root: Mapping[str, Any]) -> list[Any]:
+    """Return the choices that an object or a list fits; if some know all of its names, only those."""
+    fitting = [one for one in (_resolved(one, root) for one in choices) if _is_for(value, one, root)]
+    if not isinstance(value, Mapping):
+        return fitting
+    return [one for one in fitting if value.keys() <= _named(one.get("properties")).keys()] or fitting
+
+
+def _is_for(value: Any, schema: Any, root: Mapping[str, Any]) -> bool:
     kind = "object" if isinstance(value, Mapping) else "array" if isinstance(value, list) else None
+    if not isinstance(schema, Mapping) or kind is None:
+        return False
     told = schema.get("type")
-    return kind is not None and (kind in told if isinstance(told, list) else told in (kind, None))
+    if not (kind in told if isinstance(told, list) else told in (kind, None)):
+        return False
+    return kind == "array" or _has_names(value, schema, root)
+
+
+def _has_names(value: Mapping[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
+    """Say whether an object has the names that a schema asks for, and at each the constant that it asks for."""
+    known = {name: _named(_resolved(one, root)) for name, one in _named(schema.get("properties")).items()}
+    is_filled_in = {name for name, one in known.items() if "default" in one}
+    if any(name not in value and name not in is_filled_in for name in _listed(schema.get("required"))):
+        return False
+    if schema.get("additionalProperties") is False and not value.keys() <= known.keys():
+        return False
+    return all(_is_constant(value[name], one) for name, one in known.items() if name in value)
+
+
+def _is_constant(value: Any, schema: Mapping[str, Any]) -> bool:
+    constants = [schema["const"]] if "const" in schema else schema.get("enum")
+    return not isinstance(constants, list) or any(_is_same(value, one) for one in constants)
+
+
+def _are_same(values: list[Any]) -> bool:
+    return all(_is_same(values[0], one) for one in values)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -187,11 +260,21 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
     """Follow a reference within the schema; a default beside it stays."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref") if isinstance(schema, Mapping) else None
-        if not isinstance(reference, str) or not reference.startswith("#/"):
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             return schema
-        target: Any = root
-        for name in reference[2:].split("/"):
-            target = target.get(name) if isinstance(target, Mapping) else None
+        target = _at(reference, root)
         beside = {name: one for name, one in schema.items() if name != "$ref"}
         schema = {**target, **beside} if isinstance(target, Mapping) else beside
     return schema
+
+
+def _at(reference: str, root: Mapping[str, Any]) -> Any:
+    """Return what a JSON pointer in a schema leads to; None if it leads nowhere."""
+    target: Any = root
+    for step in reference.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(target, list):
+            target = target[int(name)] if name.isdecimal() and int(name) < len(target) else None
+        else:
+            target = _named(target).get(name)
+    return target

@@ -123,7 +123,7 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     `args_json` stands in for arguments that may not be recorded as they are.
     """
     if args_json is None:
-        args_json = encode(call.args, root="args", max_bytes=max_bytes)
+        args_json = encode(call.args, root="args", max_bytes=max_bytes, is_whole=True)
     scope = call.run if call.scope is None else call.scope
     varies = (*call.varies, *call.injected)
     omitted = _omitted(varies, call.added, args_json) if varies or call.added else ()

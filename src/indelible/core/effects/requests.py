@@ -37,11 +37,13 @@ class Invoke:
     """Enter the handler with this claim; answer `Returned` or `Raised`.
 
     `screen` holds the caller's own arguments where the record has marks, and what of a late report may be recorded.
+    `added` holds the values of parameters that a version of the tool before them did not record.
     """
 
     claim: Claim
     handling: Handling
     screen: Screen | None = field(default=None, repr=False)
+    added: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,16 +25,24 @@ MAX_DEPTH = 64
 """How many lists and objects may sit inside each other."""
 
 
-def encode(value: object, *, root: str = "$", max_bytes: int | None = None, max_depth: int = MAX_DEPTH) -> bytes:
+def encode(
+    value: object,
+    *,
+    root: str = "$",
+    max_bytes: int | None = None,
+    max_depth: int = MAX_DEPTH,
+    is_whole: bool = False,
+) -> bytes:
     """Returns the one byte string of this value; raises NotRecordable or TooLarge if it has none.
 
-    `root` is how an error's path begins. The value must not be changed by another thread meanwhile.
+    `root` is how an error's path begins. With `is_whole`, a model whose dump hides or rewrites a field is refused. The
+    value must not be changed by another thread meanwhile.
     """
     room = sys.maxsize if max_bytes is None else max_bytes
     try:
         encoded = _encode_plain(value, max_depth, room)
         if encoded is None:
-            encoded = rfc8785.dumps(Recording(root, max_depth, room).form(value))
+            encoded = rfc8785.dumps(Recording(root, max_depth, room, is_whole=is_whole).form(value))
     except RecursionError:
         raise too_deep_for_the_stack(root) from None
     if len(encoded) > room:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+from indelible.core.values.left_out import left_out
 from indelible.core.values.tags import MAX_INT_DIGITS, SAFE_INTEGER, TAG_OF_TYPE, WRITE, NoForm
 from indelible.errors import NotRecordable, TooLarge
 
@@ -24,10 +26,11 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 class Recording:
     """Turns one value into the tree of JSON values that stands for it, and knows the path it is at."""
 
-    __slots__ = ("_max_depth", "_room", "_room_left", "_root", "_trail")
+    __slots__ = ("_is_whole", "_max_depth", "_room", "_room_left", "_root", "_trail")
 
-    def __init__(self, root: str, max_depth: int, room: int) -> None:
+    def __init__(self, root: str, max_depth: int, room: int, *, is_whole: bool = False) -> None:
         self._root = root
+        self._is_whole = is_whole
         self._max_depth = max_depth
         self._room = self._room_left = room
         self._trail: list[str | int] = []
@@ -57,7 +60,7 @@ class Recording:
         if issubclass(kind, Enum):
             return self.form(self._read(_value_of_member, value))
         if _is_pydantic_model(kind):
-            return self.form(self._read(_dump_of_model, value))
+            return self.form(self._read(_whole_dump_of_model if self._is_whole else _dump_of_model, value))
         if dataclasses.is_dataclass(kind):
             return self._object(self._read(_fields_of_dataclass, value))
         if issubclass(kind, Mapping):
@@ -157,6 +160,14 @@ def _value_of_member(member: Enum) -> object:
 
 def _dump_of_model(model: Any) -> object:
     return model.model_dump(mode="python")
+
+
+def _whole_dump_of_model(model: Any) -> object:
+    dump = _dump_of_model(model)
+    place = left_out(model, dump, type(model).__qualname__, operator.eq)
+    if place is not None:
+        raise NoForm(f"the dump of this model does not hold {place} as it is; pass JSON values that show it")
+    return dump
 
 
 def _fields_of_dataclass(value: Any) -> list[tuple[str, Any]]:

@@ -1,0 +1,64 @@
+"""Says what a dump of a model leaves out or rewrites. Pure.
+
+What is judged, shown and keyed is the dump of an argument. A field that is missing there reaches the tool unseen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+_NOTHING = object()
+
+
+def left_out(value: Any, shown: Any, at: str, is_same: Callable[[Any, Any], bool]) -> str | None:
+    """Return the place of the first value that a dump does not hold, or None.
+
+    Args:
+        value: The value that a tool gets.
+        shown: Its dump.
+        at: Its place, for example `args.order`.
+        is_same: Says whether a plain value is told by what stands in the dump for it.
+    """
+    if getattr(type(value), "__pydantic_root_model__", False) is True:
+        return left_out(value.root, shown, at, is_same)
+    parts = _parts(value, shown)
+    if parts is None:
+        return None if is_same(value, shown) else at
+    places = (
+        f"{at}.{step}" if one is _NOTHING else left_out(item, one, f"{at}.{step}", is_same) for step, item, one in parts
+    )
+    return next((place for place in places if place is not None), None)
+
+
+def _parts(value: Any, shown: Any) -> Iterable[tuple[object, Any, Any]] | None:
+    """Return what a value consists of, each with what the dump says of it; None for a value without parts."""
+    kind: Any = type(value)
+    if hasattr(kind, "model_fields") and hasattr(kind, "model_dump"):
+        names = {name: _names_of(name, field) for name, field in kind.model_fields.items()}
+        names |= {name: (name,) for name in value.model_extra or ()}
+        return [(name, getattr(value, name), _first(known, shown)) for name, known in names.items()]
+    if dataclasses.is_dataclass(kind):
+        fields = [field.name for field in dataclasses.fields(kind)]
+        return [(name, getattr(value, name), _first((name,), shown)) for name in fields]
+    if isinstance(value, Mapping):
+        is_whole = isinstance(shown, Mapping) and len(shown) == len(value)
+        items = shown.values() if is_whole else [_NOTHING] * len(value)
+        return [(name, item, one) for (name, item), one in zip(value.items(), items, strict=True)]
+    if isinstance(value, list | tuple) or (isinstance(value, set | frozenset) and isinstance(shown, list)):
+        is_whole = isinstance(shown, list | tuple) and len(shown) == len(value)
+        items = shown if is_whole else [_NOTHING] * len(value)
+        return [(number, item, one) for number, (item, one) in enumerate(zip(value, items, strict=True))]
+    return None
+
+
+def _names_of(name: str, field: Any) -> tuple[str, ...]:
+    aliases = [field.alias, field.serialization_alias, field.validation_alias]
+    chosen = getattr(field.validation_alias, "choices", ())
+    return name, *(alias for alias in (*aliases, *chosen) if isinstance(alias, str))
+
+
+def _first(names: Iterable[str], shown: Any) -> Any:
+    named = shown if isinstance(shown, Mapping) else {}
+    return next((named[name] for name in names if name in named), _NOTHING)

@@ -1,0 +1,71 @@
+"""What a dump leaves out of a value, and where."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel
+
+from indelible.core.values.canonical import encode
+from indelible.core.values.left_out import left_out
+from indelible.errors import NotRecordable
+
+
+class Item(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    id: str = Field(default="1", alias="itemId")
+    amount: int = Field(default=5, validation_alias=AliasChoices("cents", "amount"))
+
+
+@dataclass
+class Line:
+    item: Any
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "place"),
+    [
+        (5, 5, None),
+        (5, 6, "args"),
+        (Item(), {"id": "1", "amount": 5}, None),
+        (Item(), {"itemId": "1", "cents": 5}, None),
+        (Item(), {"id": "1"}, "args.amount"),
+        (Item(), "item", "args.id"),
+        (Item(more=1), {"id": "1", "amount": 5}, "args.more"),  # type: ignore[call-arg]
+        (RootModel[list[int]]([1]), [1], None),
+        (Line(Item()), {"item": {"id": "1", "amount": 6}}, "args.item.amount"),
+        (Line(5), {}, "args.item"),
+        ({"a": 1}, {"a": 1}, None),
+        ({"a": 1}, {}, "args.a"),
+        ({"a": 1}, 5, "args.a"),
+        ([1, 2], [1, 3], "args.1"),
+        ((1, 2), [1], "args.0"),
+        ([1], {"0": 1}, "args.0"),
+        ({1}, [1], None),
+        ({1}, {1}, None),
+        (frozenset({1}), {2}, "args"),
+    ],
+)
+def test_38_what_a_dump_does_not_hold_has_a_place(value: Any, shown: Any, place: str | None) -> None:
+    assert left_out(value, shown, "args", operator.eq) == place
+
+
+class Hiding(BaseModel):
+    amount: int = Field(default=5000, exclude=True)
+
+
+class Around(BaseModel):
+    lines: list[Hiding]
+
+
+def test_38_a_model_is_an_argument_only_with_all_of_its_fields() -> None:
+    assert encode(Around(lines=[Hiding()])) == b'{"lines":[{}]}', "a result is recorded as it dumps itself"
+    with pytest.raises(NotRecordable) as refused:
+        encode({"order": Around(lines=[Hiding()])}, root="args", is_whole=True)
+    assert refused.value.path == "args.order"
+    assert "Around.lines.0.amount" in refused.value.why
+    assert encode({"order": Item()}, is_whole=True) == encode({"order": {"id": "1", "amount": 5}})

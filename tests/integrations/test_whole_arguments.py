@@ -1,0 +1,301 @@
+"""FAULT 38 behind adapters: what a framework's validation makes of arguments is judged, shown, keyed and run, whole."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import mcp_types as types
+import pytest
+from agents import Agent as OpenAIAgent
+from agents import Runner, function_tool, set_tracing_disabled
+from agents.testing import ScriptedModel, assistant_message, function_call
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from mcp.client import Client
+from mcp.server import Server
+from pydantic import BaseModel, Field, PlainSerializer, RootModel, SecretStr, StringConstraints
+from pydantic_ai import Agent, DeferredToolRequests, Tool
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from indelible import AsyncLedger, Ledger, NothingHappened, migrate
+from indelible.errors import NotRecordable
+from indelible.integrations.function_calls import FunctionCalls
+from indelible.integrations.langgraph import ledger_tool_node
+from indelible.integrations.mcp import ledger_proxy
+from indelible.integrations.openai_agents import LedgerTools
+from indelible.integrations.pydantic_ai import LedgerCapability
+
+pytestmark = pytest.mark.anyio
+POLICY: dict[str, Any] = {
+    "defaults": "allow",
+    "rules": [
+        {"name": "blocked", "match": {"args": {"account": {"in": [666, "mallory"]}}}, "then": "refuse"},
+        {"name": "much", "match": {"args": {"amount": {"gt": 1000}}}, "then": "refuse"},
+        {"name": "much inside", "match": {"args": {"opts.amount": {"gt": 1000}}}, "then": "refuse"},
+    ],
+}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _untraced() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+@pytest.fixture
+async def ledger(store_url: str) -> AsyncIterator[AsyncLedger]:
+    migrate(store_url)
+    async with AsyncLedger.open(store_url, policy=POLICY, principal="dora") as opened:
+        yield opened
+
+
+class Order(BaseModel):
+    """Arguments of which one is not in the dump."""
+
+    charge: str
+    amount: int = Field(default=5000, exclude=True)
+
+
+Capped = Annotated[int, PlainSerializer(lambda value: min(value, 10))]
+
+
+async def by_openai(ledger: AsyncLedger, tool: Any, args: dict[str, Any], call_id: str) -> None:
+    turns = [[function_call(tool.name, args, call_id=call_id)], [assistant_message("done")]]
+    tools = LedgerTools(ledger, run="r", side_effect="payment").tools([tool])
+    await Runner.run(OpenAIAgent(name="billing", model=ScriptedModel(turns), tools=tools), "pay")
+
+
+async def test_38_openai_agents_judges_and_keys_what_the_sdk_validates(ledger: AsyncLedger) -> None:
+    got: list[Any] = []
+
+    @function_tool
+    def pay(account: int, amount: Capped = 5) -> str:
+        """Pays."""
+        got.append((account, amount))
+        return "paid"
+
+    for number, account in enumerate((666, "666", 7, "7", 7.0)):
+        await by_openai(ledger, pay, {"account": account}, f"call_{number}x")
+    assert got == [(7, 5)]
+    await by_openai(ledger, pay, {"account": 8, "amount": 9999}, "call_9x")
+    assert got == [(7, 5)], "what a serializer caps is judged as it is read"
+    assert [effect.args for effect in await ledger.effects()] == [{"account": 7, "amount": 5}]
+
+
+async def test_38_openai_agents_judges_a_name_as_the_sdk_reads_it(ledger: AsyncLedger) -> None:
+    got: list[str] = []
+
+    @function_tool
+    def pay(account: Annotated[str, StringConstraints(to_lower=True, strip_whitespace=True)]) -> str:
+        """Pays."""
+        got.append(account)
+        return "paid"
+
+    for number, account in enumerate(("mallory", "MALLORY", " Mallory", "ann", "Ann ")):
+        await by_openai(ledger, pay, {"account": account}, f"call_{number}x")
+    assert got == ["ann"]
+    assert [effect.args for effect in await ledger.effects()] == [{"account": "ann"}]
+
+
+async def test_38_openai_agents_records_a_default_that_the_dump_hides(ledger: AsyncLedger) -> None:
+    got: list[Any] = []
+
+    @function_tool(strict_mode=False)
+    def pay(opts: Order) -> str:
+        """Pays."""
+        got.append(opts.amount)
+        return "paid"
+
+    for number, opts in enumerate(({"charge": "c"}, {"charge": "c", "amount": "5000"}, {"charge": "c", "amount": "5"})):
+        await by_openai(ledger, pay, {"opts": opts}, f"call_{number}x")
+    assert got == []
+    await by_openai(ledger, pay, {"opts": {"charge": "c", "amount": 5}}, "call_8x")
+    assert got == [5]
+    assert [effect.args for effect in await ledger.effects()] == [{"opts": {"charge": "c", "amount": 5}}]
+
+
+async def by_pydantic_ai(ledger: AsyncLedger, function: Any, args: dict[str, Any], **words: Any) -> Any:
+    turns = iter((ToolCallPart("pay", args, tool_call_id="toolu_1x"), TextPart("done")))
+
+    def says(messages: list[ModelMessage], about: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[next(turns)])
+
+    behind = LedgerCapability(ledger, run="r", model_turns=False, side_effect="payment", **words)
+    tool = Tool(function, name="pay", takes_ctx=False)
+    outputs: Any = [str, DeferredToolRequests]
+    agent = Agent(FunctionModel(says), tools=[tool], output_type=outputs, capabilities=[behind])
+    return (await agent.run("pay")).output
+
+
+class Lines(BaseModel):
+    """Arguments of which each is shown as 10 at most."""
+
+    cents: Capped
+
+
+def pay_secret(account: SecretStr) -> str:
+    raise NotImplementedError
+
+
+def pay_excluded(order: Order) -> str:
+    raise NotImplementedError
+
+
+def pay_capped(lines: list[Lines]) -> str:
+    raise NotImplementedError
+
+
+def pay_rooted(orders: RootModel[list[Order]], fast: bool = True) -> str:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "path"),
+    [
+        (pay_secret, {"account": "alice"}, "args.account"),
+        (pay_excluded, {"order": {"charge": "c"}}, "args.order.amount"),
+        (pay_excluded, {"order": {"charge": "c", "amount": 9999}}, "args.order.amount"),
+        (pay_capped, {"lines": [{"cents": 5}, {"cents": 9999}]}, "args.lines.1.cents"),
+        (pay_rooted, {"orders": [{"charge": "c"}]}, "args.orders.0.amount"),
+    ],
+)
+async def test_38_pydantic_ai_refuses_arguments_whose_json_shows_less_than_they_hold(
+    ledger: AsyncLedger, function: Any, args: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(NotRecordable) as refused:
+        await by_pydantic_ai(ledger, function, args, approval="required")
+    assert refused.value.path == path
+    assert await ledger.effects() == await ledger.approvals() == []
+
+
+def graph(ledger: Ledger | AsyncLedger, tool: Any, args: dict[str, Any], saver: Any = None) -> Any:
+    said = {"name": "pay", "args": args, "id": "call_1x", "type": "tool_call"}
+    made: Any = StateGraph(MessagesState)
+    made.add_node("ask", lambda state: {"messages": [AIMessage(content="", tool_calls=[said])]})
+    made.add_node("tools", ledger_tool_node([tool], ledger, side_effect="payment"))
+    made.add_edge(START, "ask")
+    made.add_edge("ask", "tools")
+    made.add_edge("tools", END)
+    return made.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("args", [{"charge": "c"}, {"charge": "c", "amount": 9999}])
+async def test_38_langchain_shows_a_field_that_the_dump_hides(ledger: AsyncLedger, args: dict[str, Any]) -> None:
+    def pay(charge: str, amount: int) -> str:
+        raise NotImplementedError
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=Order)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    told = await graph(ledger, tool, args, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay")]}, place)
+    assert "much" in told["messages"][-1].content, "the rule sees the amount"
+    assert await ledger.effects() == []
+
+
+def test_45_a_thread_in_a_subgraph_is_no_thread_with_both_names(store_url: str) -> None:
+    got: list[str] = []
+
+    def pay(order: str) -> str:
+        got.append(order)
+        return "paid"
+
+    migrate(store_url)
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.")
+    with Ledger.open(store_url) as ledger:
+        outer: Any = StateGraph(MessagesState)
+        outer.add_node("billing", graph(ledger, tool, {"order": "monthly"}))
+        outer.add_edge(START, "billing")
+        outer.add_edge("billing", END)
+        plain = graph(ledger, tool, {"order": "monthly"}, InMemorySaver())
+        said = {"messages": [HumanMessage("pay", id="m1")]}
+        for _ in range(2):
+            compiled = outer.compile(checkpointer=InMemorySaver())
+            compiled.invoke(said, {"configurable": {"thread_id": "a"}})
+            plain.invoke(said, {"configurable": {"thread_id": "a|billing"}})
+        assert got == ["monthly", "monthly"], "once in each thread"
+        assert sorted(effect.run_id for effect in ledger.effects()) == ["a", "a|billing"]
+
+
+INSIDE = {
+    "type": "object",
+    "properties": {
+        "opts": {"type": "object", "properties": {"amount": {"type": "number", "default": 5000}}, "default": {}}
+    },
+}
+WIRE = {
+    "type": "object",
+    "properties": {"kind": {"const": "wire"}, "amount": {"type": "number", "default": 5000}},
+    "required": ["kind"],
+}
+CARD = {"type": "object", "properties": {"kind": {"const": "card"}, "amount": {"default": 1}}, "required": ["kind"]}
+CHOICE = {"type": "object", "properties": {"opts": {"anyOf": [WIRE, CARD]}}}
+UNTOLD = {"type": "object", "properties": {"opts": {"anyOf": [{**WIRE, "required": []}, {**CARD, "required": []}]}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "reached"),
+    [
+        (INSIDE, {}, []),
+        (CHOICE, {"opts": {"kind": "wire"}}, []),
+        (CHOICE, {"opts": {"kind": "card"}}, [{"opts": {"kind": "card", "amount": 1}}]),
+        (UNTOLD, {"opts": {}}, []),
+    ],
+)
+async def test_38_the_mcp_proxy_judges_defaults_inside_of_defaults_and_choices(
+    ledger: AsyncLedger, schema: Any, args: dict[str, Any], reached: list[Any]
+) -> None:
+    got: list[Any] = []
+
+    async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[types.Tool(name="pay", description="Pays.", input_schema=schema)])
+
+    async def entered(ctx: Any, params: Any) -> types.CallToolResult:
+        got.append(params.arguments)
+        return types.CallToolResult(content=[types.TextContent(text="paid")])
+
+    below = Server("till", on_list_tools=listed, on_call_tool=entered)
+    async with Client(below) as up:
+        proxy = ledger_proxy(ledger, up, run="r", side_effect="notification")
+        async with Client(proxy, mode="legacy") as client:
+            for _ in range(2):
+                result: Any = await client.call_tool("pay", args)
+                assert result.is_error == (not reached)
+    assert got == reached
+    assert [effect.args for effect in await ledger.effects()] == reached
+
+
+async def test_44_an_adapter_enters_an_older_call_with_what_added_says_and_with_no_default_of_its_own(
+    ledger: AsyncLedger,
+) -> None:
+    got: list[Any] = []
+
+    def before(order: str) -> str:
+        raise ConnectionError("the bank is closed")
+
+    def after(order: str, currency: str = "eur") -> str:
+        got.append((order, currency))
+        return "paid"
+
+    async def call(function: Any, args: str, **words: Any) -> None:
+        words |= {"side_effect": "payment", "nothing_on": ConnectionError, "dedupe": "args"}
+        behind = FunctionCalls(ledger, {"pay": function}, run="r", **words)
+        said = {"id": "call_1x", "type": "function", "function": {"name": "pay", "arguments": args}}
+        with contextlib.suppress(NothingHappened):
+            await behind.answer_async([said])
+
+    for order in ("1", "2"):
+        await call(before, f'{{"order": "{order}"}}')
+    await call(after, '{"order": "1", "currency": "usd"}', added={"currency": "usd"})
+    assert got == [("1", "usd")]
+    await call(after, '{"order": "2"}', varies=["currency"])
+    assert got == [("1", "usd")], "no person has seen the default of the new version"
