@@ -91,7 +91,7 @@ def retry_in_doubt() -> None:
 
     def broken(command: Any, effect: Effect | None, now: Any, *rest: Any) -> Step:
         if effect is not None and (effect.status == "in_doubt" or effect.is_abandoned(now)):
-            effect = replace(effect, on_crash="retry")
+            effect, command = replace(effect, on_crash="retry"), replace(command, on_crash="retry")
         return opened(command, effect, now, *rest)
 
     put(steps, "_open", broken)

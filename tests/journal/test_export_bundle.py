@@ -155,7 +155,7 @@ def test_withheld_payloads_are_counted_and_nowhere(ledger: Ledger, tmp_path: Pat
     assert (done.payloads, done.withheld) == (0, whole.payloads + 2)
     done, files, _ = bundled(ledger, tmp_path / "some", disclosure=Disclosure(frozenset({"result"})))
     assert {line["field"] for line in lines_of(files["payloads.ndjson"])} == set(PAYLOAD_FIELDS) - {
-        *("result", "late_result", "late_error", "subject", "credential", "person", "stop")
+        *("result", "late_result", "late_error", "again", "subject", "credential", "person", "provider", "stop")
     }
     assert done.payloads + done.withheld == whole.payloads + 2
     assert json.loads(files["manifest.json"])["withheld"] == done.withheld

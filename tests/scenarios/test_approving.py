@@ -527,7 +527,7 @@ def test_after_a_crash_a_tool_that_may_be_repeated_goes_on_with_the_approval_it_
     assert isinstance(question, AwaitingApproval)
     approve(ledger, question)
     for attempt in (1, 2):
-        begun = ledger.begin(charge(), approval="required")
+        begun = ledger.begin(charge(), approval="required", on_crash="retry")
         assert isinstance(begun, Claimed)
         assert begun.claim.attempt == attempt
         clock.advance(LEASE)

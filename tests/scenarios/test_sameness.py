@@ -164,7 +164,7 @@ def test_an_effect_of_a_shared_scope_stays_in_the_run_that_opened_it(ledger: Dri
     claim = ledger.begin(charge(run_id="a", **shared), on_crash="retry").claim
     with pytest.raises(IndelibleError):
         ledger.commit(claim, Succeeded(object()))
-    assert ledger.run(charge(run_id="b", **shared), Count("by b")) == "by b"
+    assert ledger.run(charge(run_id="b", **shared), Count("by b"), on_crash="retry") == "by b"
     assert [event.type for event in ledger.events("a")] == [
         "tool_call_started",
         "tool_call_in_doubt",

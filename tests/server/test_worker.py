@@ -65,7 +65,7 @@ def charge(ledger: Ledger, number: int, **words: object) -> None:
 def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indelible.server.worker._LOOK_FOR_TENANTS_EVERY", 0.1)
+    monkeypatch.setattr("indelible.engine.upkeep.LOOK_FOR_TENANTS_EVERY", 0.1)
     migrate(store_url)
     with ExitStack() as stack:
         long = timedelta(seconds=PATIENCE)  # however slow the first one is, the second one waits until it is told

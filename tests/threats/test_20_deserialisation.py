@@ -50,6 +50,7 @@ NAMED = {
     "integrations/everywhere/reach.py": {"setattr"},  # puts a gate of ours into a framework, and takes it out again
     "integrations/crewai_turns.py": {"setattr"},  # one mark of CrewAI on functions of ours
     "integrations/adk.py": {"setattr"},  # only fields of ADK's own model, by which what was recorded is read
+    "stores/sqlite/transaction.py": {"ctypes"},  # keeps what a forked child inherits from being closed there
     "stores/sqlite/alarm.py": {"ctypes"},  # the system's own way to be told of a change to a file
 }
 

@@ -27,6 +27,7 @@ CLEARED_WHEN_DUE = ("answered", "replays", "reply")
 """Names the kinds of sheets, kept aside, that nobody needs any more once they are due."""
 _LONGEST_IDLE = 1.0
 _LOOK_FOR_MOVES_EVERY = 30.0
+LOOK_FOR_TENANTS_EVERY = 2.0
 _PAGE = 1000
 
 Duty = Literal["look for tenants", "seal", "reconcile", "clear", "prune"]
@@ -54,14 +55,12 @@ class Upkeep:
         *,
         tell: Tell,
         retain: timedelta | None = None,
-        look_every: float = 2.0,
     ) -> None:
         """Erases payloads of what ended longer ago than `retain`, once a day, if that is given."""
         self._engine = ledger._engine
         self._list_tenants = tenants
         self._tell = tell
         self._retain = retain
-        self._look_every = look_every
         self._looked_at = float("-inf")
         self._rounds: dict[str, _Round] = {}
         self.problems: dict[Trouble, IndelibleError] = {}
@@ -82,7 +81,7 @@ class Upkeep:
 
     def go(self, now: float) -> None:
         """Goes round once; what does not work for one tenant holds up no other. `now` is of the monotonic clock."""
-        if now - self._looked_at >= self._look_every:
+        if now - self._looked_at >= LOOK_FOR_TENANTS_EVERY:
             self._try(Trouble("", "look for tenants"), self._look)
             self._looked_at = now
         for tenant, found in list(self._rounds.items()):

@@ -68,7 +68,7 @@ def test_a_transaction_that_is_not_settled_or_came_late_leaves_nothing(
         insert(transaction.connection, 2)
         transaction.rollback()
     time.sleep(0.1)
-    claim(other, 1)
+    claim(other, 1, on_crash="retry")
     with store.transaction(TENANT) as transaction:
         insert(transaction.connection, 3)
         assert isinstance(transaction.settle(finish(held)), Late)

@@ -80,7 +80,10 @@ def _tampering(file: Path) -> str:
     """Gives a command that changes the record behind the ledger's back: a refund becomes a charge."""
     change = "UPDATE indelible_events SET body = CAST(replace(CAST(body AS TEXT), ?, ?) AS BLOB) WHERE run_id = ?"
     values = ("stripe.refund", "stripe.charge", DONE)
-    program = f"import apsw; apsw.Connection({str(file)!r}).execute({change!r}, {values!r})"
+    program = (
+        f"import apsw; file = apsw.Connection({str(file)!r}); file.set_busy_timeout(10_000); "
+        f"file.execute({change!r}, {values!r})"
+    )
     return f'{shlex.quote(sys.executable)} -c "{program}"'  # it holds single quotes alone, and nothing a shell reads
 
 

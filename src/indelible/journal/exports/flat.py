@@ -13,9 +13,9 @@ NUMBERS = ("index", "seq", "attempt")
 COLUMNS = (
     *("index", "run", "seq", "at", "type", "status", "tool", "side_effect", "attempt", "effect", "on_crash"),
     *("actor_id", "actor_kind", "actor_via", "facts", "args", "result", "error", "reason", "evidence"),
-    *("late_result", "late_error", "policy", "approval", "grant", "charges", "delegation", "credential", "person"),
-    *("provider", "stop", "subject", "origin", "payload", "side_effect_key", "state", "run_state", "checkpoint"),
-    *("key", "not_shown", "hash", "prev", "writer", "signature"),
+    *("late_result", "late_error", "again", "policy", "approval", "grant", "charges", "delegation", "credential"),
+    *("person", "provider", "stop", "subject", "origin", "payload", "side_effect_key", "state", "run_state"),
+    *("checkpoint", "key", "not_shown", "hash", "prev", "writer", "signature"),
 )
 _RENAMED = {"run": "run_state"}  # a column named run says which run it is
 _PLAIN = ("at", "type", "status", "tool", "side_effect", "effect", "on_crash", "prev", "writer")

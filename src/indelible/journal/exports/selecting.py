@@ -10,7 +10,7 @@ from indelible.core.events import Payload
 from indelible.errors import BadCall
 
 PAYLOAD_FIELDS = (
-    *("args", "key", "result", "error", "reason", "evidence", "late_result", "late_error"),
+    *("args", "key", "result", "error", "reason", "evidence", "late_result", "late_error", "again"),
     *("policy", "approval", "grant", "charges", "delegation", "credential", "person", "provider", "stop", "subject"),
     *("origin", "payload", "side_effect_key", "state", "run", "checkpoint"),
 )

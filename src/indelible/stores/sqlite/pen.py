@@ -14,6 +14,7 @@ from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Provenance
 from indelible.core.ports import Clock
+from indelible.core.sheets import SheetRef
 from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.sqlite import rows
@@ -51,7 +52,9 @@ class Pen:
         runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
         brakes = {ref for command in commands for ref in brakes_of(command)}
         sheets = read_sheets(self._connection, tenant, [*sheets_for(commands, effects), *brakes])
-        while people := people_behind(sheets) - sheets.keys():
+        asked: set[SheetRef] = set()
+        while people := people_behind(sheets) - sheets.keys() - asked:
+            asked |= people
             sheets = {**sheets, **read_sheets(self._connection, tenant, sorted(people))}
         batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
         if is_guess and not is_guarded(batch, effects):

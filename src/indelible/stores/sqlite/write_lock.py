@@ -28,6 +28,16 @@ except ImportError:  # Windows; `file_lock.require` says what to do
 PATIENCE = 10.0
 
 
+_ROOM = 6
+"""How many functions deep giving the lock back goes, at most."""
+
+
+def _need_room(frames: int) -> None:
+    """Raise `RecursionError` unless the stack has room for so many functions more: what is taken is given back too."""
+    if frames:
+        _need_room(frames - 1)
+
+
 class WriteLock:
     """Lets one writer in at a time: threads by a lock, processes by a file."""
 
@@ -45,6 +55,7 @@ class WriteLock:
             self._queue = _Queue(path)
 
     def __enter__(self) -> None:
+        _need_room(_ROOM)
         ends = time.monotonic() + PATIENCE
         if not self._threads.acquire(timeout=PATIENCE):
             raise self._too_long()
