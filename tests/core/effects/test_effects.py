@@ -92,7 +92,7 @@ def test_a_running_effect_without_a_lease_is_not_abandoned() -> None:
 @pytest.mark.parametrize("status", get_args(Status))
 def test_somebody_has_to_see_to_what_was_abandoned_and_to_what_nobody_decided_in_time(status: Status) -> None:
     due = effect(status, lease_until=NOON)
-    waits = status in ("processing", "requires_approval")
+    waits = status in ("processing", "requires_approval", "in_doubt")
     assert due.is_overdue(NOON) is waits
     assert not due.is_overdue(NOON - timedelta(microseconds=1))
     assert not effect(status, lease_until=None).is_overdue(NOON)
