@@ -597,7 +597,6 @@ def test_overload_of_a_library_process_is_refused_and_what_is_under_way_is_writt
 
 @pytest.mark.anyio
 async def test_overload_ends_the_wait_for_a_turn(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "LONGEST_WAIT", 0.05)
     migrate(store_url)
     handler, go_on, is_writing = Count("paid"), threading.Event(), threading.Event()
     async with AsyncLedger.open(store_url) as ledger:
@@ -606,6 +605,7 @@ async def test_overload_ends_the_wait_for_a_turn(store_url: str, monkeypatch: py
         monkeypatch.setattr(store, "apply", lambda *words: (is_writing.set(), go_on.wait(PATIENCE), apply(*words))[-1])
         first = asyncio.create_task(ledger.run(order(0), handler))
         await asyncio.to_thread(eventually, is_writing.is_set)
+        monkeypatch.setattr(writer, "LONGEST_WAIT", 0.05)  # only now: the first one may have to wait for its turn too
         late = [asyncio.create_task(ledger.run(order(number), handler)) for number in range(1, 4)]
         await asyncio.sleep(0.2)
         go_on.set()
