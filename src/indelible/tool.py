@@ -19,7 +19,7 @@ from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import schema_hash
-from indelible.core.effects.tightening import UNSAID, identified_by
+from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import encode as encode
 from indelible.core.values.left_out import left_out as left_out
 from indelible.core.values.revive import is_read_otherwise, plainly, revive
@@ -98,10 +98,10 @@ class Tool(Generic[P, R]):
             BadCall: The arguments do not fit the function, or the call names another identity than the tool does.
         """
         if call.schema not in ("", self.schema):
-            gaps = identified_by(call, self._identity_of(call.args), UNSAID)
+            gaps = identified_by(call, self._identity_of(call.args))
             return replace(call, **gaps) if gaps else call
         args = self.bound_args(call.args)
-        gaps = identified_by(call, self._identity_of(args), UNSAID)
+        gaps = identified_by(call, self._identity_of(args))
         return replace(call, args=args, schema=self.schema, binds=self.bound_args, **gaps)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ToolCall:

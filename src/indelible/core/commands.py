@@ -71,8 +71,9 @@ class Open:
     turn: str | None = None
     """The id of the user's last message, where the caller's framework knows it."""
     omitted: tuple[str, ...] = ()
-    injected: tuple[str, ...] = ()
     """The arguments that the digest is not made of: those that vary, and those added with their value as before."""
+    injected: tuple[str, ...] = ()
+    """The arguments that a framework supplied and no model said."""
     on_reuse: OnReuse = "refuse"
     naming: Naming = BY_ALL_ARGS
     """What the key is made of."""

@@ -33,7 +33,7 @@ from indelible.core.effects.calls import (
 )
 from indelible.core.effects.from_arguments import check_words, identity_of
 from indelible.core.effects.identity import schema_hash
-from indelible.core.effects.tightening import UNSAID, identified_by
+from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, Misconfigured
 
@@ -128,7 +128,7 @@ class GatewayTool:
         whole = self.bound_args(args)
         words: dict[str, Any] = {"run_id": run_id, "call_id": call_id, "turn": turn, "dedupe": dedupe or "args"}
         call = ToolCall(tool=self.name, args=whole, schema=self.schema_hash, binds=self._read_edit, **words)
-        return replace(call, **identified_by(call, identity_of(self.identity, whole, self.name), UNSAID))
+        return replace(call, **identified_by(call, identity_of(self.identity, whole, self.name)))
 
     def bound_args(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments with every default filled in; raise `BadCall` if the tool does not take them."""

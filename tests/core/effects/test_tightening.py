@@ -24,7 +24,6 @@ from indelible.core.effects.tightening import (
     HANDLED,
     IDENTITY,
     OPTIONS,
-    UNSAID,
     Demand,
     handling_for,
     identified_by,
@@ -138,30 +137,30 @@ def call(**words: Any) -> ToolCall:
 
 def test_a_tool_completes_what_a_call_does_not_say_and_leaves_what_the_tool_does_not() -> None:
     said = {"key": ["order"], "dedupe": "ask"}
-    assert identified_by(call(), said, UNSAID) == {"key": ["order"], "dedupe": "ask"}
-    assert identified_by(call(key=["order"], scope="mine", varies=["memo"]), said, UNSAID) == {"dedupe": "ask"}
-    assert identified_by(call(dedupe="turn"), said, UNSAID)["dedupe"] == "ask"
-    assert identified_by(call(resource=ONE), {}, UNSAID) == {}
-    assert identified_by(call(turn="t1"), {}, UNSAID) == {}
+    assert identified_by(call(), said) == {"key": ["order"], "dedupe": "ask"}
+    assert identified_by(call(key=["order"], scope="mine", varies=["memo"]), said) == {"dedupe": "ask"}
+    assert identified_by(call(dedupe="turn"), said)["dedupe"] == "ask"
+    assert identified_by(call(resource=ONE), {}) == {}
+    assert identified_by(call(turn="t1"), {}) == {}
     same = ["order"]
-    assert identified_by(replace(call(), key=same), {"key": same}, UNSAID) == {}
+    assert identified_by(replace(call(), key=same), {"key": same}) == {}
 
 
 def test_a_tool_that_names_the_turn_overrules_the_one_that_adapters_name_for_every_call() -> None:
-    assert identified_by(call(turn="t2"), {"turn": "t1"}, UNSAID) == {"turn": "t1"}
+    assert identified_by(call(turn="t2"), {"turn": "t1"}) == {"turn": "t1"}
 
 
 @pytest.mark.parametrize("said", [{"key": ["order"]}, {"resource": ONE}])
 def test_39_what_a_tool_names_identifies_its_calls_in_every_turn_and_by_every_call_id(said: Any) -> None:
     for words in ({"dedupe": "turn"}, {"dedupe": "call", "call_id": "c1"}):
-        assert identified_by(call(**words), said, UNSAID) == {"dedupe": "args", **said}
-    assert identified_by(call(dedupe="turn"), {**said, "dedupe": "turn"}, UNSAID) == said
+        assert identified_by(call(**words), said) == {"dedupe": "args", **said}
+    assert identified_by(call(dedupe="turn"), {**said, "dedupe": "turn"}) == said
 
 
 def test_39_a_tool_that_says_what_is_usual_says_it() -> None:
-    assert identified_by(call(dedupe="turn"), {"dedupe": "args"}, UNSAID) == {"dedupe": "args"}
+    assert identified_by(call(dedupe="turn"), {"dedupe": "args"}) == {"dedupe": "args"}
     with pytest.raises(BadCall):
-        identified_by(call(on_reuse="replay"), {"on_reuse": "refuse"}, UNSAID)
+        identified_by(call(on_reuse="replay"), {"on_reuse": "refuse"})
 
 
 @pytest.mark.parametrize("said", [None, "none", "read", "payment"])
@@ -176,9 +175,9 @@ def test_39_a_call_is_repeated_as_a_read_only_if_it_is_one(said: Any, strictest:
 
 def test_a_call_names_no_other_resource_than_its_tool() -> None:
     said = {"resource": ONE}
-    assert identified_by(call(resource=ONE), said, UNSAID) == {}
+    assert identified_by(call(resource=ONE), said) == {}
     with pytest.raises(BadCall):
-        identified_by(call(resource=OTHER), said, UNSAID)
+        identified_by(call(resource=OTHER), said)
 
 
 @pytest.mark.parametrize(
@@ -188,4 +187,4 @@ def test_a_call_names_no_other_resource_than_its_tool() -> None:
 )
 def test_a_call_names_no_other_identity_than_its_tool(words: Any) -> None:
     with pytest.raises(BadCall):
-        identified_by(call(**words), {"key": ["order"], "scope": "a", "varies": ["memo"]}, UNSAID)
+        identified_by(call(**words), {"key": ["order"], "scope": "a", "varies": ["memo"]})

@@ -34,7 +34,7 @@ def identity_of(words: Mapping[str, Any], args: Mapping[str, Any], tool: str) ->
         BadCall: The arguments lack what a word names.
     """
     found = {word: value for word, value in words.items() if value is not None}
-    made_of = derived_from(*(found[word] for word in ("scope", "turn", "resource") if word in found))
+    made_of = _derived_from(words)
     if made_of:
         found["derived_from"] = made_of
     for word in found.keys() & {"scope", "turn"}:
@@ -58,7 +58,7 @@ def derived_from(*words: Any) -> tuple[str, ...]:
 
 def depends_on_arguments(words: IdentityWords) -> bool:
     """Say whether `identity_of` has to be asked for each call."""
-    return any(not isinstance(each, str) or each.startswith(FROM_ARGUMENTS) for each in _said_by(words))
+    return bool(_derived_from(words))
 
 
 def check_words(tool: str, words: Mapping[str, Any]) -> None:
@@ -76,14 +76,11 @@ def check_words(tool: str, words: Mapping[str, Any]) -> None:
 
 def paths_in(words: IdentityWords) -> list[str]:
     """Return the dotted paths of the arguments that scope, turn and resource name."""
-    said = [each for each in _said_by(words) if isinstance(each, str)]
-    return [each.removeprefix(FROM_ARGUMENTS) for each in said if each.startswith(FROM_ARGUMENTS)]
+    return [path for path in _derived_from(words) if path != ALL]
 
 
-def _said_by(words: IdentityWords) -> list[Any]:
-    named, resource = [words.get("scope"), words.get("turn")], words.get("resource")
-    parts = [resource[part] for part in RESOURCE_PARTS] if isinstance(resource, Mapping) else [resource]
-    return [each for each in (*named, *parts) if each is not None and not isinstance(each, Resource)]
+def _derived_from(words: Mapping[str, Any]) -> tuple[str, ...]:
+    return derived_from(words.get("scope"), words.get("turn"), words.get("resource"))
 
 
 def text_of(said: TextFrom, args: Mapping[str, Any], what: str) -> str:

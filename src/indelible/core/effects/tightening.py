@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from indelible.core.effects.calls import Handling, Options, SideEffect, ToolCall, handling_of
+from indelible.core.effects.calls import HARMLESS, Handling, Options, SideEffect, ToolCall, handling_of
 from indelible.errors import BadCall
 
 
@@ -61,8 +61,6 @@ HANDLED: Mapping[str, Demand] = {
     "on_repeat": Demand(("run", "ask", "refuse")),
 }
 """The demands once every default is filled in: a registered tool is complete, so a call can only go above it."""
-READING = frozenset({"none", "read"})
-"""The classes without an effect: repeating them does no harm."""
 IDENTITY: Mapping[str, Literal["refused", "overruled"]] = {
     "key": "refused",
     "scope": "refused",
@@ -81,7 +79,7 @@ call, so the tool overrules these.
 """
 
 
-UNSAID: Mapping[str, Any] = {one.name: {} if one.name == "added" else one.default for one in fields(ToolCall)}
+_UNSAID: Mapping[str, Any] = {one.name: {} if one.name == "added" else one.default for one in fields(ToolCall)}
 """What a call says of itself where its caller leaves it to the tool."""
 
 
@@ -160,13 +158,12 @@ def _check_undeclared(tool: Options, call: Options, name: str) -> None:
             )
 
 
-def identified_by(call: ToolCall, said: Mapping[str, Any], unsaid: Mapping[str, Any]) -> dict[str, Any]:
+def identified_by(call: ToolCall, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return the words by which a registered tool completes a call; raise `BadCall` where the call says another one.
 
     Args:
         call: A call of the tool.
         said: What the tool says of identity, and nothing that it does not say.
-        unsaid: What stands for "not said" in a call, by word.
     """
     if said.get("key") is not None and (call.resource is not None or call.adopted_key is not None):
         raise _other_identity(call, "resource" if call.resource is not None else "adopted_key")
@@ -177,7 +174,7 @@ def identified_by(call: ToolCall, said: Mapping[str, Any], unsaid: Mapping[str, 
         given = getattr(call, word)
         if given == value:
             continue
-        if given != unsaid[word] and IDENTITY.get(word) == "refused":
+        if given != _UNSAID[word] and IDENTITY.get(word) == "refused":
             raise _other_identity(call, word)
         gaps[word] = value
     return gaps
@@ -188,7 +185,7 @@ def occurring(call: ToolCall, said: SideEffect | None, handling: Handling) -> To
 
     Each read has an occurrence of its own. What only its caller calls a read must not be repeated as one.
     """
-    is_misread = call.dedupe == "call" and said in READING and handling.side_effect not in READING
+    is_misread = call.dedupe == "call" and said in HARMLESS and handling.side_effect not in HARMLESS
     return replace(call, dedupe="turn") if is_misread else call
 
 
