@@ -255,7 +255,7 @@ class Ledger(OpenedDesk):
         before: str | None = None,
         limit: int = 100,
     ) -> list[Approval]:
-        """List approvals by id, newest millisecond first; pass the last one's id as `before` for the next page."""
+        """List approvals by id, newest first; pass the last one's id as `before` for the next page."""
         check_limit(limit)
         return self._approving.approvals(status, tool, run_id, before, limit)
 
@@ -557,7 +557,7 @@ class Ledger(OpenedDesk):
         before: str | None = None,
         limit: int = 100,
     ) -> list[Effect]:
-        """List effects by id, newest millisecond first; pass the last one's id as `before` for the next page.
+        """List effects by id, newest first; pass the last one's id as `before` for the next page.
 
         Within a millisecond the order is arbitrary. For the order of calls in a run, read `run_story`.
         """

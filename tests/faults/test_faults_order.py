@@ -27,7 +27,7 @@ Calls = list[tuple[str, int]]
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the clock: all ids begin with one millisecond, so that their order is chance."""
+    """Stop the clock: all ids begin with one time, so that their order is chance."""
     now = datetime.now(UTC)
     monkeypatch.setattr(mint, "time", SimpleNamespace(time_ns=lambda: int(now.timestamp() * 1e9)))
     monkeypatch.setattr(mint, "datetime", SimpleNamespace(now=lambda _: now))
@@ -250,3 +250,11 @@ def test_97_a_model_that_calls_again_means_the_call_that_was_made_first(ledger: 
         ledger.begin(charge(run_id="r1", call_id=call_id, dedupe="call"), approval="required")
     found = [effect for status in OPEN for effect in ledger.effects(run_id="r1", status=status)]
     assert meant(charge(run_id="r1", call_id="three", dedupe="call"), found).call_id == "one"
+
+
+def test_97_ids_of_one_process_sort_as_they_were_made() -> None:
+    """Else a list of approvals showed those of one millisecond in an order of chance."""
+    source = mint.SystemMint()
+    made = [source.effect_id() for _ in range(200)]
+    assert made == sorted(made)
+    assert {len(one) for one in made} == {len("eff_") + 28}

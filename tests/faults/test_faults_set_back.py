@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.cli.doctor.command import Check, examine
 from indelible.cli.opening import Where
 from indelible.engine.stops import Stops
-from indelible.errors import IllegalMove, KeyUnusable, Stopped
+from indelible.errors import EffectInDoubt, IllegalMove, KeyUnusable, Stopped
 from indelible.stores import is_postgres
 from tests.journal.test_set_back import Backup
 from tests.scenarios.shells import Count
@@ -138,6 +139,24 @@ def test_60_a_tenant_that_was_set_back_is_compared_before_every_call(
         with pytest.raises(Stopped, match="set back"):
             ledger.run(charge(2), till)
     assert till.charged == {1: 1, 2: 1}
+
+
+@pytest.mark.timeout(60)
+def test_60_a_call_in_the_copy_whose_holder_died_is_answered(place: dict[str, Any]) -> None:
+    """Its lease is over in a ledger that is stopped: that is noted, and nothing is claimed."""
+    backup, till = Backup(place["url"]), Till()
+    with Ledger.open(**place) as ledger:
+        ledger.begin(charge(1), lease=timedelta(milliseconds=1))
+    backup.make()
+    with Ledger.open(**place) as ledger:
+        ledger.run(charge(2), till)
+        ledger.seal()
+    backup.put_back()
+    with Ledger.open(**place) as ledger:
+        for _ in range(2):
+            with pytest.raises((Stopped, EffectInDoubt)):
+                ledger.run(charge(1), till)
+    assert till.charged == {2: 1}
 
 
 def test_60_doctor_suggests_what_is_accepted(

@@ -11,7 +11,7 @@ from indelible.core.changes import Aside, Change, Fact
 from indelible.core.commands import Answer, Command, Open, Stamp, is_about_effect, refs_of, run_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
-from indelible.core.effects.stops import stop_version
+from indelible.core.effects.stops import stop_in, stop_version
 from indelible.core.events import (
     NO_EVENTS,
     SALT_BYTES,
@@ -47,6 +47,9 @@ class Batch:
     payloads: list[Payload] = field(default_factory=list)
     stop_version: int | None = None
     """Is the version of the tenant's stop that its claims were decided on; None when it holds none."""
+    needs_signed: bool = False
+    """Must the journal have every entry that was signed? A claim could repeat a call that is missing there. While
+    effects are stopped, nothing is claimed."""
     unlimited: set[str] = field(default_factory=set)
     """Names runs that limit no calls as far as those know who judged its claims; the write sees that it is so."""
     standing: dict[SheetRef, int] = field(default_factory=dict)
@@ -99,6 +102,7 @@ def decide(
                 _note_sheets(batch, latest, change)
         if isinstance(command, Open) and step.changes:
             batch.stop_version = stop_version(sheets)
+            batch.needs_signed = stop_in(sheets) is None
             if not command.knows_limits:
                 batch.unlimited.add(command.run_id)
         batch.answers.append(step.answer)

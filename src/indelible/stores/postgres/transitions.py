@@ -145,7 +145,7 @@ def write(
             effects, `Rejected` is raised, which `is_set_back` knows.
     """
     moment = None if clock is None else wire.timestamptz(clock)
-    claim = {"signed": wire.bigint(signed) if signed and batch.stop_version is not None else None}
+    claim = {"signed": wire.bigint(signed) if signed and batch.needs_signed else None}
     if batch.sheets:
         return _write_with_sheets(session, tenant, batch, now, moment, until, claim)
     if len(batch.events) == 1:

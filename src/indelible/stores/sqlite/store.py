@@ -245,7 +245,7 @@ class SqliteStore:
             effects = read_effects(self._writer, commands) if likely is None else likely
             by = self._provenance(tenant)
             batch = self._pen.write(tenant, commands, effects, by, is_guess=likely is not None)
-            if batch.stop_version is not None and self.compare is not None:
+            if batch.needs_signed and self.compare is not None:
                 self._check_has_signed(tenant, self.compare.signed(by.log))
             self._writer.execute("ROLLBACK" if batch.is_empty else "COMMIT")
         except BaseException:
