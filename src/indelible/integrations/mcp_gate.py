@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, cast
 from uuid import uuid4
 
 import mcp_types as types
+from anyio import fail_after
 from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -52,6 +53,7 @@ Context = ServerRequestContext[Any, Any]
 Answer = types.CallToolResult | types.InputRequiredResult
 _OURS, _THEIRS = "indelible:", "upstream:"
 _OF_SERVER = "indelible:mcp:"
+_LISTING_S = 10.0
 
 
 class _Said(NamedTuple):
@@ -394,14 +396,15 @@ class _Entry(Entry):
 
 
 async def _listed(upstream: Upstream, name: str) -> types.Tool | None:
-    """Find a tool as its server lists it now."""
+    """Find a tool as its server lists it now; a server that does not answer in time is away."""
     params = types.PaginatedRequestParams()
-    while True:
-        page: types.ListToolsResult = await upstream.session.list_tools(params=params)
-        found = next((tool for tool in page.tools if tool.name == name), None)
-        if found is not None or page.next_cursor is None:
-            return found
-        params = types.PaginatedRequestParams(cursor=page.next_cursor)
+    with fail_after(_LISTING_S):
+        while True:
+            page: types.ListToolsResult = await upstream.session.list_tools(params=params)
+            found = next((tool for tool in page.tools if tool.name == name), None)
+            if found is not None or page.next_cursor is None:
+                return found
+            params = types.PaginatedRequestParams(cursor=page.next_cursor)
 
 
 def _read(params: types.CallToolRequestParams) -> _Said:
