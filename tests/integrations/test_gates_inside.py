@@ -348,3 +348,12 @@ async def test_91_calls_and_approvals_of_two_servers_are_told_apart(ledger: Ledg
                 approve(ledger)
     assert [len(one.entered), len(other.entered)] == [1, 1]
     assert len(ledger.approvals(status="pending")) == 1
+
+
+@pytest.mark.anyio
+async def test_88_tools_in_the_settings_of_a_model_are_refused_in_strict_mode(tmp_path: Path) -> None:
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as ledger:
+        settings: Any = {"openai_native_tools": [{"type": "computer"}]}
+        agent = PydanticAgent(says(), model_settings=settings, capabilities=[LedgerCapability(ledger, strict=True)])
+        with pytest.raises(BadCall):
+            await agent.run("go", conversation_id="order-1")
