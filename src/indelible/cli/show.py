@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PLURALS = {"person": "people", "entry": "entries"}
 _WIDEST = 100  # a column
-_MARGIN = 2  # where a line that goes on is marked
+_GOES_ON = "↳ "
 _COLOURS = {  # of statuses, as a terminal names them
     "succeeded": "32",
     "failed": "31",
@@ -138,12 +138,19 @@ def text_width(text: str) -> int:
     )
 
 
-def wrapped(texts: Iterable[str], columns: int) -> list[str]:
-    """Gives texts in lines that fit, with nothing cut; a line that goes on is marked where no text can be."""
+def wrapped(texts: Iterable[str], columns: int, margin: str = "  ") -> list[str]:
+    """Return texts in lines that fit, with nothing cut; a line that goes on is marked where no text can be.
+
+    Args:
+        texts: The texts. Without a margin, no text from outside may begin in the first two columns.
+        columns: The width.
+        margin: What stands before each line. Default: two spaces.
+    """
     lines: list[str] = []
     for line in (line for text in texts for line in text.split("\n")):
-        parts = parts_of(line, max(8, columns - _MARGIN))
-        lines += ["  " + parts[0], *("↳ " + part for part in parts[1:])]
+        is_short = text_width(margin + line) <= columns
+        parts = [line] if is_short else parts_of(line, max(8, columns - len(_GOES_ON)))
+        lines += [margin + parts[0], *(_GOES_ON + part for part in parts[1:])]
     return lines
 
 

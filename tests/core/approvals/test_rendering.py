@@ -92,12 +92,6 @@ def test_84_what_is_decided_is_shown_and_not_decided_again(status: Any) -> None:
     assert (shown.args, shown.digest) == (LETTERS, None)
 
 
-def test_84_a_name_of_a_tool_adds_no_line() -> None:
-    made, approval = question()
-    shown = replace(approval, tool="pay\n  digest  00\u202e").shown(made)
-    assert shown.title == f"pay⟨U+000A⟩  digest  00⟨U+202E⟩ ({approval.side_effect})"
-
-
 ANYTHING: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

@@ -16,7 +16,7 @@ from indelible.cli.approvals.words import still_needed
 from indelible.cli.moments import moment_ahead
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.options import by_option, reason_option
-from indelible.cli.show import timestamp, visible
+from indelible.cli.show import timestamp
 from indelible.core.approvals.shown import approval_shown
 from indelible.errors import VoteRefused
 
@@ -195,8 +195,7 @@ def _decide(approval_id: str, do: Callable[[Ledger, Approval], Approval], by: st
     with open_existing(place, wakeups=True, policy=policy) as ledger:  # so that whoever waits for it hears of it
         before = find_approval(ledger, approval_id)
         after = do(ledger, before)
-    moved = f"{before.status} → {after.status}, {place.by_whom(by)}"
-    words = f"{after.id} {visible(after.tool)}: {moved}. {what_now(after, place)}"
+    words = f"{after.id} {after.tool}: {before.status} → {after.status}, {place.by_whom(by)}. {what_now(after, place)}"
     place.say({"was": before.status, "by": place.doer(by), "approval": approval_shown(after)}, words)
 
 

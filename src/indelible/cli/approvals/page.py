@@ -150,7 +150,7 @@ def page_json(page: Page) -> dict[str, Any]:
 def page_lines(page: Page, place: Where, by: str) -> Iterator[str]:
     """Return the page for people, with nothing cut; on a terminal, a line that goes on is marked in the margin."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    yield from question_lines(page) if columns is None else wrapped(question_lines(page), columns)
+    yield from question_lines(page) if columns is None else wrapped(question_lines(page), columns, margin="")
     yield from record_lines(page)
     yield from next_steps(page, place, by)
     yield from warnings(page)
@@ -159,7 +159,7 @@ def page_lines(page: Page, place: Where, by: str) -> Iterator[str]:
 def question_lines(page: Page) -> Iterator[str]:
     """Gives what somebody has to have seen before they approve."""
     approval = page.approval
-    yield f"{approval.id}  {visible(approval.tool)}  {standing(approval, page.now)}"
+    yield f"{approval.id}  {approval.tool}  {standing(approval, page.now)}"
     yield from field_lines(_record(page))
     yield from _elsewhere(page)
     yield "\nargs"

@@ -143,7 +143,7 @@ def _tell(following: Following, place: Where) -> None:
 def _line(approval: Approval, now: datetime) -> str:
     left = f"  expires {time_left(approval, now)}" if approval.is_open else ""
     return (
-        f"{timestamp(now)}  {approval.id}  {standing(approval, now)}  {quorum(approval)}  {visible(approval.tool)}  "
+        f"{timestamp(now)}  {approval.id}  {standing(approval, now)}  {quorum(approval)}  {approval.tool}  "
         f"run {visible(approval.run_id)}  asked by {visible(approval.requester.id)}{left}"
     )
 

@@ -301,7 +301,7 @@ def _list_lines(screen: Screen) -> list[str]:
             ">" if approval.id == screen.selected else " ",
             standing(approval, screen.now),
             quorum(approval),
-            visible(approval.tool),
+            approval.tool,
             visible(approval.run_id),
             visible(approval.requester.id),
             f"{age(approval.asked_at, screen.now)} old",
