@@ -102,7 +102,7 @@ def shown(
 
 def title_of(approval: Approval) -> str:
     """Return the tool that an approval is about, and its side effect, as text."""
-    return f"{approval.tool} ({approval.side_effect})"
+    return f"{visible(approval.tool)} ({visible(approval.side_effect)})"
 
 
 def show_command(approval: Approval) -> str:
