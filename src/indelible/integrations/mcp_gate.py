@@ -236,7 +236,7 @@ class McpGate:
             return await self._counted(approval, said.digest, said.responses.get(said.approval))
         if ctx is None:
             return waits(approval)
-        shown = approval.shown(pending.effect, MOST_SHOWN)
+        shown = approval.shown(pending.effect, fits=lambda text: len(text) <= MOST_SHOWN)
         digest = shown.digest if self._approver is not None else None  # without one, an answer is no vote
         words = question(approval, shown, entry.elsewhere, decides=digest is not None)
         schema = LOOK_SCHEMA if digest is None else VOTE_SCHEMA
