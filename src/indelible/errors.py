@@ -34,6 +34,7 @@
     │   ├── EffectDenied         a person said no
     │   ├── EffectCanceled       it was withdrawn
     │   ├── EffectInDoubt        it may have happened; settle it, retry it or give the tool a probe
+    │   ├── EffectCompensated    it succeeded and was undone since; .compensation is the effect that undid it
     │   ├── EffectErased         what is asked for was recorded and then erased; it cannot be given any more
     │   ├── OnHold               a legal hold keeps this from being erased
     │   ├── RunRefused           a run does not allow this now; .code says why in one word
@@ -289,6 +290,18 @@ class EffectCanceled(NotRun):
 
 class EffectInDoubt(NotRun):
     """The effect may have happened; only a probe or a person can say."""
+
+
+class EffectCompensated(NotRun):
+    """The call succeeded and was compensated since, so it no longer stands; it was not run again.
+
+    Attributes:
+        compensation: The effect that compensated it. It may still be running or in doubt.
+    """
+
+    def __init__(self, message: str, *, effect: Effect | None = None, compensation: Effect | None = None) -> None:
+        super().__init__(message, effect=effect)
+        self.compensation = compensation
 
 
 class EffectErased(NotRun):

@@ -563,6 +563,17 @@ class Ledger(OpenedDesk):
         """
         return self._engine.store.effects(self.tenant, self._filter(status, tool, run_id, side_effect, before, limit))
 
+    def compensations(self, effects: Sequence[Effect]) -> dict[str, Effect]:
+        """Return the compensations of those effects that were compensated, by the id of the effect.
+
+        An effect stays `succeeded` when it is compensated: the compensation is an effect of its own. It is returned
+        while it runs, is in doubt or succeeded, and not if it failed or was never started.
+
+        Args:
+            effects: The effects to look at, such as a page of `effects()`.
+        """
+        return self._compensations(effects)
+
     def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
         """Lists a run's events in their order; pass the last one's number as `after` for the next page."""
         return self._events(run_id, after, limit)

@@ -64,6 +64,7 @@ from indelible.core.effects.claiming import (
     opened,
     tries_again,
 )
+from indelible.core.effects.compensations import compensated_ref, is_compensation, noting
 from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
 from indelible.core.effects.meaning import DOUBTFUL
 from indelible.core.effects.stops import STOP_REF, stop_in
@@ -150,6 +151,7 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         and not command.verdict.charges
         and not command.grants
         and command.driver_token is None
+        and not is_compensation(command.tool)
     )
     if is_plain and (effect is None or (effect.approval_id is None and effect.charges_json is None)):
         return ()  # on the way of every call, so it is said first
@@ -170,6 +172,7 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
         needed += [grant_ref(grant_id) for grant_id in command.grants]
         needed += sheets_led_by_run(command)
+        needed += [compensated_ref(command.run_id)] if is_compensation(command.tool) else []
     elif isinstance(command, Amend):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
     elif isinstance(command, CastVote):
@@ -373,7 +376,7 @@ def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets
     step = opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets)
     if command.only_asks and isinstance(step.answer, Claimed):
         return Step(MayRun(effect))
-    return step
+    return noting(step, command, sheets) if is_compensation(command.tool) else step
 
 
 def _may_be_other(command: Open, effect: Effect) -> bool:
