@@ -68,7 +68,7 @@ def compensated(effect: Effect, compensation: Effect) -> EffectCompensated:
     """Return the refusal of a repeat of a call that was compensated."""
     return EffectCompensated(
         f"{effect.tool}: {effect.id} succeeded and {how_undone(compensation)}, so do not take it for done; nothing was "
-        f"run now. See: indelible effects show {compensation.id}. To do it again on purpose, call it with another scope",
+        f"run now. To do it again on purpose, use another scope. See: indelible effects show {compensation.id}",
         effect=effect,
         compensation=compensation,
     )
