@@ -69,8 +69,8 @@ VERBS = {
     "seal", "tree_head", "receipt", "export", "continue_journal", "rotate_keys", "revoke_key",
     "erase", "prune", "hold", "lift_hold", "holds",
     "start_run", "resume_run", "fork_run", "record", "record_all", "checkpoint", "end_run", "get_run", "runs",
-    "run_story", "follow_run", "checkpoints", "verify_run", "diff_runs", "export_packet", "import_packet", "take_back_run",
-    "compensate",
+    "run_story", "follow_run", "checkpoints", "verify_run", "diff_runs", "export_packet", "import_packet",
+    "take_back_run", "compensate",
 }  # fmt: skip
 # The verbs of a run that is driven; the blocking one and the awaited one have them all.
 RUN_VERBS = {

@@ -41,6 +41,7 @@
     │   │   ├── RunDriven        another process drives it
     │   │   ├── RunLost          this process drives it no longer: stop working on it
     │   │   ├── RunOver          it has ended
+    │   │   ├── RunHandedOver    another ledger goes on with it: work on it there
     │   │   └── ReviewRequired   somebody has to look at it first
     │   └── IllegalMove          the effect's status does not allow this operation
     ├── NotAuthenticated         the server does not know this credential: get another one
@@ -332,6 +333,10 @@ class RunLost(RunRefused):
 
 class RunOver(RunRefused):
     """The run has ended."""
+
+
+class RunHandedOver(RunRefused):
+    """The run was handed over to another ledger, which goes on with it; nothing of it runs here."""
 
 
 class ReviewRequired(RunRefused):

@@ -37,6 +37,7 @@ _COLOURS = {  # of statuses, as a terminal names them
     "blocked": "1;33",
     "completed": "32",
     "manual_review_required": "1;33",
+    "handed_over": "2",
     "due": "36",
     "sending": "34",
     "sent": "32",

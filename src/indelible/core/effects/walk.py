@@ -102,6 +102,7 @@ from indelible.errors import (
     RepeatRefused,
     ResourceBusy,
     ResultNotRecorded,
+    RunHandedOver,
     RunLost,
     RunOver,
     Stopped,
@@ -257,7 +258,9 @@ def begin(
         case LooksRepeated() | Moved() | Late() | Illegal() | Forbidden() | NoSuchEffect() | Recorded():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case RunNotMoved(code, why):
-            raise {"over": RunOver}.get(code, RunLost)(f"{command.tool}: run {command.run_id} {why}", code=code)
+            raise {"over": RunOver, "handed_over": RunHandedOver}.get(code, RunLost)(
+                f"{command.tool}: run {command.run_id} {why}", code=code
+            )
         case Decided() | NotCounted() | Kept() | Outrun() | RunMoved():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case MayRun():

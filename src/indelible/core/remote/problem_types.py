@@ -314,6 +314,12 @@ _REFUSED: Mapping[str, ProblemType] = {
         "Nothing is added to a run that is completed, failed or canceled.",
         "Begin another run, or fork this one.",
     ),
+    "run-handed-over": ProblemType(
+        409,
+        "Another ledger goes on with the run",
+        "The run was handed over by a packet, so nothing of it runs here. `detail` names the other ledger.",
+        "Work on it there. If it was never imported there, a person takes it back: `POST /v1/runs/{run_id}/take-back`.",
+    ),
     "review-required": ProblemType(
         409,
         "Somebody has to look at the run first",
