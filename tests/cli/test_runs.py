@@ -324,7 +324,7 @@ def test_a_packet_is_written_once_and_taken_over_with_its_key(
         said = cli("runs", "packet", run_id, "--out", str(file), "--to", to).out
     assert "1 effect" in said
     assert to in said
-    assert cli("runs", "inspect", run_id, "--json").json["handedOverTo"] == to
+    assert cli("runs", "inspect", run_id, "--json").json["run"]["handedOverTo"] == to
     assert to in cli("runs", "inspect", run_id).out
     assert "there already" in cli("runs", "packet", run_id, "--out", str(file), code=2).err
     assert "name the key" in cli("runs", "import", str(file), "--url", target, code=2).err
@@ -333,7 +333,9 @@ def test_a_packet_is_written_once_and_taken_over_with_its_key(
     copied = ("runs", "import", str(tmp_path / "copy"), "--trust", "--url", f"sqlite:///{tmp_path / 'third.db'}")
     Ledger.open(f"sqlite:///{tmp_path / 'third.db'}").close()
     assert "copy for reading" in cli(*copied, code=1).err
-    assert cli("runs", "inspect", run_id, "--url", target, "--json").json["importedFrom"] == key.partition("+")[0]
+    assert (
+        cli("runs", "inspect", run_id, "--url", target, "--json").json["run"]["importedFrom"] == key.partition("+")[0]
+    )
     context = cli("runs", "resume", run_id, "--url", target, "--json").json
     assert context["state"] == {"step": "sync"}
     altered = file.read_text().replace('"amount":5', '"amount":6').replace("Enrich leads", "Enrich ledas")

@@ -26,7 +26,7 @@ from indelible.core.events import (
     signed_message,
 )
 from indelible.core.runs.run import fence_ref
-from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets
+from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.steps import next_step
 from indelible.errors import StateNotRead
 
@@ -113,7 +113,7 @@ def _unlimited(command: Open, sheets: Sheets) -> set[str]:
     """Name the limits that must not be there when this claim is written: those that nobody had seen."""
     fence = fence_ref(command.run_id)
     unseen = set() if command.knows_limits else {command.run_id}
-    return unseen if sheets.get(fence) is not None else {*unseen, fence.id}
+    return unseen if sheet_at(sheets, fence) is not None else {*unseen, fence.id}
 
 
 def _tell(

@@ -380,6 +380,7 @@ class RunsDesk:
         elif not trust:
             raise BadCall("name the key of the ledger the packet comes from, or say that you trust it as it is")
         packet = read_packet(signed["packet"], self.stamp(0).at)
+        self.keeping.check_tenant(packet)
         there = self.keeping.get(packet.content["runId"])
         if there is not None and there.permissions.get(_PACKET) == packet.digest:
             return there  # it was imported before

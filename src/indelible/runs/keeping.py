@@ -570,13 +570,16 @@ class RunKeeping:
                 return
             before = page[-1].id
 
-    def adopt(self, packet: Packet, origin: Mapping[str, Any]) -> None:
-        """Takes over the effects of a packet, so that none of them is done again here; those that are here stay."""
+    def check_tenant(self, packet: Packet) -> None:
+        """Raise `BadCall` unless a packet is of the tenant that this ledger works for."""
         if packet.content["tenant"] != self._tenant:
             raise BadCall(
                 f"the packet is of tenant {packet.content['tenant']!r}, and this ledger works for {self._tenant!r}: "
                 "keys of other tenants mean nothing here. Open the ledger with tenant=…"
             )
+
+    def adopt(self, packet: Packet, origin: Mapping[str, Any]) -> None:
+        """Takes over the effects of a packet, so that none of them is done again here; those that are here stay."""
         for effect in packet.effects:
             here = self._engine.store.get_effect(self._tenant, effect.id)
             if here is not None and here.ref != effect.ref:

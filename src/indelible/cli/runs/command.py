@@ -362,7 +362,7 @@ def packet(run_id: str, out: Path, to: str | None, valid_days: int) -> None:
 @click.argument("run_id", metavar="RUN")
 @reason_option(None)
 @click.option(
-    "--force", is_flag=True, help="The packet is destroyed, and you looked: the other ledger has no such run."
+    "--force", is_flag=True, help="The packet is destroyed, and the other ledger has no such run: you looked."
 )
 @by_option
 @about_ledger

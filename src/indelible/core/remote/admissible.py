@@ -21,7 +21,7 @@ from indelible.core.policy.said_verdicts import check_verdict
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED, erased_facts
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
-from indelible.core.runs.run import EVENT_TYPES, HANDED_OVER, UNSTARTED, driver_sheet, read_driver
+from indelible.core.runs.run import EVENT_TYPES, UNSTARTED, driver_sheet, read_driver
 from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp
 from indelible.core.values.canonical import decode, encode
@@ -42,6 +42,7 @@ _DIGITS = 64
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _NAMES = frozenset(
     {"run_id", "effect_id", "tool", "token", "again", "call_id", "turn", "approval_id", "id", "agent", "event_type"}
+    | {"to"}
 )
 # These may be missing, and then they are empty or None.
 _PERHAPS = frozenset({"schema", "grant_id", "pinned", "principal", "checkpoint_id", "delegation_id", "parent"})
@@ -68,8 +69,6 @@ def check_command(command: Command, now: datetime, most_bytes: int | None) -> No
         raise BadCall("token: whoever drives a run has one")
     if isinstance(command, EndRun) and command.status in ("active", UNSTARTED):
         raise BadCall("status: a run that ends is neither active nor open")
-    if isinstance(command, EndRun):
-        _check_handover(command)
     if isinstance(command, Open):
         check_digits("digest", command.digest)
         if command.edit is not None and not _is_object(command.edit.args_json):
@@ -151,16 +150,6 @@ def check_lease(lease: timedelta) -> None:
     """Raises `BadCall` unless a claim may be held for so long without a sign of life."""
     if not timedelta(0) < lease <= LONGEST_LEASE:
         raise BadCall(f"lease: longer than nothing and at most {LONGEST_LEASE}")
-
-
-def _check_handover(command: EndRun) -> None:
-    """Raise `BadCall` unless exactly a run that is handed over says where to, and one that is taken back is blocked."""
-    if (command.handover is None) == (command.status == HANDED_OVER):
-        raise BadCall("handover: says where a run goes on that is handed over, and no other")
-    if command.takes_back and command.status != "blocked":
-        raise BadCall("takes_back: a run that is taken back is blocked, until it is resumed")
-    if command.handover is not None:
-        check_name("to", command.handover.to)
 
 
 def check_arguments(args_json: bytes, most_bytes: int | None) -> None:

@@ -220,6 +220,10 @@ def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None,
     A run that was handed over is handed over again to the same ledger, taken back, or given up by a person.
     """
     ends = command if isinstance(command, EndRun) else None
+    if ends is not None and (
+        (ends.handover is None) == (ends.status == HANDED_OVER) or (ends.takes_back and ends.status != "blocked")
+    ):
+        return RunNotMoved("handover", "is handed over only to a ledger that is named, and taken back as blocked", run)
     if run is None or run.status != HANDED_OVER:
         if ends is not None and ends.takes_back and run is not None:
             return RunNotMoved("not_handed_over", f"is {run.status} and was not handed over; it is here", run)
@@ -227,9 +231,9 @@ def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None,
     to, is_person = _whither(run), command.stamp.actor.kind != "agent"
     if ends is None or (ends.handover is not None and ends.handover.to != to):
         return _goes_on_at(to, run)
-    if ends.handover is not None or (ends.status == "canceled" and is_person):
+    if ends.handover is not None or (ends.status == "canceled" and is_person and ends.checkpoint is None):
         return None
-    if not ends.takes_back:
+    if not ends.takes_back or ends.checkpoint is not None:
         return _goes_on_at(to, run)
     if not is_person:
         return RunNotMoved("forbidden", "is taken back by a person, not by an agent", run)
