@@ -56,9 +56,7 @@ def test_95_erasing_a_person_erases_what_models_were_asked_and_said_in_their_run
     assert ledger.verify_run("order-1").is_valid
 
 
-def test_95_events_of_langchains_callbacks_go_with_the_person_they_are_told_about(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_95_events_of_langchains_callbacks_go_with_the_person_they_are_about(ledger: Ledger, tmp_path: Path) -> None:
     from langchain_core.language_models import FakeListChatModel
 
     config = CallbackConfig(
