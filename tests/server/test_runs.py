@@ -306,6 +306,7 @@ POSTS: dict[str, Any] = {
     "/cancel": {"reason": "x"},
     "/verify": None,
     "/packet": None,
+    "/take-back": {"reason": "x"},
 }
 
 
