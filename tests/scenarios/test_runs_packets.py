@@ -408,7 +408,7 @@ def test_the_schema_is_one_and_real_packets_keep_to_it(shapes: list[dict[str, An
         Draft202012Validator(packet_schema()).validate(packet)
         assert misshapen(packet, packet_schema(), "it") is None
     statuses = {effect["status"] for effect in shapes[1]["packet"]["effects"]}
-    assert statuses == {"succeeded", "failed", "in_doubt", "denied", "canceled"}
+    assert statuses == {"succeeded", "failed", "in_doubt", "denied", "canceled", "requires_approval"}
 
 
 def test_every_field_of_a_packet_is_in_the_schema_and_on_its_page(shapes: list[dict[str, Any]]) -> None:
@@ -478,7 +478,7 @@ def test_what_would_be_sent_again_is_held_in_another_ledger_and_keeps_its_turn(
     ("path", "value", "told"),
     [
         (("runId",), 5, r"the file\.packet\.runId must be string, not int"),
-        (("effects", 0, "status"), "requires_approval", r"packet\.effects\[0\]\.status must be one of succeeded"),
+        (("effects", 0, "status"), "ready", r"packet\.effects\[0\]\.status must be one of succeeded"),
         (("effects", 0, "key"), "xyz", r"effects\[0\]\.key must look like"),
         (("receipts", 0), {}, r"receipts\[0\] lacks eventId"),
         (("head",), None, r"packet\.head must be string"),

@@ -12,7 +12,7 @@ from indelible.core.commands import Claimed
 from indelible.core.effects.effect import Actor
 from indelible.core.runs.commands import EndRun, RunMoved, RunNotMoved
 from indelible.core.runs.resuming import why_not_imported
-from indelible.core.runs.run import HANDED_OVER, Handover, fence_ref, fenced_to, read_run, run_ref, run_sheet
+from indelible.core.runs.run import HANDED_OVER, Fork, Handover, fence_ref, fenced_to, read_run, run_ref, run_sheet
 from indelible.core.sheets import Sheet
 from indelible.core.steps import needed_sheets, next_step
 from tests.core.making import NOON, effect, open_command
@@ -45,6 +45,14 @@ def test_what_was_handed_over_is_told_nothing_saved_nowhere_and_taken_by_nobody(
     assert refused(world.end(HANDED_OVER, handover=other)) == "handed_over"
     assert isinstance(world.end(HANDED_OVER), RunMoved), "to the same one it is said twice"
     assert world.types() == ["run_started", "run_handed_over"]
+
+
+def test_94_a_fork_is_not_handed_over_for_no_packet_carries_what_it_replays() -> None:
+    world = World()
+    world.start(fork=Fork(run_id="other", at=3))
+    assert refused(world.end(HANDED_OVER)) == "fork"
+    assert world.types() == ["run_started"]
+    assert isinstance(world.end("completed"), RunMoved)
 
 
 def test_only_people_take_it_back_or_give_it_up() -> None:

@@ -24,6 +24,7 @@ from indelible.core.runs.resuming import (
     read_packet,
 )
 from indelible.core.runs.run import Happening, read_checkpoint, read_run, run_ref
+from indelible.core.steps import next_step
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
 from tests.core.making import DIGEST, KEY, NOON, asks, effect, open_command
@@ -136,7 +137,8 @@ EFFECTS = [
     effect("processing", id="eff_3", key="34" * 32),
     effect("in_doubt", id="eff_4", key="56" * 32),
     effect("ready", id="eff_5", key="78" * 32),
-    effect("requires_approval", id="eff_6", key="9a" * 32),
+    effect("requires_approval", id="eff_6", key="9a" * 32, detail_json=b'"its time ran out"'),
+    effect("ready", id="eff_7", key="bc" * 32, approval_id="apr_7"),
 ]
 
 
@@ -152,9 +154,11 @@ def test_a_packet_is_one_json_object_that_comes_back() -> None:
     assert back.digest == made.digest
     assert [(one.id, one.status) for one in back.effects] == [
         ("eff_1", "succeeded"), ("eff_2", "failed"), ("eff_3", "in_doubt"), ("eff_4", "in_doubt"),
-    ], "what may be repeated is asked for again, and what was under way is in doubt"  # fmt: skip
+        ("eff_6", "requires_approval"), ("eff_7", "requires_approval"),
+    ], "what was under way is in doubt, and what a person was asked about is asked about again"  # fmt: skip
     assert content["nonReplayableSideEffects"] == [KEY]
     assert content["run"]["agentId"] == "billing"
+    assert [one.detail_json for one in back.effects[4:]] == [None, None]
     assert back.effects[0].args == EFFECTS[0].args
     assert back.effects[0].outcome == EFFECTS[0].outcome
 
@@ -231,6 +235,19 @@ def test_what_was_taken_over_is_not_done_again() -> None:
     answer = world.one(open_command(stamp=world.stamp()))
     assert isinstance(answer, Replayed)
     assert answer.value == {"ok": True}
+
+
+def test_94_what_was_asked_about_elsewhere_is_asked_about_here_though_no_rule_says_so() -> None:
+    world = World()
+    adopted(world, effect("requires_approval", digest=DIGEST, attempt=0, detail_json=None, detail_seq=None))
+    assert isinstance(world.one(open_command(stamp=world.stamp())), AwaitingApproval)
+
+
+@pytest.mark.parametrize(("here", "answers"), [("succeeded", Moved), ("requires_approval", Moved), ("ready", Illegal)])
+def test_94_a_question_from_elsewhere_leaves_what_is_here_and_refuses_what_would_run(here: Any, answers: Any) -> None:
+    known = effect(here, digest="ab" * 32)
+    asked = Adopt(effect=effect("requires_approval"), stamp=World().stamp(), origin_json=b"{}")
+    assert isinstance(next_step(asked, known, NOON, 0).answer, answers)
 
 
 def test_another_effect_at_its_place_stays() -> None:

@@ -53,9 +53,12 @@ def test_the_table_of_moves_is_what_the_rules_make() -> None:
     assert QUESTIONS.keys() == {move.type for move in explore().moves if "approval" in move.names}
 
 
+ENDS = ("succeeded", "failed", "in_doubt", "denied", "canceled")
+
+
 def test_an_effect_is_taken_over_as_the_rules_make_it() -> None:
     made = set()
-    for status, args, detail in product(("succeeded", "failed", "in_doubt", "denied", "canceled"), (0, 1), (0, 1)):
+    for status, args, detail in product((*ENDS, "requires_approval"), (0, 1), (0, 1)):
         kept = {"args_json": b"{}" if args else None, "detail_json": b'"x"' if detail else None}
         command = Adopt(effect=effect(status, attempt=3, **kept), stamp=stamp(), origin_json=b"{}")
         (change,) = next_step(command, None, NOON, 0).changes

@@ -225,6 +225,9 @@ def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None,
     ):
         return RunNotMoved("handover", "is handed over only to a ledger that is named, and taken back as blocked", run)
     if run is None or run.status != HANDED_OVER:
+        if ends is not None and ends.handover is not None and run is not None and run.fork is not None:
+            why = f"is a fork of {run.fork.run_id}, and what it replays from there is in no packet. Hand that run over"
+            return RunNotMoved("fork", why, run)
         if ends is not None and ends.takes_back and run is not None:
             return RunNotMoved("not_handed_over", f"is {run.status} and was not handed over; it is here", run)
         return None

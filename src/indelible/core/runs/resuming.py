@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 from indelible.core.approvals.approval import Approval
 from indelible.core.effects.calls import check_name
-from indelible.core.effects.effect import Effect
+from indelible.core.effects.effect import Effect, Status
 from indelible.core.events import instant
 from indelible.core.runs.following import Artifact, EffectLine, RunEvent, RunStory
 from indelible.core.runs.ordering import approvals_in_order
@@ -26,7 +26,8 @@ from indelible.errors import BadCall
 PACKET_KIND = "indelible-resume-packet"
 PACKET_EXPORTED = "packet_exported"
 """Is the event that names the hash of a packet: what it names, the ledger vouches for."""
-_ADOPTED = frozenset({"succeeded", "failed", "in_doubt", "denied", "canceled"})
+_WAITING: Status = "requires_approval"
+_ADOPTED = frozenset({"succeeded", "failed", "in_doubt", "denied", "canceled", _WAITING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +204,10 @@ def millis_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packet:
-    """Is a run as it can be handed to another ledger: its resume context, and the effects that must not be repeated."""
+    """Is a run as it can be handed to another ledger: its resume context, and the effects that its calls have there.
+
+    They are those that must not be repeated, and those that a person was asked about: a person is asked again there.
+    """
 
     content: Mapping[str, Any]
     effects: Sequence[Effect] = field(repr=False)
@@ -225,7 +229,7 @@ def packet_of(context: ResumeContext, tenant: str, effects: Sequence[Effect], ch
     The ledger that imports it records the effects in the order given here: pass them in the order they started in.
     """
     run = context.run
-    done = [effect for effect in effects if effect.status in _ADOPTED or effect.status == "processing"]
+    carried = [_carried(effect) for effect in effects if _is_carried(effect)]
     content = {
         **context_content(context),
         "kind": PACKET_KIND,
@@ -244,9 +248,23 @@ def packet_of(context: ResumeContext, tenant: str, effects: Sequence[Effect], ch
             "status": run.status,
             "createdAt": millis(run.created_at),
         },
-        "effects": [_effect_content(effect) for effect in done],
+        "effects": [_effect_content(effect) for effect in carried],
     }
-    return Packet(content=content, effects=done)
+    return Packet(content=content, effects=carried)
+
+
+def _is_carried(effect: Effect) -> bool:
+    """Say whether the other ledger has to know of a call; one that is free to run is judged there as if made first."""
+    return effect.status != "ready" or effect.approval_id is not None
+
+
+def _carried(effect: Effect) -> Effect:
+    """Return an effect as the other ledger takes it over. An unused approval does not hold there."""
+    if effect.status in ("ready", _WAITING):
+        return replace(effect, status=_WAITING, detail_json=None)
+    if effect.status == "processing":
+        return replace(effect, status="in_doubt", detail_json=b'"it was under way when the packet was made"')
+    return effect
 
 
 def _effect_content(effect: Effect) -> dict[str, Any]:
@@ -261,12 +279,10 @@ def _effect_content(effect: Effect) -> dict[str, Any]:
         "callId": effect.call_id,
         "turn": effect.turn,
         "digest": effect.digest,
-        "status": "in_doubt" if effect.status == "processing" else effect.status,
+        "status": effect.status,
         "attempt": effect.attempt,
         "args": _base64(effect.args_json),
-        "detail": b64encode(b'"it was under way when the packet was made"').decode()
-        if effect.status == "processing"
-        else _base64(effect.detail_json),
+        "detail": _base64(effect.detail_json),
     }
 
 

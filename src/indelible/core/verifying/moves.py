@@ -97,7 +97,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
         ("", "tool_call_adopted", status): Move(_forms("key", "origin", optional=("args", detail)))
         for status, detail in (
             *(("succeeded", "result"), ("failed", "error"), ("in_doubt", "reason")),
-            *(("denied", "reason"), ("canceled", "reason")),
+            *(("denied", "reason"), ("canceled", "reason"), ("requires_approval", "reason")),
         )
     },
     ("requires_approval", "policy_checked", "requires_approval"): Move(_forms("policy")),
