@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import indelible
 from indelible import AwaitingApproval
 from indelible.errors import RunRefused
 from tests.faults.test_faults_handover import PAY, here, name_of, there
@@ -25,7 +27,7 @@ def carried(here: Driver, there: Driver) -> dict[str, Any]:
 
 
 def test_94_a_call_that_waited_or_was_approved_is_asked_about_again_where_the_run_goes_on(
-    here: Driver, there: Driver
+    here: Driver, there: Driver, tmp_path: Path
 ) -> None:
     started(here)
     here.begin(charge(run_id="r1"), approval="required", **PAY)
@@ -42,6 +44,8 @@ def test_94_a_call_that_waited_or_was_approved_is_asked_about_again_where_the_ru
     assert [there.run(call, handler, wait=False, **PAY) for call in (charge(run_id="r1"), ANOTHER)] == ["paid"] * 2
     assert handler.entries == 2
     assert there.verify_run("r1").is_valid
+    there.export(tmp_path / "bundle")
+    assert indelible.verify(tmp_path / "bundle", key=key_of(there.ledger), deep=True).verdict == "verified"
 
 
 @pytest.mark.parametrize("is_dry", [True, False])
