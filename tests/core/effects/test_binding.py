@@ -27,7 +27,6 @@ SCHEMA: dict[str, Any] = {
         "to": {"$ref": "#/$defs/Address"},
         "lines": {"type": "array", "items": {"$ref": "#/$defs/Line"}},
         "how": {"$ref": "#/$defs/How", "default": {"fast": True}},
-        "odd": {"$ref": "https://elsewhere.example/schema"},
         "lost": {"$ref": "#/$defs/Nowhere", "default": 1},
         "deep": {"$ref": "#/$defs/Line/properties/count"},
         "free": True,
@@ -77,7 +76,7 @@ def test_what_does_not_fit_a_signature_is_refused() -> None:
         ({"lines": [{}, {"count": 2}, 3]}, {"lines": [{"count": 1}, {"count": 2}, 3]}),
         ({"how": {"fast": False}}, {"how": {"fast": False}}),
         ({"unknown": {"a": [{}]}}, {"unknown": {"a": [{}]}}),
-        ({"free": {"a": 1}, "odd": {"a": 1}}, {"free": {"a": 1}, "odd": {"a": 1}}),
+        ({"free": {"a": 1}}, {"free": {"a": 1}}),
     ],
 )
 def test_a_schema_applies_its_defaults(args: dict[str, Any], added: dict[str, Any]) -> None:
@@ -150,7 +149,6 @@ SLOW = {"type": "object", "properties": {"amount": {"type": "string"}, "slow": {
             {"kind": "wire", "amount": 5000},
         ),
         ({"$ref": "#/$defs/a~1b/anyOf/0"}, {"kind": "wire"}, {"kind": "wire", "amount": 5000}),
-        ({"$ref": "#/$defs/a~1b/anyOf/7"}, {"kind": "wire"}, {"kind": "wire"}),
     ],
 )
 def test_38_defaults_inside_a_default_and_inside_a_choice_are_filled(schema: Any, args: Any, whole: Any) -> None:
@@ -179,6 +177,70 @@ def test_38_where_a_schema_does_not_tell_which_defaults_apply_the_call_is_refuse
     with pytest.raises(BadCall) as refused:
         bound({"properties": {"x": schema}, "$defs": {"Loop": loop}}, {"x": args}, "t")
     assert f"t: {place}" in str(refused.value)
+
+
+LINE = {"type": "object", "properties": {"count": {"default": 1}}}
+THEN = {"properties": {"to": {"default": "THIEF"}}}
+ELSEWHERE = "https://bank.example/line"
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "whole"),
+    [
+        ({"$ref": "#/$defs/A%20Line"}, {}, {"count": 1}),
+        ({"items": [LINE]}, [{}, {}], [{"count": 1}, {}]),
+        ({"items": [LINE], "additionalItems": LINE}, [{}, {}], [{"count": 1}, {"count": 1}]),
+        ({"prefixItems": [{}, {"default": 3}, {"$ref": "#/$defs/A%20Line", "default": {}}]}, [1], [1, 3, {"count": 1}]),
+        ({"prefixItems": [{}, {}]}, [1], [1]),
+        ({"$ref": "#/$defs/A%20Line", "properties": {"n": {"default": 2}}}, {}, {"count": 1, "n": 2}),
+        ({"$ref": "#/$defs/Five", "minimum": 2}, None, 5),
+        ({"allOf": [{"minimum": 2}, {"$ref": "#/$defs/Five"}]}, None, 5),
+        ({"$ref": "#/$defs/Any"}, {}, {}),
+        ({"$ref": ELSEWHERE}, 5, 5),
+        ({"$ref": ELSEWHERE, "default": 5}, None, 5),
+        ({"if": {"required": ["a"]}, "then": THEN}, {"to": "me"}, {"to": "me"}),
+        ({"dependentSchemas": {"a": THEN}}, {"b": 1}, {"b": 1}),
+        ({"patternProperties": {"^a": LINE}}, {"a": {"count": 2}, "b": 1}, {"a": {"count": 2}, "b": 1}),
+        ({"properties": {"a": {}}, "unevaluatedProperties": LINE}, {"a": {}}, {"a": {}}),
+        ({"not": THEN}, {}, {}),
+    ],
+)
+def test_38_defaults_are_found_wherever_a_schema_tells_them(schema: Any, args: Any, whole: Any) -> None:
+    defs = {"A Line": LINE, "Five": {"minimum": 1, "default": 5}, "Any": True}
+    root = {"$id": "https://bank.example/pay", "properties": {"x": schema}, "$defs": defs}
+    assert bound(root, {} if args is None else {"x": args}, "t") == {"x": whole}
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "word"),
+    [
+        ({"$ref": "#line"}, {}, "$ref"),
+        ({"$ref": ELSEWHERE}, {}, "$ref"),
+        ({"$ref": ELSEWHERE}, None, "$ref"),
+        ({"$ref": "#/$defs/Nowhere"}, [], "$ref"),
+        ({"$dynamicRef": "#line"}, {}, "$dynamicRef"),
+        ({"$id": ELSEWHERE, "properties": {"a": {"$ref": "#/$defs/Line"}}}, {}, "$id"),
+        ({"if": {"required": ["a"]}, "then": THEN}, {"a": 1}, "then"),
+        ({"if": {"required": ["a"]}, "else": THEN}, {"a": 1}, "else"),
+        ({"if": {}, "then": {"default": 5}}, None, "then"),
+        ({"anyOf": [{"type": "integer", "default": 5}, {"type": "null"}]}, None, "anyOf"),
+        ({"dependentSchemas": {"a": THEN}}, {"a": 1}, "dependentSchemas"),
+        ({"dependencies": {"a": THEN}}, {"a": 1}, "dependencies"),
+        ({"patternProperties": {"^a": LINE}}, {"a": {}}, "patternProperties"),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": LINE}, {"b": {}}, "additionalProperties"),
+        ({"unevaluatedProperties": LINE}, {"b": {}}, "unevaluatedProperties"),
+        ({"unevaluatedItems": LINE}, [{}], "unevaluatedItems"),
+        ({"contains": LINE}, [{}], "contains"),
+        ({"prefixItems": [{}, {"default": 5}]}, [], "prefixItems"),
+        ({"items": [{}, {"default": 5}]}, [], "items"),
+    ],
+)
+def test_38_where_a_default_may_be_that_is_not_seen_the_call_is_refused(schema: Any, args: Any, word: str) -> None:
+    root = {"properties": {"x": schema}, "$defs": {"Line": {"$anchor": "line", **LINE}}}
+    with pytest.raises(BadCall) as refused:
+        bound(root, {} if args is None else {"x": args}, "t")
+    assert "t: args.x" in str(refused.value)
+    assert f" {word} " in str(refused.value)
 
 
 VALUES = {"charge": st.text(), "amount": st.integers(), "memo": st.integers() | st.text() | st.none(), "to": st.none()}

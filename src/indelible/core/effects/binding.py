@@ -7,8 +7,9 @@ run are these arguments, so a default that a model leaves out is seen by the pol
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.revive import holds_objects, plainly
@@ -19,6 +20,10 @@ Parameters = inspect.Signature | Mapping[str, Any]
 _DEEPEST = 128
 _MOST_STEPS = 100_000
 _NONE = object()
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_CONDITIONS = ("if", "then", "else")
+_ABOUT = frozenset({"$comment", "$defs", "default", "definitions", "deprecated", "description", "examples", "title"})
+"""Are keywords that check nothing themselves."""
 
 
 def bound(parameters: Parameters | None, args: Mapping[str, Any], tool: str) -> dict[str, Any]:
@@ -108,28 +113,74 @@ class _Filling:
         if not isinstance(schema, Mapping):
             return value
         self._check_end(at, depth)
+        if isinstance(value, (Mapping, list)):
+            self._check_followed(schema, at)
         value = self._own(value, schema, at, depth)  # first, for a default may tell the choices below apart
         for part in _listed(schema.get("allOf")):
             value = self._part(value, part, at, depth)
         for word in ("anyOf", "oneOf"):
             value = self._of_choice(value, _fitting(value, _listed(schema.get(word)), self._root), at, depth)
+        for word, inside, part, place in _unsure(value, schema, at):
+            if isinstance(part, Mapping) and not _is_same(self._part(inside, part, place, depth), inside):
+                raise self._untold(word, place)
         return value
 
     def _own(self, value: Any, schema: Mapping[str, Any], at: str, depth: int) -> Any:
         if isinstance(value, list):
             pairs = enumerate(zip(value, _items(schema, value), strict=False))
-            return [self.filled(one, kind, f"{at}.{number}", depth + 1) for number, (one, kind) in pairs]
+            items = [self.filled(one, kind, f"{at}.{number}", depth + 1) for number, (one, kind) in pairs]
+            return [*items, *self._missing_items(schema, len(items), at, depth)]
         if not isinstance(value, Mapping):
             return value
-        known, others = _named(schema.get("properties")), schema.get("additionalProperties")
+        known, others = _named(schema.get("properties")), _others(schema)
         whole = {
             name: self.filled(one, known.get(name, others), f"{at}.{name}", depth + 1) for name, one in value.items()
         }
         for name, kind in known.items():
-            default = _named(_resolved(kind, self._root)).get("default", _NONE)
-            if name not in whole and default is not _NONE:
+            default = _NONE if name in whole else self._default(kind, f"{at}.{name}", depth)
+            if default is not _NONE:
                 whole[name] = self._part(default, kind, f"{at}.{name}", depth)
         return whole
+
+    def _missing_items(self, schema: Mapping[str, Any], given: int, at: str, depth: int) -> list[Any]:
+        """Return the defaults of a tuple's items after those that are given."""
+        missing: list[Any] = []
+        for number, kind in enumerate(_tuple_of(schema)[given:], given):
+            default = self._default(kind, f"{at}.{number}", depth)
+            if default is not _NONE and number > given + len(missing):
+                raise self._untold("items" if "prefixItems" not in schema else "prefixItems", at)
+            missing += [] if default is _NONE else [self._part(default, kind, f"{at}.{number}", depth)]
+        return missing
+
+    def _default(self, kind: Any, at: str, depth: int) -> Any:
+        """Return the default of a value that is not given, or `_NONE`; refuse if the schema does not tell it."""
+        self._check_end(at, depth)
+        schema = _resolved(kind, self._root)
+        if not isinstance(schema, Mapping) or "default" in schema:
+            return schema["default"] if isinstance(schema, Mapping) else _NONE
+        self._check_followed(schema, at)
+        for part in _listed(schema.get("allOf")):
+            if (default := self._default(part, at, depth + 1)) is not _NONE:
+                return default
+        parts = [(word, one) for word in ("anyOf", "oneOf") for one in _listed(schema.get(word))]
+        for word, part in [*parts, *((word, schema.get(word)) for word in _CONDITIONS)]:
+            if self._default(part, at, depth + 1) is not _NONE:
+                raise self._untold(word, at)
+        return _NONE
+
+    def _check_followed(self, schema: Mapping[str, Any], at: str) -> None:
+        """Refuse a schema that lies elsewhere, or whose references lead elsewhere than they seem to."""
+        word = next((one for one in _REFERENCES if one in schema), None)
+        if word is None and schema.get("$id", _NONE) not in (_NONE, self._root.get("$id")):
+            word = "$id"
+        if word is not None:
+            raise self._untold(word, at)
+
+    def _untold(self, word: str, at: str) -> BadCall:
+        return BadCall(
+            f"{self._tool}: {at}: the tool's schema says {word} here, and the tool may fill in a default by it that is "
+            "not judged and shown; name every field, or refer to schemas as in #/$defs/Name"
+        )
 
     def _part(self, value: Any, schema: Any, at: str, depth: int) -> Any:
         self._steps += 1
@@ -155,8 +206,37 @@ class _Filling:
             raise BadCall(f"{self._tool}: {at}: the defaults of the tool's schema have no end; name every field of it")
 
 
+def _tuple_of(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the schemas of the first items of a list; before draft 2020-12, `items` lists them."""
+    return _listed(schema.get("prefixItems")) or _listed(schema.get("items"))
+
+
 def _items(schema: Mapping[str, Any], value: list[Any]) -> list[Any]:
-    return [*_listed(schema.get("prefixItems")), *[schema.get("items")] * len(value)]
+    rest = schema.get("additionalItems" if isinstance(schema.get("items"), list) else "items")
+    return [*_tuple_of(schema), *[rest] * len(value)]
+
+
+def _others(schema: Mapping[str, Any]) -> Any:
+    """Return the schema of names that are not listed, where no pattern may be meant for them instead."""
+    return None if _named(schema.get("patternProperties")) else schema.get("additionalProperties")
+
+
+def _unsure(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any, Any, str]]:
+    """Return the schemas that hold for a value in cases that are not looked into: keyword, value, schema, place."""
+    yield from ((word, value, schema.get(word), at) for word in _CONDITIONS)
+    if isinstance(value, list):
+        words = [("contains", schema.get("contains")), ("unevaluatedItems", schema.get("unevaluatedItems"))]
+        yield from ((word, one, part, f"{at}.{place}") for word, part in words for place, one in enumerate(value))
+    if isinstance(value, Mapping):
+        for word in ("dependentSchemas", "dependencies"):
+            yield from ((word, value, part, at) for name, part in _named(schema.get(word)).items() if name in value)
+        patterns = _named(schema.get("patternProperties"))
+        inside = [("patternProperties", part) for part in patterns.values()]
+        unlisted = [("unevaluatedProperties", schema.get("unevaluatedProperties"))]
+        unlisted += [("additionalProperties", schema.get("additionalProperties"))] if patterns else []
+        for name, one in value.items():
+            words = inside if name in _named(schema.get("properties")) else [*inside, *unlisted]
+            yield from ((word, one, part, f"{at}.{name}") for word, part in words)
 
 
 _SCALARS: Mapping[str, tuple[type, ...]] = {
@@ -257,22 +337,32 @@ def _named(value: Any) -> Mapping[str, Any]:
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Follow a reference within the schema; a default beside it stays."""
+    """Follow a reference within the schema; what stands beside it stays. One that leads elsewhere is left as it is."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref") if isinstance(schema, Mapping) else None
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             return schema
         target = _at(reference, root)
+        if target is None:
+            return schema
         beside = {name: one for name, one in schema.items() if name != "$ref"}
-        schema = {**target, **beside} if isinstance(target, Mapping) else beside
+        schema = _both(target, beside) if isinstance(target, Mapping) else beside
     return schema
+
+
+def _both(target: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one schema for what a reference leads to and what stands beside it."""
+    if all(target[name] == beside[name] for name in (target.keys() & beside.keys()) - _ABOUT):
+        return {**target, **beside}
+    default = {"default": target["default"]} if "default" in target else {}
+    return {**default, **beside, "allOf": [*_listed(beside.get("allOf")), target]}
 
 
 def _at(reference: str, root: Mapping[str, Any]) -> Any:
     """Return what a JSON pointer in a schema leads to; None if it leads nowhere."""
     target: Any = root
     for step in reference.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(target, list):
             target = target[int(name)] if name.isdecimal() and int(name) < len(target) else None
         else:
