@@ -153,6 +153,24 @@ def test_a_question_that_nobody_answered_in_time_is_asked_again(ledger: Ledger) 
 
 
 @pytest.mark.parametrize(
+    "amount", ["NaN", "1e400", '"\\ud800"', "[" * 200 + "]" * 200, "[" * 100_000 + "]" * 100_000, "9" * 5000]
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_84_of_arguments_that_cannot_be_recorded_the_model_is_told_and_the_other_calls_are_answered(
+    ledger: Ledger, amount: str, is_async: bool
+) -> None:
+    till = Till()
+    tools = FunctionCalls(ledger, {"charge": till.charge}, run="order-1")
+    calls = [chat("c1", f'{{"amount": {amount}}}'), chat("c2")]
+    answered = asyncio.run(tools.answer_async(calls)) if is_async else tools.answer(calls)
+    wrong, right = answered.messages
+    assert wrong["content"].startswith("charge was not called: its arguments ")
+    assert json.loads(right["content"]) == {"charged": 5}
+    assert till.charged == [5]
+    assert [effect.call_id for effect in ledger.effects()] == ["c2"]
+
+
+@pytest.mark.parametrize(
     ("call", "told"),
     [
         (chat(arguments='{"amount": 5'), "charge was not called: its arguments are not JSON"),

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from indelible.errors import BadCall
+from indelible.tool import encode
+
 Dialect = Literal["chat", "responses", "anthropic"]
 
 
@@ -51,13 +54,21 @@ def _member(holder: Any, name: str) -> Any:
 
 
 def object_in(arguments: Any) -> dict[str, Any]:
-    """Gives a call's arguments; raises `ValueError`, in words for the model, when they are no JSON object."""
+    """Return a call's arguments.
+
+    Raises:
+        ValueError: They are no JSON object that can be recorded; it says so in words for the model.
+    """
     try:
         found = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise ValueError(f"its arguments are not JSON ({wrong})") from None
     if not isinstance(found, Mapping):
         raise ValueError("its arguments are no JSON object")  # noqa: TRY004  # whoever reads it is a model
+    try:
+        encode(found, root="args")
+    except BadCall as wrong:
+        raise ValueError(f"its arguments cannot be recorded ({wrong})") from None
     return dict(found)
 
 
