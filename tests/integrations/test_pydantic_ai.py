@@ -18,7 +18,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.tools import ToolApproved
+from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from indelible import AsyncLedger
 from indelible.integrations.pydantic_ai import LedgerCapability
@@ -167,6 +167,26 @@ async def test_saying_approved_to_the_agent_approves_nothing(ledger: AsyncLedger
     )
     assert done.output == "done"
     assert till.charged == [5]
+
+
+@pytest.mark.parametrize(
+    ("results", "heard"),
+    [
+        (DeferredToolResults(calls={"c1": "paid, receipt 77"}), "paid, receipt 77"),
+        (DeferredToolResults(approvals={"c1": False}), "The tool call was denied."),
+        (DeferredToolResults(approvals={"c1": ToolDenied("no")}), "no"),
+    ],
+)
+async def test_84_what_pydantic_ai_answers_itself_leaves_the_effect_as_it_is(
+    ledger: AsyncLedger, results: DeferredToolResults, heard: str
+) -> None:
+    till = Till()
+    agent = agent_of(ledger, till, approval="required")
+    paused = await agent.run("go", conversation_id="order-1")
+    told = await agent.run(message_history=paused.all_messages(), deferred_tool_results=results)
+    assert returned(told.all_messages()) == [heard]
+    assert till.charged == []
+    assert [one.status for one in await ledger.approvals()] == ["pending"]
 
 
 async def test_a_tool_that_defers_by_itself_is_entered_when_it_is_answered(ledger: AsyncLedger) -> None:

@@ -239,6 +239,13 @@ WIRE = {
 }
 CARD = {"type": "object", "properties": {"kind": {"const": "card"}, "amount": {"default": 1}}, "required": ["kind"]}
 CHOICE = {"type": "object", "properties": {"opts": {"anyOf": [WIRE, CARD]}}}
+TUPLE = {
+    "type": "object",
+    "properties": {"lines": {"items": [CARD]}},
+    "$schema": "http://json-schema.org/draft-07/schema#",
+}
+ANCHOR = {"type": "object", "properties": {"opts": {"$ref": "#card"}}, "$defs": {"Card": {"$anchor": "card", **CARD}}}
+THEN = {"type": "object", "if": {}, "then": {"properties": {"amount": {"default": 5000}}}}
 UNTOLD = {"type": "object", "properties": {"opts": {"anyOf": [{**WIRE, "required": []}, {**CARD, "required": []}]}}}
 
 
@@ -249,6 +256,10 @@ UNTOLD = {"type": "object", "properties": {"opts": {"anyOf": [{**WIRE, "required
         (CHOICE, {"opts": {"kind": "wire"}}, []),
         (CHOICE, {"opts": {"kind": "card"}}, [{"opts": {"kind": "card", "amount": 1}}]),
         (UNTOLD, {"opts": {}}, []),
+        (TUPLE, {"lines": [{"kind": "card"}]}, [{"lines": [{"kind": "card", "amount": 1}]}]),
+        (ANCHOR, {"opts": {"kind": "card"}}, []),
+        (THEN, {}, []),
+        (THEN, {"amount": 5}, [{"amount": 5}]),
     ],
 )
 async def test_38_the_mcp_proxy_judges_defaults_inside_of_defaults_and_choices(
