@@ -247,6 +247,7 @@ class _Entry(Entry):
         self._run = run
         self._live: list[Any] = []
         self._halt: NodeInterruptedError | None = None
+        self._is_asking = False
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
@@ -255,7 +256,8 @@ class _Entry(Entry):
         with self.running(effect):
             result = await self._entered(_entered_with(self._tool, said), effect)
             self._live.append(result)
-            if self._asks():
+            self._is_asking = self._asks()
+            if self._is_asking:
                 raise paused_by(ToolAsked("it asked for a confirmation or for credentials"), effect, self.words)
         done = self._context.actions.model_dump(mode="json", exclude_defaults=True, exclude=_ASKS)
         return {"gave": as_json(result), "actions": done}
@@ -300,12 +302,12 @@ class _Entry(Entry):
 
     def told_of(self, refusal: Exception, error: Exception) -> Any:
         """Return what the model hears of a call without a value, or ask for a confirmation."""
+        if self._halt is not None:
+            raise self._halt
+        if self._is_asking:
+            return self._live[0]  # what the tool asks is asked as it is
         text = getattr(heard_of(refusal, self.call.tool), "text", str(refusal))
         match refusal:
-            case NothingHappened() if self._halt is not None:
-                raise self._halt
-            case NothingHappened() if self._live:
-                return self._live[0]  # the tool itself asks, and nothing has happened
             case EffectFailed() if refusal is error:
                 raise ToolFailed(text) from refusal
             case ApprovalPending():
