@@ -349,7 +349,7 @@ def test_a_tool_that_interrupts_by_itself_may_have_acted_before_and_its_answer_i
     (doubt,) = resumed(agent_of(ledger, call, tools=[ask]), "visa").interrupts
     (effect,) = ledger.effects()
     assert (doubt.reason["effect"], effect.status, DONE) == (effect.id, "in_doubt", ["o1"])
-    ledger.retry(effect, by="ana", evidence="nothing was charged")
+    ledger.retry(effect, by="ana")
     agent = agent_of(ledger, call, tools=[ask])
     assert resumed(agent).stop_reason == "end_turn"
     assert results_in(agent)[0]["content"] == [{"text": "said visa"}]

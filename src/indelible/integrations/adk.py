@@ -116,6 +116,8 @@ class LedgerPlugin(BasePlugin):
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Note what the app runs without the ledger, before anything of it runs."""
         note_app(self._watch, invocation_context, self)
+        if invocation_context.agent is None and not self.guards_every_runner:  # plugins do not get to see a workflow
+            self._watch.note(FRAMEWORK, "workflow nodes", [invocation_context.app_name])
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Note what an agent runs without the ledger: it may be none of those that the app was made with."""

@@ -39,12 +39,12 @@ def note_app(watch: Watch, context: InvocationContext, own: BasePlugin) -> None:
         context: The context of the run.
         own: The ledger's plugin.
     """
-    root: Any = getattr(context.agent, "root_agent", context.agent)
     if context.live_request_queue is not None:
-        watch.note(FRAMEWORK, "live runs", [root.name])
+        watch.note(FRAMEWORK, "live runs", [context.app_name])
     others = [one for one in context.plugin_manager.plugins if one is not own and not _is_adks(type(one))]
     watch.note(FRAMEWORK, "callbacks", [one.name for one in others])
-    note_node(watch, root)
+    if context.agent is not None:
+        note_node(watch, context.agent.root_agent)
 
 
 def note_node(watch: Watch, node: BaseNode) -> None:

@@ -23,7 +23,14 @@ from typing import Any
 
 from strands import Agent
 from strands.agent._agent_as_tool import _AgentAsTool
-from strands.hooks import AfterModelCallEvent, AfterToolsEvent, AgentInitializedEvent, BeforeModelCallEvent
+from strands.hooks import (
+    AfterModelCallEvent,
+    AfterToolsEvent,
+    AgentInitializedEvent,
+    BeforeInvocationEvent,
+    BeforeModelCallEvent,
+    HookOrder,
+)
 from strands.interrupt import InterruptException
 from strands.middleware import ExecuteToolContext, ExecuteToolStage
 from strands.plugins import Plugin
@@ -112,10 +119,10 @@ class LedgerPlugin(Plugin):
 
     def _hear(self, agent: Agent) -> None:
         agent.add_hook(self._stop, AfterToolsEvent)
-        agent.add_hook(self._look, BeforeModelCallEvent)
+        agent.add_hook(self._look, [BeforeInvocationEvent, BeforeModelCallEvent], order=HookOrder.SDK_FIRST)
 
-    def _look(self, event: BeforeModelCallEvent) -> None:
-        """Note what the agent runs without the ledger, before its model is asked."""
+    def _look(self, event: BeforeInvocationEvent | BeforeModelCallEvent) -> None:
+        """Note what the agent runs without the ledger, before it runs and before its model is asked."""
         note_agent(self._watch, event.agent, event.agent.model)
 
     def answer(self, agent: Agent) -> list[Any]:

@@ -11,6 +11,7 @@ from google.adk.runners import Runner
 
 from indelible.integrations.adk import LedgerPlugin
 from indelible.integrations.adk_pauses import NAME
+from indelible.integrations.adk_ways import note_node
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
 
 
@@ -22,6 +23,7 @@ def reach(around: Around) -> Undo:
 
     def give(runner: Runner) -> None:
         manager = runner.plugin_manager
+        note_node(around.watch, runner.agent)
         if manager.get_plugin(NAME) is None:
             manager.plugins.insert(0, own)
             made.add(manager)

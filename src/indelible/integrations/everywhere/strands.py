@@ -7,6 +7,7 @@ import weakref
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from strands import Agent
 from strands.bidi import BidiAgent
 from strands.hooks import AfterToolsEvent
 from strands.middleware import ExecuteToolStage, InvokeModelStage
@@ -21,7 +22,7 @@ from indelible.integrations.strands_ways import FRAMEWORK, note_agent, note_grap
 def reach(around: Around) -> Undo:
     """Stand where the SDK enters tools, inside of all middleware, and look on where it asks models."""
     own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, watch=around.watch, **around.usual)
-    invoke, stream, start = MiddlewareRegistry.invoke, Graph.stream_async, BidiAgent.start
+    invoke, begin, stream, start = MiddlewareRegistry.invoke, Agent.stream_async, Graph.stream_async, BidiAgent.start
 
     @functools.wraps(invoke)
     def invoked(self: MiddlewareRegistry, stage: Any, context: Any, terminal: Any) -> Any:
@@ -31,6 +32,11 @@ def reach(around: Around) -> Undo:
             return invoke(self, stage, context, terminal)
         own.stop_with(context.agent)
         return invoke(self, stage, context, lambda inner: own.gate(inner, terminal))
+
+    @functools.wraps(begin)
+    def begun(self: Agent, *args: Any, **words: Any) -> Any:
+        note_agent(around.watch, self, self.model)
+        return begin(self, *args, **words)
 
     @functools.wraps(stream)
     def streamed(self: Graph, *args: Any, **words: Any) -> Any:
@@ -44,6 +50,7 @@ def reach(around: Around) -> Undo:
 
     restore = all_replaced(
         lambda: replaced(MiddlewareRegistry, "invoke", invoked, takes=("self", "stage", "context", "terminal")),
+        lambda: replaced(Agent, "stream_async", begun, takes=("self", "prompt")),
         lambda: replaced(Graph, "stream_async", streamed, takes=("self", "task")),
         lambda: replaced(BidiAgent, "start", started, takes=("self", "invocation_state")),
     )
