@@ -72,6 +72,34 @@ def test_85_adk_a_tool_asks_after_the_ledger(
     assert effect.status == "succeeded"
 
 
+SHAPES = ["sub-agent", "single turn", "sequence", "agent in a workflow", "workflow"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_85_adk_wherever_the_tool_is(forks: Forks, asking: Ledger, store_url: str, tmp_path: Path, shape: str) -> None:
+    native = Play(forks, "adk", tmp_path / "native", None, shape=shape)
+    play = Play(forks, "adk", tmp_path / "behind", store_url, shape=shape)
+    about = "node" if shape == "workflow" else "c1"
+    assert play(first=True) == play() == {about: OURS}
+    decide(asking)
+    assert play() == native(first=True) == {about: "which colour, o1?"}
+    assert play(say={about: BLUE}) == native(say={about: BLUE})
+    assert play.entered == native.entered == ["o1"]
+
+
+def test_85_adk_a_tool_asks_for_credentials_after_the_ledger(
+    forks: Forks, asking: Ledger, store_url: str, tmp_path: Path
+) -> None:
+    native = Play(forks, "adk", tmp_path / "native", None, asks="credentials")
+    play = Play(forks, "adk", tmp_path / "behind", store_url, asks="credentials")
+    assert play(first=True) == {"c1": OURS}
+    decide(asking)
+    assert play() == native(first=True) == {"c1": "credentials"}
+    given = native(say={"c1": "key-1"})
+    assert play(say={"c1": "key-1"}) == given == {"c1": {"status": "charged", "heard": "key-1"}}
+    assert play.entered == native.entered == ["o1"]
+
+
 @pytest.mark.parametrize("asks", ["framework", "callback"])
 @pytest.mark.parametrize("ours", [YES, NO])
 def test_85_adk_what_asks_before_the_tool_is_answered_once(

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
-from google.adk.events.event import Event
+from google.adk.auth.auth_credential import AuthCredential
 from google.adk.events.event_actions import EventActions
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
@@ -41,7 +41,7 @@ from google.genai import types
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
-from indelible.integrations.adk_pauses import NAME, ask_again, open_questions, own_answer
+from indelible.integrations.adk_pauses import NAME, let_resumed_calls_ask, open_questions, own_answer
 from indelible.integrations.adk_ways import FRAMEWORK, note_app, note_node, note_request
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.injected import name_beside, recorded
@@ -107,6 +107,7 @@ class LedgerPlugin(BasePlugin):
         **usual: Any,
     ) -> None:
         super().__init__(name=NAME)
+        let_resumed_calls_ask()
         self._watch = watch or Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
@@ -122,10 +123,6 @@ class LedgerPlugin(BasePlugin):
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Note what an agent runs without the ledger: it may be none of those that the app was made with."""
         note_node(self._watch, agent)
-
-    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Ask what a resumed call asks."""
-        ask_again(invocation_context, event)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -341,9 +338,13 @@ def _context_name(tool: BaseTool) -> str | None:
 
 
 def _state_of(context: ToolContext) -> dict[str, Any]:
-    """Return the session's state, without what ADK keeps there for itself."""
+    """Return the session's state, without what ADK keeps there for itself, such as credentials that a tool asked for."""
     state: dict[str, Any] = context.state.to_dict()
-    return {name: value for name, value in state.items() if not name.removeprefix("temp:").startswith("_adk")}
+    return {
+        name: value
+        for name, value in state.items()
+        if not name.removeprefix("temp:").startswith("_adk") and not isinstance(value, AuthCredential)
+    }
 
 
 def _signature(tool: BaseTool) -> inspect.Signature | None:

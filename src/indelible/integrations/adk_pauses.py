@@ -1,18 +1,22 @@
 """Who asked a person about a call of Google ADK, by the events of its session: the ledger, or the tool itself.
 
-ADK hands a tool the last answer, whoever asked for it. And it lets a call ask only when it is made: what a resumed call
-asks would be lost.
+ADK hands a tool the last answer, whoever asked for it. And it hears what a call asks only when that is made: what a
+resumed call asks would be lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.auth.auth_preprocessor import request_processor as credentials
+from google.adk.auth.auth_tool import AuthToolArguments
 from google.adk.events.event import Event
-from google.adk.flows.llm_flows.functions import build_auth_request_event
+from google.adk.flows.llm_flows.request_confirmation import request_processor as confirmations
+from google.adk.models.llm_request import LlmRequest
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow.utils._workflow_hitl_utils import confirmation_interrupt_id
@@ -76,26 +80,70 @@ def open_questions(events: Iterable[Event]) -> dict[str, Question]:
     return found
 
 
-def ask_again(context: InvocationContext, event: Event) -> None:
-    """Put into an event of tool results what calls ask that ADK would lose, in the form in which it asks.
+def let_resumed_calls_ask() -> None:
+    """Let calls that ADK enters again ask people, in runs that have the ledger's plugin."""
+    for processor in (confirmations, credentials):
+        if not isinstance(vars(processor).get("run_async"), _Asking):
+            vars(processor)["run_async"] = _Asking(processor.run_async)
+
+
+class _Asking:
+    """Stands where ADK enters calls again, and adds what they ask to the results, as ADK does for calls that are made.
 
     Args:
-        context: The context of the run.
-        event: The event, before it is in the session.
+        enter: Enters the calls that were answered to.
     """
-    actions = event.actions
+
+    def __init__(self, enter: Callable[[InvocationContext, LlmRequest], AsyncGenerator[Event, None]]) -> None:
+        self._enter = enter
+
+    async def __call__(self, context: InvocationContext, request: LlmRequest) -> AsyncGenerator[Event, None]:
+        is_ours = context.plugin_manager.get_plugin(NAME) is not None
+        async with aclosing(self._enter(context, request)) as events:
+            async for event in events:
+                parts = _questions_in(event, context.session.events) if is_ours else []
+                if not parts:
+                    yield event
+                    continue
+                asked = Event(
+                    invocation_id=event.invocation_id,
+                    author=event.author,
+                    branch=event.branch,
+                    content=types.Content(role="model", parts=parts),
+                    long_running_tool_ids={str(part.function_call.id) for part in parts if part.function_call},
+                )
+                asking = {*event.actions.requested_tool_confirmations, *event.actions.requested_auth_configs}
+                is_settled = any(one.id not in asking for one in event.get_function_responses())
+                for one in [event, asked] if is_settled else [asked, event]:
+                    yield one
+
+
+def _questions_in(event: Event, events: Sequence[Event]) -> list[types.Part]:
+    """Return what calls ask that were entered again, in the form in which ADK asks.
+
+    Args:
+        event: Their results.
+        events: The session before.
+    """
+    parts: list[types.Part] = []
     for response in event.get_function_responses():
-        call_id = str(response.id)
-        made = _Made(context.session.events, call_id)
+        made = _Made(events, str(response.id))
+        confirmation = event.actions.requested_tool_confirmations.get(response.id)
+        credential = event.actions.requested_auth_configs.get(response.id)
         if made.call is None or not made.has_result:
             continue
-        asked = actions.requested_tool_confirmations.get(call_id)
-        if asked is not None and (_is_ours(asked.payload) or _CONFIRMATION not in made.asked):
-            _add(event, [_request_of(made.call, asked)])
-        credential = actions.requested_auth_configs.get(call_id)
+        if confirmation is not None and (_is_ours(confirmation.payload) or _CONFIRMATION not in made.asked):
+            original = made.call.model_dump(exclude_none=True, by_alias=True)
+            told = confirmation.model_dump(exclude_none=True, by_alias=True)
+            parts.append(_request(_CONFIRMATION, {"originalFunctionCall": original, "toolConfirmation": told}))
         if credential is not None and _CREDENTIAL not in made.asked:
-            request = build_auth_request_event(context, {call_id: credential}, author=event.author)
-            _add(event, (request.content and request.content.parts) or [])
+            wanted = AuthToolArguments(function_call_id=str(response.id), auth_config=credential)
+            parts.append(_request(_CREDENTIAL, wanted.model_dump(mode="json", exclude_none=True, by_alias=True)))
+    return parts
+
+
+def _request(name: str, args: dict[str, Any]) -> types.Part:
+    return types.Part(function_call=types.FunctionCall(id=f"adk-{uuid4()}", name=name, args=args))
 
 
 class _Made:
@@ -136,18 +184,3 @@ def _ours_in(call: types.FunctionCall) -> Mapping[str, Any] | None:
 
 def _is_ours(payload: Any) -> bool:
     return isinstance(payload, Mapping) and str(payload.get("type", "")).startswith(f"{NAME}.")
-
-
-def _request_of(call: types.FunctionCall, asked: ToolConfirmation) -> types.Part:
-    args = {
-        "originalFunctionCall": call.model_dump(exclude_none=True, by_alias=True),
-        "toolConfirmation": asked.model_dump(exclude_none=True, by_alias=True),
-    }
-    return types.Part(function_call=types.FunctionCall(id=f"adk-{uuid4()}", name=_CONFIRMATION, args=args))
-
-
-def _add(event: Event, parts: Iterable[types.Part]) -> None:
-    assert event.content is not None, "it has results of tools"
-    event.content.parts = [*(event.content.parts or ()), *parts]
-    ids = {str(part.function_call.id) for part in parts if part.function_call}
-    event.long_running_tool_ids = {*(event.long_running_tool_ids or ()), *ids}
