@@ -338,7 +338,7 @@ def _context_name(tool: BaseTool) -> str | None:
 
 
 def _state_of(context: ToolContext) -> dict[str, Any]:
-    """Return the session's state, without what ADK keeps there for itself, such as credentials that a tool asked for."""
+    """Return the session's state, without what ADK keeps there for itself, as credentials that a tool asked for."""
     state: dict[str, Any] = context.state.to_dict()
     return {
         name: value
