@@ -334,7 +334,7 @@ def _context_name(tool: BaseTool) -> str | None:
         name = tool._context_param_name
         return name if name in inspect.signature(tool.func).parameters else None
     declared = tool._get_declaration()
-    return name_beside(declared and declared.parameters_json_schema, "tool_context")
+    return name_beside(None if declared is None else declared.parameters_json_schema, "tool_context")
 
 
 def _state_of(context: ToolContext) -> dict[str, Any]:
@@ -365,7 +365,7 @@ def _bound(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
     signature = _signature(tool)
     if signature is None:
         declared = tool._get_declaration()
-        schema = declared and (declared.parameters_json_schema or declared.parameters)
+        schema = None if declared is None else declared.parameters_json_schema or declared.parameters
         schema = schema.model_dump(exclude_none=True) if isinstance(schema, types.Schema) else schema
         return bound(schema, args, tool.name)
     defaults = {

@@ -127,9 +127,10 @@ def _questions_in(event: Event, events: Sequence[Event]) -> list[types.Part]:
     """
     parts: list[types.Part] = []
     for response in event.get_function_responses():
-        made = _Made(events, str(response.id))
-        confirmation = event.actions.requested_tool_confirmations.get(response.id)
-        credential = event.actions.requested_auth_configs.get(response.id)
+        call_id = str(response.id)
+        made = _Made(events, call_id)
+        confirmation = event.actions.requested_tool_confirmations.get(call_id)
+        credential = event.actions.requested_auth_configs.get(call_id)
         if made.call is None or not made.has_result:
             continue
         if confirmation is not None and (_is_ours(confirmation.payload) or _CONFIRMATION not in made.asked):
@@ -137,7 +138,7 @@ def _questions_in(event: Event, events: Sequence[Event]) -> list[types.Part]:
             told = confirmation.model_dump(exclude_none=True, by_alias=True)
             parts.append(_request(_CONFIRMATION, {"originalFunctionCall": original, "toolConfirmation": told}))
         if credential is not None and _CREDENTIAL not in made.asked:
-            wanted = AuthToolArguments(function_call_id=str(response.id), auth_config=credential)
+            wanted = AuthToolArguments(function_call_id=call_id, auth_config=credential)
             parts.append(_request(_CREDENTIAL, wanted.model_dump(mode="json", exclude_none=True, by_alias=True)))
     return parts
 

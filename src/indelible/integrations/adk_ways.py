@@ -44,7 +44,7 @@ def note_app(watch: Watch, context: InvocationContext, own: BasePlugin) -> None:
     others = [one for one in context.plugin_manager.plugins if one is not own and not _is_adks(type(one))]
     watch.note(FRAMEWORK, "callbacks", [one.name for one in others])
     if context.agent is not None:
-        note_node(watch, context.agent.root_agent)
+        note_node(watch, getattr(context.agent, "root_agent", context.agent))
 
 
 def note_node(watch: Watch, node: BaseNode) -> None:

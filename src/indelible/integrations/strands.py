@@ -244,8 +244,9 @@ class _Entry(Entry):
         """Return what it means that the tool interrupts the agent. An agent inside goes on where it stopped."""
         if isinstance(self.context.tool, _AgentAsTool):  # its calls are guarded one by one
             return NothingHappened("the agent inside interrupts the agent")
-        asked = self._halt.interrupts[0] if isinstance(self._halt, ToolInterruptEvent) else None
-        pause = self._halt if isinstance(self._halt, InterruptException) else InterruptException(asked)
+        halt = self._halt
+        assert halt is not None, "it interrupts"
+        pause = InterruptException(halt.interrupts[0]) if isinstance(halt, ToolInterruptEvent) else halt
         return paused_by(pause, effect, self.words)
 
     def _hear(self, event: TypedEvent) -> None:
