@@ -390,6 +390,17 @@ def test_88_what_is_allowed_by_name_runs_in_strict_mode(ledger: Ledger) -> None:
         assert (report.seen_unguarded, times()) == ((), 2)
 
 
+def test_88_a_call_inside_a_tool_of_the_same_name_and_id_is_judged(ledger: Ledger) -> None:
+    @tool(name="charge")
+    def around(amount: int) -> str:
+        """Asks another agent."""
+        return str(strands_agent(pays)("go"))
+
+    with instrument(ledger), ledger.in_run("order-1"):
+        strands_agent(around, turns=[[strands_called("charge", "c1", amount=1)], [{"text": "done"}]])("go")
+    assert sorted(effect.args["amount"] for effect in ledger.effects()) == [1, 5]
+
+
 class Other(BasePlugin):
     async def before_tool_callback(self, **words: Any) -> None:
         done.append("paid")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from strands import Agent
@@ -14,7 +15,15 @@ from strands.middleware import ExecuteToolStage, InvokeModelStage
 from strands.middleware._registry import MiddlewareRegistry
 from strands.multiagent.graph import Graph
 
-from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, is_behind, replaced, run_here
+from indelible.integrations.everywhere.reach import (
+    Around,
+    Undo,
+    all_replaced,
+    inside_tool,
+    is_behind,
+    replaced,
+    run_here,
+)
 from indelible.integrations.strands import LedgerPlugin
 from indelible.integrations.strands_ways import FRAMEWORK, note_agent, note_graph
 
@@ -31,7 +40,14 @@ def reach(around: Around) -> Undo:
         if stage is not ExecuteToolStage:
             return invoke(self, stage, context, terminal)
         own.stop_with(context.agent)
-        return invoke(self, stage, context, lambda inner: own.gate(inner, terminal))
+
+        async def entered(inner: Any) -> AsyncGenerator[Any, None]:
+            with inside_tool():
+                async with aclosing(terminal(inner)) as events:
+                    async for event in events:
+                        yield event
+
+        return invoke(self, stage, context, lambda inner: own.gate(inner, entered))
 
     @functools.wraps(begin)
     def begun(self: Agent, *args: Any, **words: Any) -> Any:
