@@ -34,6 +34,8 @@ from strands import Agent, tool
 from strands.bidi import BidiAgent
 from strands.bidi.models import BidiModel
 from strands.hooks import BeforeModelCallEvent
+from strands.interventions import InterventionHandler, Proceed
+from strands.middleware import InvokeModelStage
 from strands.multiagent import GraphBuilder, Swarm
 from strands.multiagent.base import MultiAgentBase, MultiAgentResult, Status
 from strands.tools.mcp import MCPClient
@@ -399,6 +401,38 @@ def test_88_a_call_inside_a_tool_of_the_same_name_and_id_is_judged(ledger: Ledge
     with instrument(ledger), ledger.in_run("order-1"):
         strands_agent(around, turns=[[strands_called("charge", "c1", amount=1)], [{"text": "done"}]])("go")
     assert sorted(effect.args["amount"] for effect in ledger.effects()) == [1, 5]
+
+
+class Meddling(InterventionHandler):
+    name = "meddling"
+
+    def before_invocation(self, event: Any) -> Any:
+        done.append("paid")
+        return Proceed()
+
+
+def meddles(context: Any) -> Any:
+    done.append("paid")
+    return context
+
+
+def by_middleware() -> Agent:
+    agent = strands_agent(turns=[[{"text": "done"}]])
+    agent.add_middleware(InvokeModelStage.Input, meddles)
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (by_middleware, "meddles"),
+        (lambda: strands_agent(turns=[[{"text": "done"}]], interventions=[Meddling()]), "meddling"),
+    ],
+)
+def test_88_code_that_strands_wraps_is_named_by_its_own_name(ledger: Ledger, make: Any, name: str) -> None:
+    with instrument(ledger, strict=True, allow=OTHERS), ledger.in_run("order-1"):
+        assert name in str(refusal_of(lambda: make()("go")))
+    assert done == []
 
 
 class Other(BasePlugin):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from strands import Agent
+from strands.middleware._registry import MiddlewareRegistry
 from strands.multiagent.graph import Graph
 from strands.multiagent.swarm import Swarm
 
@@ -57,7 +59,19 @@ def _names_of(tool: Any) -> Iterator[str]:
 
 def _code_of(agent: Any) -> Iterator[str]:
     hooks = [one.callback for entries in agent.hooks._registered_callbacks.values() for one in entries]
-    middleware = [one.handler for entries in agent._middleware_registry._handlers.values() for one in entries]
+    middleware = [
+        _unwrapped(one.handler) for entries in agent._middleware_registry._handlers.values() for one in entries
+    ]
     for code in (*hooks, *middleware, type(agent.tool_executor)):
         if not str(getattr(code, "__module__", "")).startswith(_OURS):
             yield str(getattr(code, "__name__", type(code).__name__))
+    for handler in agent._intervention_registry.handlers:
+        if not type(handler).__module__.startswith(_OURS):
+            yield str(handler.name)
+
+
+def _unwrapped(handler: Any) -> Any:
+    """Return the middleware that was given to the SDK, which wraps that of the phases input and output."""
+    if handler.__module__ == MiddlewareRegistry.__module__ and inspect.isfunction(handler):
+        return inspect.getclosurevars(handler).nonlocals.get("handler", handler)
+    return handler
