@@ -100,7 +100,8 @@ FRAMEWORKS = (
         f"{_OURS}.strands",
         "Agent(…, plugins=[LedgerPlugin(ledger)])",
         f"{_HERE}.strands",
-        "the tools of every agent that is made from now on; the run is the session",
+        "the tools of every agent, inside of tools, graphs and swarms too; the run is the session",
+        is_watched=True,
     ),
     Framework(
         "Google ADK",
@@ -110,7 +111,8 @@ FRAMEWORKS = (
         f"{_OURS}.adk",
         "App(…, plugins=[LedgerPlugin(ledger)])",
         f"{_HERE}.adk",
-        "the tools of every runner that is made from now on; the run is the session",
+        "the tools of every runner, agents as tools and sub-agents too; the run is the session",
+        is_watched=True,
     ),
     Framework(
         "Claude Agent SDK",

@@ -61,8 +61,45 @@ WAYS: dict[str, tuple[Way, ...]] = {
         ],
         ["native tools", "external tools", "output validators"],
     ),
-    "Google ADK": _ways(["tools"], ["code executors", "agents inside tools"]),
-    "Strands": _ways(["tools"], ["agents made before", "agents inside tools"]),
+    "Google ADK": _ways(
+        [
+            "function tools",
+            "long-running tools",
+            "tools of MCP toolsets",
+            "agents as tools",
+            "sub-agents",
+            "tools as workflow nodes",
+            "nodes as tools",
+            "runners made before",
+        ],
+        [
+            "code executors",
+            "hosted tools",
+            "callbacks",
+            "workflow nodes",
+            "custom, remote and managed agents",
+            "live runs",
+        ],
+    ),
+    "Strands": _ways(
+        [
+            "tools",
+            "built-in tools",
+            "tools of MCP servers",
+            "tools that the program calls by the agent",
+            "background tools",
+            "agents as tools",
+            "agents inside tools",
+            "agents of graphs and swarms",
+            "agents made before",
+        ],
+        [
+            "hosted tools",
+            "hooks, middleware and executors",
+            "custom and remote nodes of graphs",
+            "bidirectional agents",
+        ],
+    ),
 }
 """The ways, by framework."""
 
