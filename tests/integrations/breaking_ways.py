@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -258,9 +259,14 @@ class Pay:
     is_async: bool = False
     passes_key: bool = False
     given_key: str | None = None
-    """The key that came with a request of MCP, where the tool runs in another task than the ledger."""
+    """The effect's key, where the tool runs in another task than the ledger, or by hand."""
     url: str | None = None
     """Where the tool is, if a server calls it there."""
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long a server waits for a tool at an address."""
+        return timedelta(seconds=SHORT if self.way == "stall" else PATIENCE)
 
     @property
     def function(self) -> Callable[..., Any]:

@@ -41,7 +41,7 @@ from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.telling import TEXTS, heard_of, heard_of_answer
 from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
-from indelible.server.gateway_tools import GatewayTool, _defaults
+from indelible.server.gateway_tools import DEFAULT_TIMEOUT, GatewayTool, _defaults
 from indelible.server.ledgers import Ledgers
 from indelible.stores import open_store
 from indelible.tool import called
@@ -208,6 +208,8 @@ async def begin(site: Site, made: Called, args: Mapping[str, Any], run: str, wor
             return begun.value
         if not isinstance(begun, Claimed):
             return heard_of_answer(begun, TOOL).text
+        if hasattr(made, "given_key"):
+            made.given_key = begun.claim.effect.key
         try:
             value = called(tool._function, begun.claim.effect.args)
         except Exception as error:
@@ -379,6 +381,7 @@ def served_tool(made: Called, words: Words, url: str | None = None) -> GatewayTo
         function=function,
         defaults={} if function is None else _defaults(function),
         schema=None if function is not None else made.model.model_json_schema(),
+        timeout=getattr(made, "timeout", DEFAULT_TIMEOUT),
     )
 
 
