@@ -1,7 +1,8 @@
 """One provider that breaks its answer after the deed, behind every door: done once, in doubt, its budget kept.
 
 A program that calls a tool gets the tool's exception; a model hears that it may have happened, and never that it may
-call again. Each door meets one way in eight, on each store and with each commit others; INDELIBLE_BREAKING=all tries all.
+call again. Each door meets one way in eight, on each store and with each commit others; INDELIBLE_BREAKING=all tries
+all.
 """
 
 from __future__ import annotations
