@@ -350,3 +350,50 @@ async def test_38_an_edit_that_leaves_an_argument_out_is_refused(door: str, sqli
         await ledger.approve(question, digest=question.digest, by="bob")
         await DOORS[door](site, made, {"amount": 5}, "r1", words)
     assert made.got == [edited]
+
+
+BY_TERMS = [door for door in DOORS if door not in (*BY_THE_TOOL, "server")]
+"""The doors of adapters, which say by terms of their own how a tool is treated."""
+ORDER = [_keyword("order", str, "o1"), _keyword("amount", int, 5), _keyword("memo", str, "")]
+STRICT: dict[str, Any] = {"side_effect": "payment", "approval": "required"}
+KNOWN_BY: dict[str, Any] = {"key": ["order"], "scope": "orders", "varies": ["memo"]}
+
+
+async def _makes_one_payment(site: Site, door: str, made: Made, words: dict[str, Any]) -> None:
+    """Call in one run, let it be approved, and call again in other runs and in other words."""
+    ledger = site.ledger
+    await DOORS[door](site, made, {"order": "o1"}, "r1", words)
+    (effect,) = await ledger.effects()
+    assert (effect.side_effect, effect.status, made.got) == ("payment", "requires_approval", [])
+    (question,) = await ledger.approvals(status="pending")
+    await ledger.approve(question, digest=question.digest, by="ana")
+    for run, args, turn in (
+        ("r1", {"order": "o1"}, "m1"),
+        ("r1", {"order": "o1", "memo": "again"}, "m2"),
+        ("r2", {"order": "o1", "amount": 5}, "m1"),
+        ("r3", {"order": "o1", "amount": 6}, "m1"),
+    ):
+        await DOORS[door](site, made, args, run, words, turn)
+        assert len(made.got) == 1, (run, args)
+    assert [one.status for one in await ledger.effects()] == ["succeeded"]
+
+
+@pytest.mark.parametrize("words", [{}, {"side_effect": "read"}, {"side_effect": "none", "approval": "none"}])
+@pytest.mark.parametrize("door", BY_TERMS)
+async def test_39_what_a_registered_tool_says_holds_behind_every_adapter(
+    door: str, words: dict[str, Any], store_url: str
+) -> None:
+    migrate(store_url)
+    made = Made(ORDER)
+    async with Site(store_url, seal=False) as site:
+        site.ledger.blocking.tool(TOOL, **STRICT, **KNOWN_BY)(made.function)
+        await _makes_one_payment(site, door, made, words)
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_39_what_a_policy_and_a_ledger_say_holds_through_every_door(door: str, store_url: str) -> None:
+    migrate(store_url)
+    made = Made(ORDER)
+    policy = {"tools": {TOOL: {"side_effect": "payment"}}, "defaults": "ask"}
+    async with Site(store_url, seal=False, policy=policy, approval="required") as site:
+        await _makes_one_payment(site, door, made, {"side_effect": "read", **KNOWN_BY})
