@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Annotated, Any, Literal, NamedTuple
@@ -29,6 +29,7 @@ from indelible.errors import (
     EffectFailed,
     EffectInDoubt,
     MayHaveHappened,
+    NotAuthenticated,
     NothingHappened,
     NotPermitted,
     Refused,
@@ -68,6 +69,14 @@ class ToolRefused(Refused):
 
 class ToolNotDone(Exception):
     """The tool did not say that it did it. The class of its side effect decides what that means."""
+
+
+class _Revoked(NothingHappened):
+    """The caller was revoked while the call waited, so the tool was not entered."""
+
+    def __init__(self, problem: NotAuthenticated | NotPermitted) -> None:
+        super().__init__("its caller was revoked before the tool was entered")
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +119,20 @@ class Gateway:
         if name in self.tools:
             raise NotPermitted(f"{name} runs at the server; ask for it with: POST /v1/tools/{name}/calls")
 
-    async def run(self, ledger: AsyncLedger, caller: Caller, actor: Actor, tool: GatewayTool, asked: CallAsked) -> Came:
-        """Run a call at most once and return what came of it. A client that disconnects does not stop it."""
+    async def run(
+        self,
+        ledger: AsyncLedger,
+        caller: Caller,
+        actor: Actor,
+        tool: GatewayTool,
+        asked: CallAsked,
+        check_still_let_in: Callable[[], Awaitable[None]],
+    ) -> Came:
+        """Run a call at most once and return what came of it. A client that disconnects does not stop it.
+
+        Raises:
+            NotAuthenticated: The caller's credential was revoked while the call waited. The tool was not entered.
+        """
         call = await in_own_thread(tool.call, asked.args, asked.run_id, asked.call_id, asked.turn, asked.dedupe)
         prepared = ledger._prepare(call, {**tool.words, "wait": timedelta(seconds=asked.wait_s)})
         check_arguments(prepared.identity.args_json, None)
@@ -124,6 +145,7 @@ class Gateway:
         async def enter(effect: RunningEffect) -> Any:
             entered.append(effect.effect)
             try:
+                await _check(check_still_let_in)
                 return await self._enter(tool, effect)
             except Exception as error:
                 raised.append(error)
@@ -135,6 +157,8 @@ class Gateway:
         try:
             value = await asyncio.shield(task)
         except Exception as error:
+            if isinstance(error, _Revoked):
+                raise error.problem from None
             if error in raised:  # the tool's own: how the effect stands now says what it means
                 return await _meaning(ledger, entered[-1], tool, error)
             if isinstance(error, EffectFailed):
@@ -213,6 +237,14 @@ class Gateway:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+async def _check(check_still_let_in: Callable[[], Awaitable[None]]) -> None:
+    """Raise `_Revoked` if the caller is not let in any more."""
+    try:
+        await check_still_let_in()
+    except (NotAuthenticated, NotPermitted) as problem:
+        raise _Revoked(problem) from problem
 
 
 class _Watched:
