@@ -103,9 +103,14 @@ def is_chosen(meta: Mapping[str, Any]) -> bool:
     return call_id_in({IDEMPOTENCY_KEY: meta.get(IDEMPOTENCY_KEY)}) is not None
 
 
-def schema_of(tool: types.Tool) -> str:
-    """Return the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold."""
-    return hash_of(tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta"}))
+def schema_of(tool: types.Tool, origin: str) -> str:
+    """Return the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold.
+
+    Args:
+        tool: The tool as its server lists it.
+        origin: Which server that is.
+    """
+    return hash_of([tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta"}), origin])
 
 
 def split_meta(

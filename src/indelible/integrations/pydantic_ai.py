@@ -121,7 +121,10 @@ class LedgerCapability(AbstractCapability[Any]):
     def _call(
         self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
     ) -> ToolCall:
-        supplied = {} if ctx.deps is None else {name_beside(tool.parameters_json_schema, "deps"): ctx.deps}
+        beside = {"deps": ctx.deps, "metadata": ctx.tool_call_metadata if tool.kind == "unapproved" else None}
+        supplied = {
+            name_beside(tool.parameters_json_schema, name): value for name, value in beside.items() if value is not None
+        }
         named = Named(
             tool=call.tool_name,
             injected=recorded(supplied, self._terms.unbound(call.tool_name), (ModelRequest, ModelResponse)),
@@ -159,11 +162,13 @@ class LedgerCapability(AbstractCapability[Any]):
         tool = output_context.tool_def or ToolDefinition(name=name)
         call = ToolCallPart(name, {}, part.tool_call_id) if part is not None else ToolCallPart(name, {})
         asked = self._call(ctx, call, tool, said if isinstance(said, dict) else {"output": said})
-        return await _Output(output, handler, asked).walk_async(self._ledger, self._terms.at_once(name))
+        return await _Output(asked, output, handler).walk_async(self._ledger, self._terms.at_once(name))
 
-    def _note_unguarded(self, ctx: RunContext[Any], asked: Any) -> None:
+    def _note_unguarded(self, ctx: RunContext[Any], request: Any) -> None:
         """Note what runs without the ledger: at the model's provider, at the caller's, or as a judge of the output."""
+        asked, settings = request.model_request_parameters, request.model_settings or {}
         self._watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
+        self._watch.note(_NAME, "native tools", [name for name in _provider_tools(settings) if settings[name]])
         external = [tool.name for tool in asked.function_tools if tool.kind == "external"]
         self._watch.note(_NAME, "external tools", external)
         judges = getattr(ctx.agent, "_output_validators", None) or ()
@@ -171,7 +176,7 @@ class LedgerCapability(AbstractCapability[Any]):
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
-        self._note_unguarded(ctx, request_context.model_request_parameters)
+        self._note_unguarded(ctx, request_context)
         if not self._keeps_turns:
             response: ModelResponse = await handler(request_context)
             return response
@@ -189,10 +194,14 @@ class OwnAnswers(WrapperToolset[Any]):
     """Enters tools with the answer to their own question, and not with one that the ledger asked for."""
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
-        """Call the tool."""
+        """Call the tool. What the caller says beside an answer to the ledger, no approver has seen."""
         is_approved = _IS_TOOL_APPROVED.get()
         if is_approved is not None and ctx.tool_call_approved:
-            ctx = replace(ctx, tool_call_approved=is_approved)
+            ctx = replace(
+                ctx,
+                tool_call_approved=is_approved,
+                tool_call_metadata=ctx.tool_call_metadata if is_approved else None,
+            )
         return await super().call_tool(name, tool_args, ctx, tool)
 
 
@@ -248,9 +257,7 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
-        self.check_injected(effect)
-        if effect.args != self.call.args:
-            raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
+        _check_validated(self, effect)
         with self.running(effect):
             try:
                 async with self._asking.handed_on(effect.effect):
@@ -314,14 +321,15 @@ class _Entry(Entry):
 class _Output(Entry):
     """The function that makes an agent's output: what it returned stays at hand."""
 
-    def __init__(self, output: Any, handler: Any, call: ToolCall) -> None:
+    def __init__(self, call: ToolCall, output: Any, handler: Any) -> None:
         super().__init__(call)
         self._output = output
         self._handler = handler
         self._live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
-        """Call it."""
+        """Call it with what is recorded, which is what the agent validated."""
+        _check_validated(self, effect)
         with self.running(effect):
             try:
                 self._live.append(await self._handler(self._output))
@@ -337,6 +345,18 @@ class _Output(Entry):
         """Raise what ends the agent's run: a model that is asked for another output would do it another way."""
         is_asked_again = isinstance(refusal, EffectInDoubt) and isinstance(error, _TOLD_TO_THE_MODEL)
         raise refusal if is_asked_again else error
+
+
+def _check_validated(entry: Entry, effect: RunningEffect) -> None:
+    """Raise `NothingHappened` if other arguments are recorded than those that the agent validated."""
+    entry.check_injected(effect)
+    if effect.args != entry.call.args:
+        raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
+
+
+def _provider_tools(settings: Mapping[str, Any]) -> list[str]:
+    """Name the settings of a model by which its provider gets tools, as `openai_native_tools`."""
+    return [name for name in settings if name.endswith(("_native_tools", "_builtin_tools"))]
 
 
 def _name_of(function: Any) -> str:
