@@ -69,6 +69,8 @@ class LedgerHooks:
         self._tools: dict[str, dict[str, SdkMcpTool[Any]]] = {}
         self._announced: dict[str, Named] = {}
         self._visits: dict[str, _Visit] = {}
+        self._resumed: dict[str, str] = {}
+        self._continued: dict[str, str] = {}
 
     async def __aenter__(self) -> LedgerHooks:
         return self
@@ -179,7 +181,7 @@ class LedgerHooks:
             run_id=self._run or event["session_id"],
             call_id=event["tool_use_id"],
             schema="" if own is None else _schema_of(own),
-            turn=turn_in(event),
+            turn=await self._turn_of(event, tool),
             parameters=None if own is None else _parameters_of(own),
         )
         call = call_of(terms, named)
@@ -187,6 +189,22 @@ class LedgerHooks:
             found = [await self._ledger.effects(run_id=call.run_id, tool=tool, status=status) for status in OPEN]
             call = meant(call, (effect for page in found for effect in page))
         return dataclasses.replace(named, call_id=call.call_id, turn=call.turn), call
+
+    async def _turn_of(self, event: Any, tool: str) -> str | None:
+        """Return the turn. A session that is resumed goes on in the turn of its deferred call.
+
+        Claude Code makes that call first, without a prompt id, and names the prompt that resumed the session after it.
+        """
+        said, session = turn_in(event), event["session_id"]
+        if said is None:
+            made = await self._ledger.effects(run_id=self._run or session, tool=tool)
+            turn = next((effect.turn for effect in made if effect.call_id == event["tool_use_id"]), None)
+            if turn is not None:
+                self._resumed[session] = turn
+            return turn
+        if session in self._resumed:
+            self._continued[said] = self._resumed.pop(session)
+        return self._continued.get(said, said)
 
 
 class _Entry(Entry):

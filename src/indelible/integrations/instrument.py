@@ -91,6 +91,9 @@ FRAMEWORKS = (
         "2",
         f"{_OURS}.crewai",
         "Agent(…, tools=LedgerTools(ledger, run='order-123').tools([charge]))",
+        f"{_HERE}.crewai",
+        "the tools of every agent, alone, in a crew or in a flow, in the run around it. Model turns: LedgerTools",
+        is_watched=True,
     ),
     Framework(
         "Strands",
