@@ -1,9 +1,4 @@
-"""One pass of a crew or a flow with CrewAI's own questions to people: a process of its own, as after a restart.
-
-    python -m tests.frameworks.crewai_asking URL KIND HOW     # HOW is none, hand or instrument; answers come on stdin
-
-It prints one line of JSON: how it ended, how many answers it read, and what was done.
-"""
+"""Passes of a crew or a flow with CrewAI's own questions to people, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,8 +6,8 @@ import builtins
 import io
 import json
 import os
-import sys
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false", OTEL_SDK_DISABLED="true")
@@ -29,6 +24,7 @@ from indelible.integrations.crewai import LedgerTools
 from indelible.testing.adapters.crewai import ScriptedLLM, called
 
 DONE: list[str] = []
+FILES: frozenset[str] = frozenset()
 TERMS = {"charge": {"side_effect": "payment", "approval": "required"}}
 
 
@@ -89,19 +85,15 @@ def played(url: str, kind: str, how: str) -> Any:
                 return stopped.record.failure.code
 
 
-def main() -> None:
-    """Play a pass."""
-    answers, read = iter(sys.stdin.read().splitlines()), list[str]()
+def asking(_: object, url: str, kind: str, how: str, answers: list[str], into: str) -> None:
+    """Play a pass: with no ledger ("none"), by hand ("hand"), or with `instrument`. These answers are at hand."""
+    left, read = iter(answers), list[str]()
 
     def answer(*_: Any) -> str:
-        read.append(next(answers))
+        read.append(next(left))
         return read[-1]
 
     builtins.input = answer
     with redirect_stdout(io.StringIO()):
-        end = played(*sys.argv[1:])
-    print(json.dumps({"end": end, "read": read, "done": DONE}), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        end = played(url, kind, how)
+    Path(into).write_text(json.dumps({"end": end, "read": read, "done": DONE}))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -34,10 +33,9 @@ from indelible.errors import BadCall
 from indelible.integrations.crewai import LedgerTools
 from indelible.integrations.ways import WAYS
 from indelible.testing.adapters.crewai import ScriptedLLM, called
-from tests.frameworks.conftest import decide
-from tests.waiting import PATIENCE
+from tests.frameworks.conftest import OTHERS, decide
+from tests.integrations.forking import Forks, forking
 
-OTHERS = ["strands-agents", "google-adk", "mcp", "claude-agent-sdk", "langgraph", "openai-agents", "pydantic-ai-slim"]
 STRICT: dict[str, Any] = {"strict": True, "allow": [*OTHERS, "bill_it"]}
 PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "crewai.md"
 DONE: list[str] = []
@@ -336,7 +334,9 @@ UNGUARDED = [way.name for way in WAYS["CrewAI"] if not way.is_guarded]
 
 def test_88_every_way_is_tried_and_on_the_page() -> None:
     assert {way.name for way in WAYS["CrewAI"]} == set(TRIED)
-    rows = PAGE.read_text().partition("| how code runs | the ledger |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    rows = (
+        PAGE.read_text().partition("| how code runs | the ledger |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    )
     says = {True: "guarded", False: "named, and refused in strict mode"}
     assert rows == [f"| {way.name} | {says[way.is_guarded]} |" for way in WAYS["CrewAI"]]
 
@@ -361,9 +361,9 @@ def test_88_what_is_not_guarded_is_refused_in_strict_mode(
     ledger: Ledger, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CREWAI_ALLOW_FLOW_SCRIPT_EXECUTION", "1")
-    with instrument(ledger, **STRICT), ledger.in_run("order-1"):
-        with pytest.raises(BadCall, match="strict mode refuses"):
-            TRIED[way]()
+    refused = pytest.raises(BadCall, match="strict mode refuses")
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"), refused:
+        TRIED[way]()
     assert DONE == []
 
 
@@ -424,35 +424,53 @@ def test_an_agent_that_has_the_adapter_is_guarded_once_and_undone_it_is_plain(le
 # CrewAI's own questions to people
 
 
-def passed(url: str, kind: str, how: str, *answers: str) -> Any:
-    """Play one pass in a process of its own; these answers are at hand."""
-    command = [sys.executable, "-m", "tests.frameworks.crewai_asking", url, kind, how]
-    ran = subprocess.run(
-        command, input="\n".join(answers), capture_output=True, text=True, check=False, timeout=PATIENCE,
-        cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with forking("tests.frameworks.crewai_asking") as forks:
+        yield forks
+
+
+class Passes:
+    """Plays passes, and tells how each ended."""
+
+    def __init__(self, forks: Forks, folder: Path, **words: Any) -> None:
+        self._forks = forks
+        self._into = folder / "end.json"
+        self._words = {**words, "into": str(self._into)}
+
+    def __call__(self, *answers: str) -> Any:
+        assert self._forks.play("asking", answers=answers, **self._words)
+        return json.loads(self._into.read_text())
 
 
 ANSWERS = {"crew": (["again", "", ""], "the bill"), "flow": (["go ahead", "yes"], "go ahead, yes")}
 
 
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_85_without_a_ledger_each_question_is_asked_once(
+    kind: str, forks: Forks, sqlite_url: str, tmp_path: Path
+) -> None:
+    migrate(sqlite_url)
+    answers, said = ANSWERS[kind]
+    native = Passes(forks, tmp_path, url=sqlite_url, kind=kind, how="none")(*answers)
+    assert native == {"end": said, "read": answers, "done": ["charged"]}
+
+
 @pytest.mark.parametrize("how", ["hand", "instrument"])
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_85_crewais_own_questions_are_asked_as_often_as_without_the_ledger(
-    kind: str, how: str, store_url: str
+    kind: str, how: str, forks: Forks, store_url: str, tmp_path: Path
 ) -> None:
     answers, said = ANSWERS[kind]
     migrate(store_url)
-    native = passed(store_url, kind, "none", *answers)
-    assert native == {"end": said, "read": answers, "done": ["charged"]}
-    before = passed(store_url, kind, how, *answers)
-    waiting = passed(store_url, kind, how, *answers[len(before["read"]) :])
+    play = Passes(forks, tmp_path, url=store_url, kind=kind, how=how)
+    before = play(*answers)
+    left = answers[len(before["read"]) :]
+    waiting = play(*left)
     assert before["end"] == waiting["end"] == "ApprovalPending"
     with Ledger.open(store_url, seal=False) as ledger:
         decide(ledger)
-    after = passed(store_url, kind, how, *answers[len(before["read"]) :])
+    after = play(*left)
     assert after["end"] == said
     assert before["read"] + waiting["read"] + after["read"] == answers, "each question once, each answer its own"
     assert before["done"] + waiting["done"] + after["done"] == ["charged"]

@@ -21,7 +21,16 @@ from typing import Any, cast
 
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
 
-from indelible import AsyncLedger, AwaitingApproval, Effect, Ledger, MayHaveHappened, RunningEffect, ToolCall
+from indelible import (
+    AsyncLedger,
+    AwaitingApproval,
+    Effect,
+    Ledger,
+    MayHaveHappened,
+    NothingHappened,
+    RunningEffect,
+    ToolCall,
+)
 from indelible.errors import BadCall, EffectFailed, NotRun
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.claude_calls import BuiltIn, CallIds, call_of, turn_in
@@ -110,6 +119,7 @@ class LedgerHooks:
             "PreToolUse": [*before, _blocking(matcher, self._before)],
             "PostToolUse": after,
             "PostToolUseFailure": after,
+            "PostToolBatch": [HookMatcher(hooks=[cast("Any", self._batched)])],
         }
 
     # Tools of one's own
@@ -154,7 +164,7 @@ class LedgerHooks:
         if refusal is not None:
             return decided("deny", refusal)
         self._visits[event["tool_use_id"]] = visit
-        return may_run(visit.effect.args, call.args, allows=self._allows)
+        return may_run(visit.effect.args, call.args, allows=self._allows, is_sdk=True)
 
     async def _after(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
         """Records what came of a call that Claude Code made; one that was not begun here is none of ours."""
@@ -167,6 +177,14 @@ class LedgerHooks:
             await visit.report(MayHaveHappened(str(event.get("error"))))
         else:
             await visit.report(ToolError(str(event.get("error"))))
+        return {}
+
+    async def _batched(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
+        """Give back the calls that a person, or a rule of Claude Code's, did not let run: no other hook tells of it."""
+        for told in event["tool_calls"]:
+            visit = self._visits.pop(told["tool_use_id"], None)
+            if visit is not None:
+                await visit.report(NothingHappened("Claude Code did not let it run"))
         return {}
 
     def _is_ours(self, tool: str) -> bool:
@@ -296,7 +314,7 @@ class _Visit:
         self._report.set_exception(outcome)
         try:
             await self._task
-        except (ToolError, MayHaveHappened):
+        except (ToolError, MayHaveHappened, NothingHappened):
             return
 
 

@@ -122,6 +122,9 @@ FRAMEWORKS = (
         "0.3",
         f"{_OURS}.claude_agent",
         "ClaudeAgentOptions(…, hooks=LedgerHooks(ledger).hooks('Bash|Write|Edit'))",
+        f"{_HERE}.claude_agent",
+        "every tool call that does not only read; the run is the session. Results that replay: LedgerHooks.server",
+        is_watched=True,
     ),
 )
 

@@ -83,6 +83,24 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "event listeners",
         ],
     ),
+    "Claude Agent SDK": _ways(
+        [
+            "Bash",
+            "Write and Edit",
+            "WebFetch",
+            "tools of your own",
+            "tools of MCP servers",
+            "subagents and their tools",
+        ],
+        [
+            "slash commands",
+            "skills",
+            "hooks of others",
+            "settings files",
+            "plugins",
+            "clients connected before",
+        ],
+    ),
     "Google ADK": _ways(["tools"], ["code executors", "agents inside tools"]),
     "Strands": _ways(["tools"], ["agents made before", "agents inside tools"]),
 }

@@ -53,14 +53,13 @@ _ONLY_READ = (LoadSkillTool, RecallMemoryTool, AddImageTool)  # what CrewAI give
 def reach(around: Around) -> Undo:
     """Put the ledger before the tools of an agent whenever it begins to work, and before tools that a program runs."""
     gate = LedgerTools(around.ledger, run=_run_of, terms=around.terms, **around.usual)
-    undo = all_replaced(
+    return all_replaced(
         lambda: _agents(gate, around.watch),
         *_running(gate),
         *_crews(around.watch),
         *_beside_tools(around.watch),
         *_questions(gate),
     )
-    return undo
 
 
 def _run_of() -> str:
@@ -270,7 +269,11 @@ def _name_of(function: Any) -> str:
 
 def _questions(gate: LedgerTools) -> list[Callable[[], Undo]]:
     people = gate.people()
-    review, feedback, said = Flow._request_human_feedback, ConsoleProvider.request_feedback, ConsoleProvider.request_input
+    review, feedback, said = (
+        Flow._request_human_feedback,
+        ConsoleProvider.request_feedback,
+        ConsoleProvider.request_input,
+    )
 
     @functools.wraps(review)
     def reviewed(self: Any, message: str, output: Any, *args: Any, method_name: str = "", **words: Any) -> str:
