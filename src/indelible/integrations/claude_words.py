@@ -11,6 +11,8 @@ from indelible.integrations.telling import TEXTS, with_note
 
 Decision = Literal["allow", "ask", "deny", "defer"]
 _MOST_TOLD = 4000
+SKILL = "Skill"
+"""The tool by which Claude Code begins a skill, whose text may run commands before any hook hears of them."""
 ONLY_READ = frozenset(
     {
         *("Read", "Glob", "Grep", "LS", "NotebookRead", "WebSearch", "ToolSearch", "BashOutput", "TaskOutput"),

@@ -133,8 +133,19 @@ class LedgerTools:
         if running is not None and running.tool == QUESTION:  # another provider of ours asks it already
             return ask()
         args = {**asked, "turn": self._turn_now()}
-        said = self._ledger.run(ToolCall(tool=QUESTION, args=args, run_id=self._run_id()), lambda _: ask(), **TURN)
-        return str(said)
+        raised: list[Exception] = []
+
+        def enter(_: RunningEffect) -> str:
+            try:
+                return ask()
+            except Exception as error:  # no one has answered: the provider pauses the flow, or the terminal is closed
+                raised.append(error)
+                raise NothingHappened(f"no answer: {type(error).__qualname__}") from error
+
+        try:
+            return str(self._ledger.run(ToolCall(tool=QUESTION, args=args, run_id=self._run_id()), enter, **TURN))
+        except NothingHappened as nothing:
+            raise raised[0] if raised else nothing from None
 
     def _turn_now(self) -> str | None:
         return self._turn() if callable(self._turn) else self._turn

@@ -18,7 +18,7 @@ from claude_agent_sdk._internal.client import InternalClient
 from indelible import current_run
 from indelible.errors import BadCall
 from indelible.integrations.claude_agent import LedgerHooks
-from indelible.integrations.claude_words import ONLY_READ, decided
+from indelible.integrations.claude_words import ONLY_READ, SKILL, decided
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced
 from indelible.integrations.ways import Watch
 
@@ -99,7 +99,7 @@ class _Everywhere(LedgerHooks):
         tool = event["tool_name"]
         if tool in ONLY_READ or any(re.fullmatch(pattern, tool) for pattern in self._guarded):
             return {}
-        if tool == "Skill":
+        if tool == SKILL:
             try:
                 self._watch.note(_NAME, "skills", [str(event["tool_input"].get("skill"))])
             except BadCall as refused:
