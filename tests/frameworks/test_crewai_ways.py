@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from crewai import Agent, Crew, Flow, Process, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
+from crewai.agents.crew_agent_executor import CrewAgentExecutor
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.crew_events import CrewKickoffStartedEvent
 from crewai.flow.flow import start
@@ -474,3 +475,32 @@ def test_85_crewais_own_questions_are_asked_as_often_as_without_the_ledger(
     assert after["end"] == said
     assert before["read"] + waiting["read"] + after["read"] == answers, "each question once, each answer its own"
     assert before["done"] + waiting["done"] + after["done"] == ["charged"]
+
+
+def test_85_a_question_that_was_not_answered_is_asked_again(ledger: Ledger) -> None:
+    """A provider may pause the flow and answer later; what it raises is what the flow sees."""
+
+    class Later:
+        answers: ClassVar[list[str]] = []
+
+        def request_input(self, message: str, flow: Any, metadata: Any = None) -> str:
+            if not self.answers:
+                raise ConnectionError("no one is there")
+            return self.answers.pop()
+
+    people = LedgerTools(ledger, run="order-1").people(asks=Later())
+    flow = Billing()
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            people.request_input("Send it?", flow)
+    Later.answers.append("yes")
+    assert [people.request_input("Send it?", flow) for _ in range(2)] == ["yes", "yes"]
+    with instrument(ledger), ledger.in_run("order-1"):
+        assert people.request_input("Send it?", flow) == "yes"
+
+
+def test_the_deprecated_executor_tells_the_model_instead_of_stopping(ledger: Ledger) -> None:
+    """Were this to change, the page would say too little."""
+    tools = LedgerTools(ledger, run="order-1", approval="required").tools([charge])
+    assert crew_of(agent_of([CHARGE], tools=tools, executor_class=CrewAgentExecutor)).kickoff().raw == "done"
+    assert DONE == []

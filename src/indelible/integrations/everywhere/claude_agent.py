@@ -36,7 +36,8 @@ def reach(around: Around) -> Undo:
     async def processed(
         self: InternalClient, prompt: Any, options: ClaudeAgentOptions, transport: Any = None
     ) -> AsyncIterator[Any]:
-        async with _Everywhere(around, options) as gate:
+        gate = _Everywhere(around, options)
+        async with gate:
             inner = process(self, prompt, gate.joined(options), transport)
             try:
                 async for message in inner:

@@ -278,7 +278,7 @@ def _questions(gate: LedgerTools) -> list[Callable[[], Undo]]:
     @functools.wraps(review)
     def reviewed(self: Any, message: str, output: Any, *args: Any, method_name: str = "", **words: Any) -> str:
         def ask() -> str:
-            return review(self, message, output, *args, method_name=method_name, **words)
+            return str(review(self, message, output, *args, method_name=method_name, **words))
 
         return people.feedback(self, method_name, {"output": output, "message": message}, ask)
 
