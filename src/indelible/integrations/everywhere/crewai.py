@@ -41,9 +41,8 @@ from crewai.tools.tool_failure import (
 )
 from pydantic import PrivateAttr
 
-from indelible import current_effect
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, never, stops_of
-from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
+from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
 from indelible.integrations.ways import Watch
 
 _NAME = "CrewAI"
@@ -129,7 +128,7 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
         def is_plain(tool: BaseTool) -> bool:
             known = (LedgerTool, Delegation, BaseAgentTool, *_ONLY_READ)
-            return isinstance(tool, known) or current_effect() is not None
+            return isinstance(tool, known) or running_here() is not None
 
         @functools.wraps(plain)
         def run(self: BaseTool, *args: Any, **words: Any) -> Any:
