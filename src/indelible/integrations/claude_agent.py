@@ -33,9 +33,10 @@ from indelible import (
 )
 from indelible.errors import BadCall, EffectFailed, NotRun
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.claude_calls import BuiltIn, CallIds, call_of, turn_in
+from indelible.integrations.claude_calls import BuiltIn, CallIds, call_of, folder_in, turn_in, without_folder
 from indelible.integrations.claude_words import cut, decided, may_run, was_done
 from indelible.integrations.entries import Entry
+from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError, text_in
 from indelible.integrations.telling import heard_of, waits
 from indelible.integrations.terms import Named, Terms, hash_of
@@ -164,7 +165,8 @@ class LedgerHooks:
         if refusal is not None:
             return decided("deny", refusal)
         self._visits[event["tool_use_id"]] = visit
-        return may_run(visit.effect.args, call.args, allows=self._allows, is_sdk=True)
+        approved, said = (without_folder(args, call) for args in (visit.effect.args, call.args))
+        return may_run(approved, said, allows=self._allows, is_sdk=True)
 
     async def _after(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
         """Records what came of a call that Claude Code made; one that was not begun here is none of ours."""
@@ -201,6 +203,7 @@ class LedgerHooks:
             schema="" if own is None else _schema_of(own),
             turn=await self._turn_of(event, tool),
             parameters=None if own is None else _parameters_of(own),
+            injected={} if own is not None else recorded(folder_in(event, tool), terms.unbound(tool)),
         )
         call = call_of(terms, named)
         if call.dedupe == "call":

@@ -30,8 +30,9 @@ from indelible import (
 )
 from indelible.errors import BadCall, NotRun
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.claude_calls import BuiltIn, call_of, turn_in
+from indelible.integrations.claude_calls import BuiltIn, call_of, folder_in, turn_in, without_folder
 from indelible.integrations.claude_words import SKILL, cut, decided, may_run, was_done
+from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError
 from indelible.integrations.telling import heard_of, heard_of_answer
 from indelible.integrations.terms import Named, hash_of
@@ -144,7 +145,7 @@ class ClaudeCodeHook:
             return decided("deny", f"{call.tool} was not carried out: {why}")
         token.keep(claim)
         self._begun = claim, token
-        return may_run(args, call.args, allows=self._allows)
+        return may_run(without_folder(args, call), without_folder(call.args, call), allows=self._allows)
 
     def take_back(self) -> None:
         """Give back the call that the last answer let in. Call it if that was not told, and the tool is stopped."""
@@ -181,6 +182,7 @@ class ClaudeCodeHook:
             call_id=_text(event, "tool_use_id"),
             schema=hash_of(["claude code", tool]),  # its arguments are complete as they are
             turn=turn_in(event),
+            injected=recorded(folder_in(event, tool), self._terms.unbound(tool)),
         )
         call = call_of(self._terms, named)
         if call.dedupe != "call":
