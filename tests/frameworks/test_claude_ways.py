@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -288,7 +288,6 @@ class Person:
         return PermissionResultAllow() if next(self._answers) else PermissionResultDeny(message="no")
 
 
-Ask = Callable[..., Awaitable[Any]]
 PAY = use("toolu_1", "mcp__till__pay", {"amount": 5})
 
 
@@ -402,7 +401,6 @@ def test_85_arguments_that_an_approver_edited_are_those_that_claude_code_asks_ab
 
         go("toolu_1")
         (question,) = ledger.approvals(status="pending")
-        edited = {**question.args, "command": "echo less >> did"} if hasattr(question, "args") else None
         (effect,) = ledger.effects()
         edited = {**effect.args, "command": "echo less >> did"}
         asked = ledger.edit_approval(question, edited, digest=question.digest, by="ana")
