@@ -15,6 +15,7 @@ from indelible.core.effects.calls import MODEL_TURN as MODEL_TURN
 from indelible.core.effects.calls import IdentityWords as IdentityWords
 from indelible.core.effects.calls import Options, ToolCall
 from indelible.core.effects.calls import check_tool_name as check_tool_name
+from indelible.core.effects.calls import is_tool_name as is_tool_name
 from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of

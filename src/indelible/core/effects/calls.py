@@ -99,7 +99,7 @@ class ToolCall:
     """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
 
     def __post_init__(self) -> None:
-        if not _TOOL_NAME.fullmatch(self.tool):
+        if not is_tool_name(self.tool):
             raise BadCall(f"tool name {self.tool!r}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : / -")
         if not isinstance(self.args, Mapping):
             raise BadCall(f"args of {self.tool}: pass a mapping of names to values, not {type(self.args).__name__}")
@@ -180,6 +180,11 @@ def is_own_record(tool: str, side_effect: SideEffect) -> bool:
     No tool can have this name; see `check_tool_name`.
     """
     return tool == MODEL_TURN and side_effect in HARMLESS
+
+
+def is_tool_name(name: str) -> bool:
+    """Say whether a tool may have this name."""
+    return _TOOL_NAME.fullmatch(name) is not None
 
 
 def check_tool_name(tool: str) -> None:
