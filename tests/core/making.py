@@ -191,7 +191,7 @@ def asked(made: Effect, verdict: Verdict | None = None, **changes: Any) -> tuple
         now=NOON,
     )
     charges = charges_json(verdict.charges) if verdict.charges else None
-    return replace(made, approval_id=approval.id, charges_json=charges), replace(approval, **changes)
+    return replace(made, permission_id=approval.id, charges_json=charges), replace(approval, **changes)
 
 
 def vote(by: str = "ada", *, is_approval: bool = True, **changes: Any) -> Vote:

@@ -35,6 +35,7 @@ from indelible.errors import (
     EffectInDoubt,
     KeyReused,
     MayHaveHappened,
+    NothingHappened,
     NotRun,
     PolicyRefused,
     ResourceBusy,
@@ -550,6 +551,35 @@ def test_51_a_retry_of_what_was_approved_is_asked_again(ledger: Driver, end: str
     ledger.run(charge(), handler)
     assert handler.entries == 1
     assert types_of(ledger).count("approval_requested") == 2
+
+
+@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("end", ["in_doubt", "failed", "ready"])
+def test_51_a_retry_of_what_ran_on_a_grant_takes_a_grant_or_is_asked_again(
+    ledger: Driver, end: str, uses: int
+) -> None:
+    """It ran unasked when the call came without `approval=`: its row did not say that it had needed permission."""
+    terms = GrantTerms(count=uses, until=datetime.now(UTC) + timedelta(hours=1))
+    approve(ledger, asked(ledger, run_id="first"), grant=terms)
+    problem = {"in_doubt": MayHaveHappened, "failed": ValueError, "ready": NothingHappened}[end]
+    declared = {"failed_on": ValueError} if end == "failed" else {}
+    with pytest.raises(problem):
+        ledger.run(charge(), _raising(problem), approval="required", **declared)
+    (effect,) = ledger.effects(run_id="order-1")
+    assert (effect.status, effect.approval_id) == (end, None)
+    if end != "ready":
+        ledger.retry(effect.id, by="ana", reason="the provider knows nothing of it")
+    handler = Count()
+    if uses == 2:
+        ledger.run(charge(), handler, approval="required", wait=False)
+        assert (handler.entries, ledger.grants()) == (1, [])
+        return
+    with pytest.raises(ApprovalPending) as pending:
+        ledger.run(charge(), handler, wait=False)
+    assert handler.entries == 0
+    approve(ledger, pending.value)
+    ledger.run(charge(), handler)
+    assert handler.entries == 1
 
 
 def _raising(problem: type[BaseException]) -> Any:

@@ -141,7 +141,7 @@ def taking(effect: Effect, ref: Ref, effect_id: str, at: datetime, seq: int) -> 
         updated_at=at,
         args_json=None,
         detail_json=encode({"edited": effect.id, "key": effect.key}),
-        approval_id=None,
+        permission_id=None,
         charges_json=None,
         turn=None,
     )

@@ -39,7 +39,7 @@ from indelible.core.commands import (
     RefusedByPolicy,
 )
 from indelible.core.effects.calls import OnCrash
-from indelible.core.effects.effect import Claim, Effect, asked_by, hash_of
+from indelible.core.effects.effect import GRANT_MARK, Claim, Effect, asked_by, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
 from indelible.core.people.standing import is_token_revoked, may_permit
@@ -86,6 +86,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         updated_at=command.stamp.at,
         args_json=command.args_json,
         detail_json=None,
+        permission_id=_mark_of(grant),
         charges_json=charges_json(verdict.charges) if verdict.charges else None,
         turn=command.turn,
     )
@@ -135,8 +136,8 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
         return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
     if _has_same_args(command, effect, approval):
         grant = _use_of_grant(command, now, sheets)
-        # One that was used, or is gone from its place, allows nothing more: a retry after doubt is asked about again.
-        was_asked = is_waiting or effect.approval_id is not None
+        # What was used, or is gone from its place, allows nothing more: a retry after doubt takes a permission anew.
+        was_asked = is_waiting or effect.permission_id is not None
         if grant or (command.verdict.question is None and not was_asked):
             return _attempt(command, effect, now, sheets, grant)
     question = command.verdict.question or (_ASKED_BEFORE if approval is None else approval.question)
@@ -372,7 +373,7 @@ def _asking(
     if command.edit is not None and previous is not None:  # the editors wrote these arguments, and do not approve them
         approval = replace(approval, editors=previous.editors)
     # Its lease ends with the question, so that whoever waits is woken then.
-    asking = replace(effect, approval_id=approval.id, lease_until=approval.expires_at)
+    asking = replace(effect, permission_id=approval.id, lease_until=approval.expires_at)
     told = deliveries_of(approval, "requested", question.notify, now)
     change = Change(asking, "approval_requested", committed, (approval_sheet(approval), *told, *changed))
     return Step(AwaitingApproval(approval, asking), (*before, change))
@@ -394,6 +395,8 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
         detail_seq=None,
         detail_json=None,
     )
+    if claimed.permission_id is None:
+        claimed = replace(claimed, permission_id=_mark_of(permission))
     committed = said_by(command.verdict)
     if effect.status in ("processing", "in_doubt") and tries_again(command, effect):
         committed["again"] = encode(effect.attempt)
@@ -462,6 +465,11 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
         if why_not is None:
             return (grant_sheet(grant.used()),)
     return ()
+
+
+def _mark_of(grant: tuple[Sheet, ...]) -> str | None:
+    """Return what an effect keeps of the grant it is entered on, so that it takes a permission ever after."""
+    return f"{GRANT_MARK}{grant[0].id}" if grant else None
 
 
 def approval_id_of(effect_id: str) -> str:

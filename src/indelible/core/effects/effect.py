@@ -83,6 +83,13 @@ class Actor:
         return "" if known is None else dumps([self.kind, self.id, known.principal])
 
 
+GRANT_MARK = "grant:"
+"""Stands before the id of a grant where the id of an approval could stand."""
+
+
+def approval_named(permission_id: str | None) -> str | None:
+    """Return the approval that a permission's id names; None if it names a standing grant, or there is none."""
+    return None if permission_id is None or permission_id.startswith(GRANT_MARK) else permission_id
 SYSTEM = Actor("indelible", "system")
 
 
@@ -116,8 +123,8 @@ class Effect:
     updated_at: datetime
     args_json: bytes | None = field(repr=False)
     detail_json: bytes | None = field(repr=False)
-    approval_id: str | None = None
-    """Is the newest approval that was asked for."""
+    permission_id: str | None = None
+    """The newest approval that was asked for; before the first one, the standing grant it was entered on, marked."""
     charges_json: bytes | None = None
     """Is what it has reserved of budgets."""
     turn: str | None = None
@@ -157,7 +164,7 @@ class Effect:
             updated_at=at,
             args_json=self.args_json,
             detail_json=detail_json,
-            approval_id=self.approval_id,
+            permission_id=self.permission_id,
             charges_json=self.charges_json,
             turn=self.turn,
         )
@@ -166,6 +173,11 @@ class Effect:
     def ref(self) -> Ref:
         """Locates this effect in its store."""
         return Ref(self.tenant, self.scope, self.key)
+
+    @property
+    def approval_id(self) -> str | None:
+        """Return the id of the newest approval that was asked for, or None."""
+        return approval_named(self.permission_id)
 
     @property
     def fence(self) -> int:
