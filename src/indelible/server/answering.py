@@ -26,7 +26,7 @@ from indelible.core.commands import (
     Record,
     Relinquish,
 )
-from indelible.core.effects.calls import Handling, ToolCall
+from indelible.core.effects.calls import HARMLESS, UNNAMED_RUN, Handling, ToolCall
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
@@ -255,6 +255,7 @@ class Answering:
         # Both have to know: who asks replays from the record of the run that this one was forked from.
         knows = command.knows_limits and judged.knows_limits
         handling = judged.handling or handling
+        _check_not_misread(command, handling)
         return replace(
             command,
             side_effect=handling.side_effect,
@@ -355,6 +356,17 @@ def _salts_for(command: Command) -> int:
     told = len(command.happenings) if isinstance(command, Tell) else 0
     committed = len(command.committed) if isinstance(command, Record) else 0
     return MOST_VALUES + min(2 * told + committed, 2 * MOST_TOLD)
+
+
+def _check_not_misread(command: Open, handling: Handling) -> None:
+    """Refuse a call with effects that its client has told apart as one that only reads: each would run anew."""
+    is_misread = command.side_effect in HARMLESS and handling.side_effect not in HARMLESS
+    if is_misread and (command.dedupe == "call" or command.run_id == UNNAMED_RUN):
+        raise BadCall(
+            f"{command.tool}: its caller says side_effect={command.side_effect!r}, and to this server it is "
+            f"{handling.side_effect!r}, so a repeat must not run. Declare side_effect={handling.side_effect!r} and "
+            "call it again in a run"
+        )
 
 
 def _changes_rules(command: Command) -> bool:

@@ -131,7 +131,7 @@ class ToolCall:
     def run(self) -> str:
         """Return the run; raise `NoRun` while the call is in none."""
         if self.run_id is None:
-            raise _no_run(self.tool)
+            raise no_run(self.tool)
         return self.run_id
 
 
@@ -152,10 +152,11 @@ def placed(call: ToolCall, side_effect: SideEffect, run_id: str | None, make_id:
         return replace(call, run_id=UNNAMED_RUN)
     if side_effect in HARMLESS:
         return replace(call, run_id=UNNAMED_RUN, scope=make_id())
-    raise _no_run(call.tool)
+    raise no_run(call.tool)
 
 
-def _no_run(tool: str) -> NoRun:
+def no_run(tool: str) -> NoRun:
+    """Return the error for a call with effects that is in no run."""
     return NoRun(
         f"{tool} has effects and is in no run, so a repeat could not be told from a new call. Nothing was recorded. "
         "Name the run after the business thing, such as an order or a ticket, never by a random id: "

@@ -90,6 +90,8 @@ GRANT_MARK = "grant:"
 def approval_named(permission_id: str | None) -> str | None:
     """Return the approval that a permission's id names; None if it names a standing grant, or there is none."""
     return None if permission_id is None or permission_id.startswith(GRANT_MARK) else permission_id
+
+
 SYSTEM = Actor("indelible", "system")
 
 

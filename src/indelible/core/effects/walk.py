@@ -166,6 +166,7 @@ def begin(
     only_asks: bool = False,
     afresh: bool = False,
     again: str | None = None,
+    must_seal: bool = False,
 ) -> Generator[Request, Any, Begun]:
     """Ask once and return the typed answer; raise what cannot be answered that way.
 
@@ -173,10 +174,13 @@ def begin(
 
     Args:
         again: The token of the newest attempt, if this caller gave it up in doubt to try again.
+        must_seal: Check first whether the journal can be sealed, for a call that has to be on the signed record.
     """
     judged: Judged = yield Judge(prepared.judged, waited, afresh)
     if judged.handling is not None:
-        prepared = replace(prepared, handling=judged.handling)
+        prepared = prepared.treated(judged.handling)
+    if must_seal and prepared.handling.inclusion != "not_awaited":
+        yield CheckSealing()
     for origin in judged.origins:
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
@@ -364,10 +368,9 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
     has_probed = False
     entries = 0
     again: str | None = None
-    if handling.inclusion != "not_awaited":
-        yield CheckSealing()
     while True:
-        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, waited=waited, again=again)
+        words: dict[str, Any] = {"waited": waited, "again": again, "must_seal": entries == 0}
+        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, **words)
         known = None
         waited = isinstance(begun, AwaitingApproval)
         match begun:
@@ -403,6 +406,7 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
 
 def await_seal(effect: Effect, handling: Handling) -> Generator[Request, Any, None]:
     """Lets a call that must be on the signed record return only when it is."""
+    handling = at_least(handling, effect.side_effect)
     if handling.inclusion != "not_awaited":
         yield AwaitSeal(effect, wherever=handling.inclusion == "awaited")
 
