@@ -419,13 +419,10 @@ def _leaves_earlier_doubt(command: Finish | Relinquish, effect: Effect) -> bool:
     """Say whether this report resolves nothing, because an earlier attempt may have happened.
 
     A tool that is entered again while in doubt proves by a later attempt that it succeeded. That the later attempt did
-    nothing says nothing of the one before; nor does a refusal, unless the tool says that repeating is safe anyway.
+    nothing, or was refused, says nothing of the one before.
     """
-    if effect.attempt < 2 or effect.side_effect not in DOUBTFUL:
-        return False
-    if command.status == "ready":
-        return effect.on_crash in ("retry", "resend")
-    return command.status == "failed" and effect.on_crash == "resend"
+    is_entered_in_doubt = effect.attempt > 1 and effect.on_crash in ("retry", "resend")
+    return is_entered_in_doubt and effect.side_effect in DOUBTFUL and command.status in ("ready", "failed")
 
 
 def _doubt_again(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:

@@ -422,7 +422,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
     """Enter the handler once and record what came of it; return the value, or `_Again`, or what it raised.
 
     `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure. With
-    `is_doubted`, an earlier attempt of this call may have happened: one that did nothing leaves the doubt.
+    `is_doubted`, an earlier attempt of this call may have happened. What a later one raises leaves that doubt.
     """
     # Its policy, or the call that opened it, may have named a stronger class than this caller does.
     screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
@@ -430,25 +430,24 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
     if isinstance(report, Returned):
         return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
     error, is_interruption = report.error, report.is_interruption
-    nothing: Meaning = "in_doubt" if is_doubted else "nothing"
+    meaning: Meaning = "in_doubt" if is_doubted else "nothing"
     if not report.was_entered:
-        yield from finish_with_error(claim, error, nothing, mint, screen)
+        yield from finish_with_error(claim, error, meaning, mint, screen)
         return report
-    meaning = meaning_of(
-        error,
-        handling,
-        claim.effect.id,
-        has_sent=report.has_sent,
-        is_interruption=is_interruption,
-    )
-    meaning = nothing if meaning == "nothing" else meaning
+    if not is_doubted:
+        meaning = meaning_of(
+            error,
+            handling,
+            claim.effect.id,
+            has_sent=report.has_sent,
+            is_interruption=is_interruption,
+        )
     if _may_repeat(error, entries, handling):
         assert handling.retry is not None
         pause = handling.retry.pause_after(entries)
-        kept: Meaning = "in_doubt" if is_doubted else meaning
-        yield from _give_up(claim, kept, error, mint, screen, lease=max(pause, handling.lease))
+        yield from _give_up(claim, meaning, error, mint, screen, lease=max(pause, handling.lease))
         yield Pause(pause)
-        return _Again(claim.token if kept == "in_doubt" else None)
+        return _Again(claim.token if meaning == "in_doubt" else None)
     yield from finish_with_error(claim, error, meaning, mint, screen)
     if meaning == "failed":
         return report
