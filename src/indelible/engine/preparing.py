@@ -13,9 +13,11 @@ from indelible.core.effects.calls import (
     DEFAULT_TENANT,
     MODEL_TURN,
     Handling,
+    ModelTurn,
     Options,
     OptionWords,
     ToolCall,
+    check_tool_name,
     placed,
 )
 from indelible.core.effects.effect import Actor, Effect
@@ -120,6 +122,8 @@ class Preparing:
             words: What its caller says of it.
             is_bound: Its own tool has bound it a moment ago.
         """
+        if call.tool == MODEL_TURN and not isinstance(call, ModelTurn):
+            check_tool_name(call.tool)
         tool = None if is_bound else self._tools.get(call.tool)
         if tool is not None:
             call = tool.completed(call)

@@ -135,6 +135,13 @@ class ToolCall:
         return self.run_id
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTurn(ToolCall):
+    """Records what a model answers. Only the ledger's own adapters make it; a `ToolCall` of this name is refused."""
+
+    tool: str = MODEL_TURN
+
+
 def placed(call: ToolCall, side_effect: SideEffect, run_id: str | None, make_id: Callable[[], str]) -> ToolCall:
     """Return the call in its run: its own, or else `run_id`.
 
@@ -178,7 +185,7 @@ def _check_varying(call: ToolCall) -> None:
 def is_own_record(tool: str, side_effect: SideEffect) -> bool:
     """Say whether a call only records what the ledger's own adapters do. No policy judges it: nothing happens outside.
 
-    No tool can have this name; see `check_tool_name`.
+    No tool and no other call can have this name; see `check_tool_name` and `ModelTurn`.
     """
     return tool == MODEL_TURN and side_effect in HARMLESS
 
