@@ -272,7 +272,7 @@ class CountingMint:
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
 
-    def stamp(self, actor: Actor) -> Stamp:
+    def stamp(self, actor: Actor, values: int = 7) -> Stamp:
         return stamp(actor=actor)
 
     def effect_id(self) -> str:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, RootModel, SecretStr, field_serializer, f
 
 import indelible
 from indelible import Ledger, NothingHappened, ToolCall, migrate
-from indelible.errors import ApprovalPending, BadCall, NotRecordable, PolicyRefused, VoteRefused
+from indelible.errors import ApprovalPending, BadCall, KeyReused, NotRecordable, PolicyRefused, VoteRefused
 from tests.journal.exported import key_of
 
 MUCH: dict[str, Any] = {
@@ -259,7 +259,7 @@ class Till:
     ledger: Ledger
     entered: list[Any] = field(default_factory=list)
 
-    def ask(self, **words: Any) -> Any:
+    def ask(self, items: Any = None, tip: Any = None, **words: Any) -> Any:
         """Make the call; return what it waits for, or what came of it."""
 
         def pay(items: list[Item], tip: Item | None = None) -> str:
@@ -268,7 +268,7 @@ class Till:
 
         tool = self.ledger.tool("pay", side_effect="payment", wait=False, **words)(pay)
         try:
-            return tool([Item("1", 5)])
+            return tool(items or [Item("1", 5)], tip)
         except ApprovalPending as pending:
             return pending.approval
 
@@ -328,6 +328,36 @@ def test_38_an_edit_that_the_tool_reads_otherwise_is_asked_about_again(
     assert tool_args(items, tip) == shown
     assert till.ask() == "paid"
     assert len(till.entered) == 1
+    ledger.seal()
+    exported = ledger.export(tmp_path / "bundle")
+    assert indelible.verify(exported.path, key_of(ledger), deep=True).verdict == "verified"
+
+
+@pytest.mark.parametrize("is_made_besides", [False, True])
+def test_47_an_edit_that_is_asked_about_again_takes_the_key_of_the_call_that_it_is_then(
+    ledger: Ledger, store_url: str, tmp_path: Path, is_made_besides: bool
+) -> None:
+    """The edit took the key of what the approver wrote, and not of what the tool reads there: that call ran besides."""
+    ledger.apply_policy(TIP, by="root")
+    till = Till(ledger)
+    asked = till.ask()
+    read = {"items": [Item("1", 5)], "tip": Item("3", 5000)}
+    with Ledger.open(store_url) as elsewhere:
+        new = {**elsewhere.view_approval(asked).args, "tip": {"id": "3"}}
+        edited = elsewhere.edit_approval(asked, new, digest=asked.digest, by="ana", reason="more")
+        elsewhere.approve(edited, digest=edited.digest, by="bob")
+        if is_made_besides:
+            besides = till.ask(**read)
+            elsewhere.approve(besides, digest=besides.digest, by="bob")
+            assert till.ask(**read) == "paid"
+            with pytest.raises(KeyReused):
+                till.ask()
+        else:
+            again = till.ask()
+            assert till.ask(**read).id == till.ask().id == again.id, "both are one call"
+            elsewhere.approve(again, digest=again.digest, by="bob")
+            assert till.ask(**read) == till.ask() == till.ask(**read) == "paid"
+    assert [tool_args(*one)["tip"] for one in till.entered] == [{"id": "3", "amount": 5000}]
     ledger.seal()
     exported = ledger.export(tmp_path / "bundle")
     assert indelible.verify(exported.path, key_of(ledger), deep=True).verdict == "verified"

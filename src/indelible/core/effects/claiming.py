@@ -24,6 +24,7 @@ from indelible.core.approvals.approval import (
     names_in,
 )
 from indelible.core.approvals.deliveries import channels_told, deliveries_of
+from indelible.core.approvals.edits import is_made_besides, taken_with
 from indelible.core.approvals.grants import grant_ref, grant_sheet, read_grant
 from indelible.core.approvals.revoked import standing_votes
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
@@ -34,6 +35,7 @@ from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
     EditUnread,
+    KeyTaken,
     Open,
     OverBudget,
     RefusedByPolicy,
@@ -109,7 +111,7 @@ def _on_crash(command: Open, now: datetime) -> OnCrash:
     return "hold" if command.on_crash == "resend" and is_fast else command.on_crash
 
 
-def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets, beside: Effect | None = None) -> Step:
     """Takes the next attempt of an effect if that is allowed, else says who has to be asked or what stands against it.
 
     An approval that was used holds for the attempts after a crash, of tools that may be repeated, one after the other:
@@ -117,7 +119,22 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
     asked, somebody has to answer, also if the policy would let the call pass by now. The verdict is about the arguments
     of this call: an effect with others, by an edit, runs on an approval of those or not at all. Before it does, its
     caller reads them as the tool will, and judges them.
+
+    `beside` is what stands at the place of the call that an edit is by that reading.
     """
+    step = _claim(command, effect, now, seq, sheets)
+    if command.edit is None or command.edit.takes is None or not isinstance(step.answer, AwaitingApproval):
+        return step
+    if is_made_besides(effect, beside):
+        assert beside is not None
+        return Step(KeyTaken(beside))
+    asked = step.answer
+    changed = seq + len(step.changes)
+    taken = taken_with(command.edit.takes, asked.effect, asked.approval, command.stamp.at, changed, beside)
+    return replace(step, changes=(*step.changes, *taken))
+
+
+def _claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
     if effect.are_args_erased:
         return Step(ArgsErased(effect))
     if command.edit is not None and command.edit.version != effect.version:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
-from indelible.core.approvals.edits import carried_over, edited_from, holds_mark
+from indelible.core.approvals.edits import carried_over, edited_from, holds_mark, place_taken
 from indelible.core.commands import (
     AllStopped,
     Answer,
@@ -52,6 +52,7 @@ from indelible.core.commands import (
     Reworded,
     Settle,
     Stamp,
+    Taken,
 )
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
@@ -85,6 +86,7 @@ from indelible.core.policy.verdicts import REPEAT_RULE, UNREAD_LIMITS, asked_as_
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
 from indelible.core.runs.commands import RunMoved, RunNotMoved
+from indelible.core.stamps import EDIT_VALUES
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import (
     BadCall,
@@ -122,7 +124,7 @@ def opening(
     call, identity, handling = prepared.call, prepared.identity, prepared.handling
     return Open(
         ref=identity.ref,
-        stamp=mint.stamp(prepared.actor),
+        stamp=mint.stamp(prepared.actor) if prepared.edit is None else mint.stamp(prepared.actor, EDIT_VALUES),
         effect_id=mint.effect_id(),
         token=mint.token(),
         run_id=call.run,
@@ -200,7 +202,8 @@ def begin(
         words: dict[str, Any] = {"waited": waited, "only_asks": only_asks, "again": again}
         return (yield from begin(recorded, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, EditUnread):
-        read, words = _with_edit(prepared, answer.effect), {"waited": waited, "only_asks": only_asks, "again": again}
+        words = {"waited": waited, "only_asks": only_asks, "again": again}
+        read = _with_edit(prepared, answer.effect, mint)
         return (yield from begin(read, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, LimitsUnseen):
         if afresh:
@@ -320,7 +323,7 @@ def _with_recorded_words(prepared: Prepared, effect: Effect) -> Prepared:
     return replace(prepared, identity=identity, plain_args_json=plain)
 
 
-def _with_edit(prepared: Prepared, effect: Effect) -> Prepared:
+def _with_edit(prepared: Prepared, effect: Effect, mint: Mint) -> Prepared:
     """Return the call with the recorded arguments as its tool reads them.
 
     Raises:
@@ -337,6 +340,9 @@ def _with_edit(prepared: Prepared, effect: Effect) -> Prepared:
     if whole != plain:
         recorded = whole if screen is None else screen.redactor.screen(whole).recorded_args
     read = EditRead(effect.version, recorded, is_exact=whole == plain)
+    ref = None if read.is_exact else place_taken(naming_of(prepared.call), effect, recorded)
+    if ref is not None:
+        read = replace(read, takes=Taken(ref=ref, effect_id=mint.effect_id()))
     return replace(prepared, edit=read, plain_edit_json=None if screen is None else whole)
 
 
