@@ -36,7 +36,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests, FunctionToolset, RunContext, TextOutput, ToolOutput
@@ -124,6 +124,17 @@ def hand_written() -> None:
         return {}
 
     graph_of(charge, "charge").invoke(HELLO, THREAD)
+
+
+def conditional_edge() -> None:
+    def charge(state: Any) -> str:
+        done.append("paid")
+        return END
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("tools", ToolNode([pay]))
+    builder.add_conditional_edges(START, charge, ["tools", END])
+    builder.compile().invoke(HELLO, THREAD)
 
 
 def entrypoints() -> None:
@@ -324,6 +335,7 @@ TRIED: dict[str, dict[str, Callable[[], Any]]] = {
         "tools added while it runs": tools_added,
         "agents and graphs inside": graphs_inside,
         "hand-written nodes": hand_written,
+        "conditional edges": conditional_edge,
         "entrypoints and tasks": entrypoints,
         "tools that the program calls itself": called_by_the_program,
         "provider tools": provider_tools,

@@ -78,6 +78,7 @@ class RunningEffect:
         "_added",
         "_args",
         "_effect",
+        "_has_returned",
         "_has_sent",
         "_is_async",
         "_is_over",
@@ -104,6 +105,7 @@ class RunningEffect:
     ) -> None:
         self._is_async = is_async
         self._is_over = False
+        self._has_returned = False
         self._has_sent = False
         self.was_entered = False
         self.volatile = volatile
@@ -211,6 +213,11 @@ class RunningEffect:
         return os.getpid() == self._pid
 
     @property
+    def is_over(self) -> bool:
+        """Say whether the handler of this attempt has ended, whatever tasks and threads of it still run."""
+        return self._has_returned or self._is_over
+
+    @property
     def has_sent(self) -> bool:
         """Say whether this attempt entered `sending()`, or one of our transports wrote a byte."""
         return self._has_sent
@@ -259,6 +266,7 @@ class RunningEffect:
             if not report.is_interruption and self._transaction is not None and self._transaction.was_committed:
                 return replace(report, error=_committed_by_handler(self, report.error))
             return replace(report, has_sent=self._has_sent)
+        self._has_returned = True
         return report
 
     def give_up(self) -> None:

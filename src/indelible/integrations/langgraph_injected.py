@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
+from langchain_core.tools.base import _get_runnable_config_param
 from langgraph.prebuilt.tool_node import ToolCallRequest, _get_all_injected_args
 
 from indelible.integrations.injected import recorded
@@ -73,9 +74,10 @@ def _configured(config: RunnableConfig) -> dict[str, Any]:
 
 def _configs_of(tool: BaseTool) -> list[str]:
     """Name the parameters that get the config; LangChain finds them by their type."""
-    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-    hints = {} if function is None else get_type_hints(function)
-    return [name for name, kind in hints.items() if kind is RunnableConfig and name != "return"]
+    given = [function for function in (getattr(tool, "func", None), getattr(tool, "coroutine", None)) if function]
+    own = [method for method in (tool._run, tool._arun) if not method.__module__.startswith("langchain_core.")]
+    found = [_get_runnable_config_param(function) for function in (*given, *own)]
+    return list(dict.fromkeys(name for name in found if name is not None))
 
 
 def _state(state: Any) -> Any:

@@ -203,7 +203,7 @@ class McpGate:
         """
         binds_meta = bool(self._meta_of(name))
         try:
-            found = await self._listed(name)
+            found = await _listed(self._upstream, name)
         except Exception as broken:
             if name not in self._known:
                 why = f"{name} cannot be called now: its server does not list its tools ({broken})"
@@ -213,15 +213,6 @@ class McpGate:
             raise MCPError(types.INVALID_PARAMS, f"no tool is named {name!r}; see: tools/list")
         self._known[name] = found
         return _Below(self._upstream, found, binds_meta)
-
-    async def _listed(self, name: str) -> types.Tool | None:
-        params = types.PaginatedRequestParams()
-        while True:
-            page: types.ListToolsResult = await self._upstream.session.list_tools(params=params)
-            found = next((tool for tool in page.tools if tool.name == name), None)
-            if found is not None or page.next_cursor is None:
-                return found
-            params = types.PaginatedRequestParams(cursor=page.next_cursor)
 
     async def _asked(self, ctx: Context | None, entry: _Entry, pending: ApprovalPending, said: _Said) -> Answer | None:
         """Gives what to answer while a person has to decide; None when somebody may have decided by now."""
@@ -279,6 +270,18 @@ class _Below(NamedTuple):
         check_fits(self.tool.name, self.tool.input_schema, self.split(args)[0])
         return args
 
+    async def check_unchanged(self) -> None:
+        """Raise `NothingHappened` if the tool is described otherwise now than when a person was asked."""
+        try:
+            now = await _listed(self.upstream, self.tool.name)
+        except Exception as broken:
+            raise NothingHappened(f"{self.tool.name} was not called: its server is away ({broken})") from broken
+        if now is None or schema_of(now) != schema_of(self.tool):
+            raise NothingHappened(
+                f"{self.tool.name} was described anew while a person decided, so it was not called. Call it again, and "
+                "they are asked again"
+            )
+
     def split(self, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the tool's own arguments, and what goes beside them."""
         if not self.binds_meta:
@@ -305,6 +308,10 @@ class _Entry(Entry):
         with self.running(effect):
             if self._below.why_not is not None:
                 raise NothingHappened(f"{self.call.tool} was not called: its server is away ({self._below.why_not})")
+            if effect.effect.approval_id is not None:  # a person took their time
+                await self._below.check_unchanged()
+            if said.upstream is not None:
+                self._check_unapproved(effect)
             result = await self._below.upstream.session.call_tool(
                 self.call.tool,
                 args,
@@ -321,15 +328,19 @@ class _Entry(Entry):
         return kept(result)
 
     def _hand_on(self, asks: types.InputRequiredResult, effect: RunningEffect) -> NoReturn:
-        """Raise what it means that the server asks for input: the answer is nothing that an approver has seen."""
+        """Raise what it means that the server asks for input."""
+        self._check_unapproved(effect)
+        self._asks = asks
+        mark = self._asked(asks).mark(self.call)
+        raise NothingHappened(f"{self.call.tool} asks for input before it begins ({mark})")
+
+    def _check_unapproved(self, effect: RunningEffect) -> None:
+        """Raise if a person approved the call: they have not seen the input that the server asks for."""
         if effect.effect.approval_id is not None:
             raise Refused(
                 f"{self.call.tool} asks for input beside its arguments, which its approver has not seen, so it is not "
                 "continued. Let it take the input as an argument"
             )
-        self._asks = asks
-        mark = self._asked(asks).mark(self.call)
-        raise NothingHappened(f"{self.call.tool} asks for input before it begins ({mark})")
 
     def _asked(self, asks: types.InputRequiredResult) -> _Asked:
         return _Asked(asks.request_state, tuple(sorted(asks.input_requests or {})))
@@ -362,6 +373,17 @@ class _Entry(Entry):
         if isinstance(refusal, IndelibleError):
             raise MCPError(types.INTERNAL_ERROR, f"{self.call.tool} was not carried out: {refusal}") from refusal
         raise error
+
+
+async def _listed(upstream: Upstream, name: str) -> types.Tool | None:
+    """Find a tool as its server lists it now."""
+    params = types.PaginatedRequestParams()
+    while True:
+        page: types.ListToolsResult = await upstream.session.list_tools(params=params)
+        found = next((tool for tool in page.tools if tool.name == name), None)
+        if found is not None or page.next_cursor is None:
+            return found
+        params = types.PaginatedRequestParams(cursor=page.next_cursor)
 
 
 def _read(params: types.CallToolRequestParams) -> _Said:

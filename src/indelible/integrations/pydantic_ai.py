@@ -121,7 +121,10 @@ class LedgerCapability(AbstractCapability[Any]):
     def _call(
         self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
     ) -> ToolCall:
-        supplied = {} if ctx.deps is None else {name_beside(tool.parameters_json_schema, "deps"): ctx.deps}
+        beside = {"deps": ctx.deps, "metadata": ctx.tool_call_metadata if tool.kind == "unapproved" else None}
+        supplied = {
+            name_beside(tool.parameters_json_schema, name): value for name, value in beside.items() if value is not None
+        }
         named = Named(
             tool=call.tool_name,
             injected=recorded(supplied, self._terms.unbound(call.tool_name), (ModelRequest, ModelResponse)),
@@ -159,7 +162,7 @@ class LedgerCapability(AbstractCapability[Any]):
         tool = output_context.tool_def or ToolDefinition(name=name)
         call = ToolCallPart(name, {}, part.tool_call_id) if part is not None else ToolCallPart(name, {})
         asked = self._call(ctx, call, tool, said if isinstance(said, dict) else {"output": said})
-        entered = _Output(output, handler)
+        entered = _Output(asked, output, handler)
         recorded_ = await self._ledger.run(asked, entered.enter, **self._terms.at_once(name))
         return entered.live[0] if entered.live else recorded_["gave"]
 
@@ -191,10 +194,14 @@ class OwnAnswers(WrapperToolset[Any]):
     """Enters tools with the answer to their own question, and not with one that the ledger asked for."""
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
-        """Call the tool."""
+        """Call the tool. What the caller says beside an answer to the ledger, no approver has seen."""
         is_approved = _IS_TOOL_APPROVED.get()
         if is_approved is not None and ctx.tool_call_approved:
-            ctx = replace(ctx, tool_call_approved=is_approved)
+            ctx = replace(
+                ctx,
+                tool_call_approved=is_approved,
+                tool_call_metadata=ctx.tool_call_metadata if is_approved else None,
+            )
         return await super().call_tool(name, tool_args, ctx, tool)
 
 
@@ -250,9 +257,7 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
-        self.check_injected(effect)
-        if effect.args != self.call.args:
-            raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
+        _check_validated(self, effect)
         with self.running(effect):
             try:
                 async with self._asking.handed_on(effect.effect):
@@ -313,21 +318,30 @@ class _Entry(Entry):
         return heard.text
 
 
-class _Output:
+class _Output(Entry):
     """The function that makes an agent's output: what it returned stays at hand."""
 
-    def __init__(self, output: Any, handler: Any) -> None:
+    def __init__(self, call: ToolCall, output: Any, handler: Any) -> None:
+        super().__init__(call)
         self._output = output
         self._handler = handler
         self.live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
-        """Call it."""
+        """Call it with what is recorded, which is what the agent validated."""
+        _check_validated(self, effect)
         try:
             self.live.append(await self._handler(self._output))
         except ToolRetryError as wrapped:  # what the function raised is what it may declare
             raise wrapped.__cause__ or wrapped from None
         return {"gave": as_json(self.live[0])}
+
+
+def _check_validated(entry: Entry, effect: RunningEffect) -> None:
+    """Raise `NothingHappened` if other arguments are recorded than those that the agent validated."""
+    entry.check_injected(effect)
+    if effect.args != entry.call.args:
+        raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
 
 
 def _name_of(function: Any) -> str:

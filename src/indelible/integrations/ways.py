@@ -28,7 +28,13 @@ def _ways(guarded: Iterable[str], unguarded: Iterable[str]) -> tuple[Way, ...]:
 WAYS: dict[str, tuple[Way, ...]] = {
     "LangChain and LangGraph": _ways(
         ["tools of ToolNode and create_agent", "tools added while it runs", "agents and graphs inside"],
-        ["hand-written nodes", "entrypoints and tasks", "tools that the program calls itself", "provider tools"],
+        [
+            "hand-written nodes",
+            "conditional edges",
+            "entrypoints and tasks",
+            "tools that the program calls itself",
+            "provider tools",
+        ],
     ),
     "OpenAI Agents": _ways(
         ["function tools", "tools of MCP servers", "agents as tools", "tools of agents handed off to"],

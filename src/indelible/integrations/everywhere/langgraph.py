@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
-from langgraph.func import entrypoint
-from langgraph.graph import StateGraph
+from langgraph._internal._constants import PREVIOUS
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolNode
 from langgraph.pregel import Pregel
 
-from indelible import current_effect
-from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, is_behind, replaced, run_here
+from indelible.integrations.everywhere.reach import (
+    Around,
+    Undo,
+    all_replaced,
+    inside_tool,
+    is_behind,
+    replaced,
+    run_here,
+    running_here,
+)
 from indelible.integrations.langgraph import NAME, ToolGate, note_provider_tools
 from indelible.integrations.ways import Watch
 
@@ -30,14 +38,16 @@ def reach(around: Around) -> Undo:
     @functools.wraps(blocking)
     def execute(self: ToolNode, request: ToolCallRequest, input_type: Any, config: RunnableConfig) -> Any:
         def enter(asked: ToolCallRequest) -> Any:
-            return blocking(self, asked, input_type, config)
+            with inside_tool():
+                return blocking(self, asked, input_type, config)
 
         return enter(request) if _is_behind(request) else gate.wrap_tool_call(request, enter)
 
     @functools.wraps(awaited)
     async def execute_async(self: ToolNode, request: ToolCallRequest, input_type: Any, config: RunnableConfig) -> Any:
         async def enter(asked: ToolCallRequest) -> Any:
-            return await awaited(self, asked, input_type, config)
+            with inside_tool():
+                return await awaited(self, asked, input_type, config)
 
         return await (enter(request) if _is_behind(request) else gate.awrap_tool_call(request, enter))
 
@@ -50,15 +60,20 @@ def reach(around: Around) -> Undo:
 
 def _watching(watch: Watch) -> list[Callable[[], Undo]]:
     """Return the replacements that see what runs beside the nodes of tools."""
-    compile_, run, arun, call = StateGraph.compile, BaseTool.run, BaseTool.arun, entrypoint.__call__
+    stream, astream, run, arun = Pregel.stream, Pregel.astream, BaseTool.run, BaseTool.arun
 
-    @functools.wraps(compile_)
-    def compiled(self: StateGraph[Any], *args: Any, **words: Any) -> Any:
-        watch.note(NAME, "hand-written nodes", [name for name, node in self.nodes.items() if _is_own(node.runnable)])
-        return compile_(self, *args, **words)
+    @functools.wraps(stream)
+    def streamed(self: Pregel[Any, Any, Any, Any], *args: Any, **words: Any) -> Any:
+        _note_graph(watch, self)
+        return stream(self, *args, **words)
+
+    @functools.wraps(astream)
+    def streamed_async(self: Pregel[Any, Any, Any, Any], *args: Any, **words: Any) -> Any:
+        _note_graph(watch, self)
+        return astream(self, *args, **words)
 
     def note_call(tool: BaseTool) -> None:
-        if current_effect() is None:
+        if running_here() is None:
             watch.note(NAME, "tools that the program calls itself", [tool.name])
 
     @functools.wraps(run)
@@ -71,16 +86,11 @@ def _watching(watch: Watch) -> list[Callable[[], Undo]]:
         note_call(self)
         return await arun(self, tool_input, *args, **words)
 
-    @functools.wraps(call)
-    def called(self: Any, func: Callable[..., Any]) -> Any:
-        watch.note(NAME, "entrypoints and tasks", [func.__name__])
-        return call(self, func)
-
     return [
-        lambda: replaced(StateGraph, "compile", compiled, takes=("self", "checkpointer")),
+        lambda: replaced(Pregel, "stream", streamed, takes=("self", "input", "config")),
+        lambda: replaced(Pregel, "astream", streamed_async, takes=("self", "input", "config")),
         lambda: replaced(BaseTool, "run", ran, takes=("self", "tool_input")),
         lambda: replaced(BaseTool, "arun", ran_async, takes=("self", "tool_input")),
-        lambda: replaced(entrypoint, "__call__", called, takes=("self", "func")),
         lambda: _model_requests(watch),
     ]
 
@@ -101,14 +111,38 @@ def _model_requests(watch: Watch) -> Undo:
     return replaced(ModelRequest, "__init__", init, takes=("self",))
 
 
-def _is_own(runnable: Any) -> bool:
-    """Say whether a node runs code of the program: no node of tools, no graph, and none of the framework's."""
-    if isinstance(runnable, (ToolNode, Pregel)):
+def _note_graph(watch: Watch, graph: Pregel[Any, Any, Any, Any]) -> None:
+    """Note the code of the program that a graph is about to run, whenever and however the graph was made."""
+    nodes = graph.nodes.items()
+    written = [name for name, node in nodes if _has_own_code(node.bound)]
+    watch.note(NAME, "entrypoints and tasks" if PREVIOUS in graph.channels else "hand-written nodes", written)
+    watch.note(NAME, "conditional edges", [name for name, node in nodes if _has_own_code(node.writers)])
+
+
+def _has_own_code(part: Any) -> bool:
+    """Say whether a part of a graph runs code of the program, also inside of what the framework makes of runnables.
+
+    Tools, graphs and models are looked at when they are called.
+    """
+    if isinstance(part, (ToolNode, Pregel, BaseTool, BaseLanguageModel, type)):
         return False
-    function = getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable
-    function = getattr(function, "func", function)  # of a partial
-    module = str(getattr(function, "__module__", None) or type(function).__module__)
-    return not f"{module}.".startswith(_THEIR_OWN)
+    if isinstance(part, functools.partial):
+        return _has_own_code([part.func, part.args, part.keywords])
+    if isinstance(part, Mapping):
+        return any(_has_own_code(one) for one in part.values())
+    if isinstance(part, (list, tuple)):  # a branch is a tuple
+        return any(_has_own_code(one) for one in part)
+    if isinstance(part, Runnable):
+        return not _is_theirs(type(part)) or _has_own_code(vars(part))
+    if not callable(part):
+        return False
+    holder = getattr(part, "__self__", None)
+    return not _is_theirs(part) or (isinstance(holder, tuple) and _has_own_code(holder))
+
+
+def _is_theirs(part: Any) -> bool:
+    module = getattr(part, "__module__", None) or type(part).__module__
+    return f"{module}.".startswith(_THEIR_OWN)
 
 
 def _is_behind(request: ToolCallRequest) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 import mcp_types as types
 from mcp.client.session import ClientSession
 
-from indelible import current_effect
-from indelible.integrations.everywhere.reach import Around, Undo, replaced, run_here
+from indelible.integrations.everywhere.reach import Around, Undo, replaced, run_here, running_here
 from indelible.integrations.mcp_gate import McpGate
 
 _TAKES = ("self", "name", "arguments", "read_timeout_seconds", "progress_callback")
@@ -29,7 +28,7 @@ def reach(around: Around) -> Undo:
         **words: Any,
     ) -> Any:
         line = {"read_timeout_seconds": read_timeout_seconds, "progress_callback": progress_callback}
-        if current_effect() is not None:  # the effect around it stands for it, and carries its key
+        if running_here() is not None:  # the effect around it stands for it, and carries its key
             return await send(self, name, arguments, **line, **words)
         run = run_here(None, advice="await session.call_tool(…)")
         gate = McpGate(around.ledger, _Below(self, line), run=run, terms=around.terms, **around.usual)

@@ -14,7 +14,7 @@ from agents import Agent, FunctionTool, RunContextWrapper, Tool
 from agents.agent import AgentBase
 from agents.tool_context import ToolContext
 
-from indelible.integrations.everywhere.reach import Around, Undo, is_behind, replaced, run_here
+from indelible.integrations.everywhere.reach import Around, Undo, inside_tool, is_behind, replaced, run_here
 from indelible.integrations.openai_agents import LedgerTools, is_guarded, note_unguarded
 
 Invoke = Callable[[ToolContext[Any], str], Awaitable[Any]]
@@ -70,7 +70,7 @@ class _Entrance:
         around = switch.around
         gate = LedgerTools(around.ledger, run=_run_of, terms=around.terms, **around.usual)
         # What the tool itself asks people stays the SDK's affair.
-        asked = dataclasses.replace(tool, on_invoke_tool=plain, needs_approval=False)
+        asked = dataclasses.replace(tool, on_invoke_tool=self._enter, needs_approval=False)
         (behind,) = gate.tools([asked])
         assert isinstance(behind, FunctionTool)
         self._behind: Invoke = behind.on_invoke_tool
@@ -81,10 +81,15 @@ class _Entrance:
         return bind(tool) if callable(bind) else self.plain
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
-        is_agent = self._tool._is_agent_tool  # what that agent does is guarded call by call
+        # What an agent does is guarded call by call. That it is called is guarded if its terms say how.
+        is_agent = self._tool._is_agent_tool and self._tool.name not in (self.switch.around.terms or {})
         if is_agent or not self.switch.is_on or is_behind(self._tool.name, context.tool_call_id):
-            return await self.plain(context, arguments)
+            return await self._enter(context, arguments)
         return await self._behind(context, arguments)
+
+    async def _enter(self, context: ToolContext[Any], arguments: str) -> Any:
+        with inside_tool():
+            return await self.plain(context, arguments)
 
 
 def _run_of(context: RunContextWrapper[Any]) -> str:

@@ -10,8 +10,15 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
 
-from indelible import current_effect
-from indelible.integrations.everywhere.reach import Around, Undo, is_behind, replaced, run_here
+from indelible.integrations.everywhere.reach import (
+    Around,
+    Undo,
+    inside_tool,
+    is_behind,
+    is_behind_tool,
+    replaced,
+    run_here,
+)
 from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.terms import MODEL_TURN
 
@@ -43,27 +50,37 @@ class _Everywhere(LedgerCapability):
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
     ) -> Any:
         """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
+        enter = _inside(handler)
         if is_behind(call.tool_name, call.tool_call_id):
-            return await handler(args)
-        return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
+            return await enter(args)
+        return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=enter)
 
     async def wrap_output_process(
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any, handler: Any
     ) -> Any:
         """Call the function that makes the agent's output once."""
-        running = current_effect()
-        if running is not None and running.tool == (output_context.function_name or "output"):
-            return await handler(output)
-        words = {"output_context": output_context, "output": output, "handler": handler}
+        enter = _inside(handler)
+        if is_behind_tool(output_context.function_name or "output"):
+            return await enter(output)
+        words = {"output_context": output_context, "output": output, "handler": enter}
         return await super().wrap_output_process(ctx, **words)
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once."""
-        running = current_effect()
-        if running is not None and running.tool == MODEL_TURN:
+        if is_behind_tool(MODEL_TURN):
             response: ModelResponse = await handler(request_context)
             return response
         return await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
+
+
+def _inside(handler: Any) -> Any:
+    """Return a handler that notes that its tool is entered."""
+
+    async def entered(given: Any) -> Any:
+        with inside_tool():
+            return await handler(given)
+
+    return entered
 
 
 def _run_of(ctx: RunContext[Any]) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from indelible import AsyncLedger, IndelibleError, Ledger, current_effect, current_run
+from indelible import AsyncLedger, IndelibleError, Ledger, RunningEffect, current_effect, current_run
 from indelible.errors import NoRun
 from indelible.integrations.ways import Watch
 
 Undo = Callable[[], None]
+_inside: ContextVar[str | None] = ContextVar("indelible_inside", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,41 @@ def run_here(framework_id: str | None, *, advice: str) -> str:
     return found
 
 
-def is_behind(tool: str, call_id: str | None) -> bool:
-    """Is this very call being carried out by the ledger already? Then an adapter stands around it."""
+def running_here() -> RunningEffect | None:
+    """Return the effect whose handler runs here; a task that outlives its handler belongs to no effect."""
     running = current_effect()
+    return None if running is None or running.is_over else running
+
+
+def is_behind(tool: str, call_id: str | None) -> bool:
+    """Is this very call being carried out by the ledger already? Then an adapter stands around it.
+
+    A call inside the tool is another one, even if its tool has the same name and its model counted to the same id.
+    """
+    running = _around_tool()
     return running is not None and running.tool == tool and running.effect.call_id == call_id
+
+
+def is_behind_tool(tool: str) -> bool:
+    """Is a call of this tool being carried out, and not yet inside the tool? For calls that have no id."""
+    running = _around_tool()
+    return running is not None and running.tool == tool
+
+
+def _around_tool() -> RunningEffect | None:
+    running = running_here()
+    return None if running is None or running.id == _inside.get() else running
+
+
+@contextmanager
+def inside_tool() -> Iterator[None]:
+    """Enter a tool: what is called until its end is inside of it."""
+    running = current_effect()
+    token = _inside.set(None if running is None else running.id)
+    try:
+        yield
+    finally:
+        _inside.reset(token)
 
 
 def all_replaced(*undos: Callable[[], Undo]) -> Undo:
