@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field, RootModel, SecretStr, field_serializer, field_validator
 
 import indelible
-from indelible import Ledger, NothingHappened, ToolCall, migrate
+from indelible import Claimed, Ledger, NothingHappened, Succeeded, ToolCall, migrate
 from indelible.errors import ApprovalPending, BadCall, KeyReused, NotRecordable, PolicyRefused, VoteRefused
 from tests.journal.exported import key_of
 
@@ -417,6 +417,24 @@ def test_38_a_model_whose_dump_hides_a_field_is_no_argument_of_any_type(ledger: 
     with pytest.raises(NotRecordable):
         ledger.run(ToolCall(tool="free", args={"order": value}, run_id="r"), tool.handler, redact=["args.order.charge"])
     assert list(ledger.effects()) == []
+
+
+@pytest.mark.parametrize("redact", [[], ["args.order"]])
+def test_44_who_claims_an_older_call_by_hand_gets_what_added_says(store_url: str, redact: list[str]) -> None:
+    """`begin` gave the recorded arguments alone, so the caller's own default took the place of the old value."""
+    migrate(store_url)
+    call = ToolCall(tool="pay", args={"order": "1"}, run_id="r")
+    words: dict[str, Any] = {"redact": redact} if redact else {}
+    with Ledger.open(store_url) as ledger:
+        old = ledger.begin(call, **words)
+        assert isinstance(old, Claimed)
+        assert old.claim.args == old.claim.effect.args
+        ledger.commit(old.claim, NothingHappened("the bank is closed"))
+        new = ledger.begin(replace(call, args={"order": "1", "currency": "usd"}, added={"currency": "usd"}), **words)
+        assert isinstance(new, Claimed)
+        assert new.claim.attempt == 2
+        assert new.claim.args == {**old.claim.effect.args, "currency": "usd"}
+        ledger.commit(new.claim, Succeeded("paid"))
 
 
 def test_44_an_older_call_that_is_open_runs_with_what_added_says(store_url: str) -> None:

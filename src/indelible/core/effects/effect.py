@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -13,7 +14,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.effects.request_keys import request_key_of
 from indelible.core.privacy.redaction import Screen
 from indelible.core.scopes import Authenticated
-from indelible.core.values.canonical import decode
+from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import Encrypted
 from indelible.errors import BadCall, EffectErased, KeyUnusable
 
@@ -311,6 +312,14 @@ class Claim:
     """Stands between this claim's call and the record, if not everything of it may be recorded."""
     holder: str = field(default="", repr=False, compare=False)
     """The principal that the token is bound to, as a server knows it; empty without a server."""
+    added: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The values of parameters that a version of the tool before them did not record."""
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Return the recorded arguments, with the values of `added` that an older version did not record."""
+        recorded = self.effect.args
+        return {**{name: decode(encode(value)) for name, value in self.added.items()}, **recorded}
 
     @property
     def token_hash(self) -> str:

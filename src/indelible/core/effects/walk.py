@@ -213,8 +213,8 @@ def begin(
     match answer:
         case Replayed() if answer.effect.is_detail_erased:
             raise detail_erased(answer.effect)
-        case Claimed(claim) if prepared.screen is not None:
-            return Claimed(replace(claim, screen=prepared.screen))
+        case Claimed(claim) if prepared.screen is not None or prepared.call.added:
+            return Claimed(replace(claim, screen=prepared.screen, added=prepared.call.added))
         case Claimed() | Replayed():  # on the way of every call, so they are looked for first
             return answer
         case KeyTaken(effect):
