@@ -267,7 +267,8 @@ class Answering:
         # Both have to know: who asks replays from the record of the run that this one was forked from.
         knows = command.knows_limits and judged.knows_limits
         handling = judged.handling or handling
-        _check_not_misread(command, handling)
+        if judged.verdict.decision != "refuse":
+            _check_not_misread(command, handling)
         return replace(
             command,
             side_effect=handling.side_effect,
