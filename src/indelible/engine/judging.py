@@ -121,7 +121,7 @@ class Judging:
             self.refresh()
         handling = self._declared(prepared)
         if handling is not None:
-            prepared = replace(prepared, handling=handling)
+            prepared = prepared.treated(handling)
         judged = self._judge(prepared, waited)
         return judged if handling is None else replace(judged, handling=handling)
 

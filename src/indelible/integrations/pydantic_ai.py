@@ -48,8 +48,8 @@ from indelible.integrations.pauses import AskedBy, Pauses
 from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import error_in, heard_of, with_note
 from indelible.integrations.terms import (
-    MODEL_TURN,
     TURN,
+    ModelTurn,
     Named,
     Spoken,
     Terms,
@@ -182,7 +182,7 @@ class LedgerCapability(AbstractCapability[Any]):
             return response
         turn = _Turn(request_context, handler)
         args = {"asks": turn.asks, "step": len(request_context.messages)}
-        call = ToolCall(tool=MODEL_TURN, args=args, run_id=self.run_of(ctx))
+        call = ModelTurn(args=args, run_id=self.run_of(ctx))
         try:
             return turn.given(await self._ledger.run(call, turn.enter, **TURN))
         except NothingHappened as nothing:
