@@ -2413,6 +2413,11 @@ export interface components {
             args: unknown;
             /** Args Json */
             args_json: string;
+            /**
+             * Look Closely
+             * @description Where a text may deceive the eye, and why.
+             */
+            look_closely: components["schemas"]["CloselyShown"][];
             /** Changed */
             changed: components["schemas"]["DifferenceShown"][] | null;
             /** Unusual */
@@ -2875,6 +2880,16 @@ export interface components {
             fence: number;
             /** Lease Until */
             lease_until: string;
+        };
+        /**
+         * CloselyShown
+         * @description Is a place in the arguments that a person should read twice.
+         */
+        CloselyShown: {
+            /** Path */
+            path: string;
+            /** Why */
+            why: string;
         };
         /**
          * Commit

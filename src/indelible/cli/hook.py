@@ -84,9 +84,8 @@ def _answer(event: Mapping[str, Any], words: Mapping[str, Any]) -> None:
 
 
 def _tell(answer: Mapping[str, Any]) -> None:
-    if not answer:
-        return
     if sys.stdout is None:
         raise BadCall("standard output is closed, and the answer is told there")
-    sys.stdout.write(json.dumps(answer) + "\n")
+    if answer:
+        sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

@@ -166,9 +166,11 @@ class LedgerCapability(AbstractCapability[Any]):
         recorded_ = await self._ledger.run(asked, entered.enter, **self._terms.at_once(name))
         return entered.live[0] if entered.live else recorded_["gave"]
 
-    def _note_unguarded(self, ctx: RunContext[Any], asked: Any) -> None:
+    def _note_unguarded(self, ctx: RunContext[Any], request: Any) -> None:
         """Note what runs without the ledger: at the model's provider, at the caller's, or as a judge of the output."""
+        asked, settings = request.model_request_parameters, request.model_settings or {}
         self._watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
+        self._watch.note(_NAME, "native tools", [name for name in _provider_tools(settings) if settings[name]])
         external = [tool.name for tool in asked.function_tools if tool.kind == "external"]
         self._watch.note(_NAME, "external tools", external)
         judges = getattr(ctx.agent, "_output_validators", None) or ()
@@ -176,7 +178,7 @@ class LedgerCapability(AbstractCapability[Any]):
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
-        self._note_unguarded(ctx, request_context.model_request_parameters)
+        self._note_unguarded(ctx, request_context)
         if not self._keeps_turns:
             response: ModelResponse = await handler(request_context)
             return response
@@ -342,6 +344,11 @@ def _check_validated(entry: Entry, effect: RunningEffect) -> None:
     entry.check_injected(effect)
     if effect.args != entry.call.args:
         raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
+
+
+def _provider_tools(settings: Mapping[str, Any]) -> list[str]:
+    """Name the settings of a model by which its provider gets tools, as `openai_native_tools`."""
+    return [name for name in settings if name.endswith(("_native_tools", "_builtin_tools"))]
 
 
 def _name_of(function: Any) -> str:

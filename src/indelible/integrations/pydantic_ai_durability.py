@@ -39,6 +39,7 @@ from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEff
 from indelible.errors import BadCall, IndelibleError, KeyReused, NoRun, ReviewRequired, UnknownRun
 from indelible.integrations.pydantic_ai import LedgerCapability, OwnAnswers, RunOf, lasting
 from indelible.integrations.terms import MODEL_TURN, TURN, Terms
+from indelible.tool import encode
 
 Params = TypeVar("Params")
 Wire = TypeVar("Wire")
@@ -207,6 +208,8 @@ class _Unit:
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Does it. A model that raises has not answered; of anything else, nobody knows how far it came."""
+        if encode(effect.args) != encode(self.args):
+            raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
         try:
             return {"gave": await self._body()}
         except IndelibleError:

@@ -212,6 +212,14 @@ class RunsDesk:
             self._engine.judging.forget()  # it may have looked before the run had limits
         return seat
 
+    def go_on(self, run: Run) -> ActiveRun:
+        """Resume a run; if it has ended, give it as it is: its calls replay, and there are no others."""
+        if run.status not in OVER:
+            return self.resume_run(run.id)
+        words: Any = {"token": self._engine.mint.token(), "fence": 0, "lease": LEASE, "since": time.monotonic()}
+        self.driven[run.id] = ended = ActiveRun(self, self.keeping, run, **words, is_replay=True)
+        return ended
+
     def _drive(self, seat: Seat, state: Callable[[], Any] | None = None) -> ActiveRun:
         run, token, fence, lease, since, context = seat
         active = ActiveRun(
