@@ -53,6 +53,7 @@ def test_only_people_take_it_back_or_give_it_up() -> None:
     assert refused(world.one(ending(world, agent, takes_back=True, is_forced=True))) == "forbidden"
     assert refused(world.one(ending(world, agent, status="canceled"))) == "handed_over"
     assert refused(world.one(ending(world, Actor("ada"), takes_back=True))) == "may_be_imported"
+    assert refused(world.end("blocked")) == "handed_over", "to set it aside is not to take it back"
     assert isinstance(world.one(ending(world, Actor("ada"), takes_back=True, is_forced=True)), RunMoved)
     assert fenced_to(world.sheets[fence_ref("r")]) is None
     assert read_run(world.sheets[run_ref("r")]).handover is None
