@@ -38,6 +38,7 @@ _COLOURS = {  # of statuses, as a terminal names them
     "blocked": "1;33",
     "completed": "32",
     "manual_review_required": "1;33",
+    "handed_over": "2",
     "due": "36",
     "sending": "34",
     "sent": "32",
@@ -184,8 +185,14 @@ def field_lines(pairs: Iterable[tuple[str, str | None]]) -> list[str]:
     return [f"  {name.ljust(width)}  {value}" for name, value in listed]
 
 
-def effect_json(effect: Effect) -> dict[str, Any]:
-    """Gives an effect for programs: arguments and detail as they are recorded, and no claim's secret."""
+def effect_json(effect: Effect, undone: Effect | None = None) -> dict[str, Any]:
+    """Return an effect for programs: arguments and detail as they are recorded, and no claim's secret.
+
+    Args:
+        effect: The effect.
+        undone: The effect that compensated it, if one did.
+    """
+    compensation = {} if undone is None else {"compensation": {"id": undone.id, "status": undone.status}}
     return {
         "id": effect.id,
         "tenant": effect.tenant,
@@ -204,6 +211,7 @@ def effect_json(effect: Effect) -> dict[str, Any]:
         "updated_at": _instant(effect.updated_at),
         "args": recorded_json(effect.args_json),
         detail_name(effect): recorded_json(effect.detail_json),
+        **compensation,
     }
 
 

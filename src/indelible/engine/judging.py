@@ -123,6 +123,8 @@ class Judging:
         if handling is not None:
             prepared = prepared.treated(handling)
         judged = self._judge(prepared, waited)
+        if self._limits.are_compensations:
+            judged = replace(judged, may_be_compensated=True)
         return judged if handling is None else replace(judged, handling=handling)
 
     def _declared(self, prepared: Prepared) -> Handling | None:

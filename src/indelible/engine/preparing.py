@@ -26,7 +26,7 @@ from indelible.core.effects.requests import Prepared
 from indelible.core.effects.tightening import handling_for, occurring
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
-from indelible.core.privacy.redaction import Redactor, Screen, subject_of
+from indelible.core.privacy.redaction import Redactor, Screen, Subject, subject_of
 from indelible.core.values.canonical import encode
 from indelible.engine.approving import Approving
 from indelible.engine.current_run import current_run
@@ -153,7 +153,7 @@ class Preparing:
         args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes, is_whole=True)
         redactor = self._forgetting.redactor(handling.redact)
         screen = None if redactor is None else redactor.screen(args_json)
-        subject = None if handling.subject is None else subject_of(handling.subject, args_json, call.tool)
+        subject = None if handling.subject is None else self._subject_of(handling.subject, args_json, call.tool)
         return Prepared(
             call=call,
             identity=identify(call, self.tenant, args_json=args_json if screen is None else screen.recorded_args),
@@ -167,6 +167,12 @@ class Preparing:
             driver_token=self._driver_token(call),
             is_alone=is_alone,
         )
+
+    def _subject_of(self, subject: Subject, args_json: bytes, tool_name: str) -> str | None:
+        """Return whom a call is about; a path that the ledger names for all tools need not be in each of them."""
+        tool = self._tools.get(tool_name)
+        is_ledgers = subject == self._options.subject and (tool is None or tool.options.subject is None)
+        return subject_of(subject, args_json, tool_name, is_optional=is_ledgers)
 
     def _driver_token(self, call: ToolCall) -> str | None:
         """Gives the right to drive the call's run, if this process has it, or had it until somebody else took it."""

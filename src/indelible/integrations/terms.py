@@ -18,6 +18,7 @@ from indelible.errors import (
     BadCall,
     BudgetExceeded,
     EffectCanceled,
+    EffectCompensated,
     EffectDenied,
     EffectErased,
     KeyReused,
@@ -36,7 +37,7 @@ OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))
 _IDENTITY = frozenset(IdentityWords.__annotations__)
 SAID_TO_THE_MODEL = (
-    *(EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled, EffectErased),
+    *(EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled, EffectCompensated, EffectErased),
     *(KeyReused, RepeatRefused, ResourceBusy, Stopped),
 )
 """Refusals that a model is told of (see `telling`); the agent goes on."""

@@ -28,6 +28,7 @@ from indelible.core.commands import (
     Relinquish,
 )
 from indelible.core.effects.calls import HARMLESS, UNNAMED_RUN, Handling, ToolCall
+from indelible.core.effects.compensations import is_compensation
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
@@ -383,7 +384,8 @@ def _check_not_misread(command: Open, handling: Handling) -> None:
 
 
 def _changes_rules(command: Command) -> bool:
-    """May calls be judged otherwise after this: by another policy, or by the limits of a run?"""
+    """May calls be judged otherwise after this: by another policy, the limits of a run, or a compensation?"""
     if isinstance(command, Record):
         return command.sheet is not None and command.sheet.kind == "policy"
-    return isinstance(command, StartRun | TakeRun)
+    undoes = isinstance(command, Open) and is_compensation(command.tool)
+    return undoes or isinstance(command, StartRun | TakeRun)

@@ -123,6 +123,8 @@ class Judged:
     """The environment that the call was judged in."""
     handling: Handling | None = None
     """How the call is treated, where a policy declares a stronger class than its caller."""
+    may_be_compensated: bool = False
+    """Has this ledger any compensations? Then a success may no longer stand."""
 
 
 @dataclass(frozen=True, slots=True)

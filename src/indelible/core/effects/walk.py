@@ -55,6 +55,7 @@ from indelible.core.commands import (
     Taken,
 )
 from indelible.core.effects.calls import Handling
+from indelible.core.effects.compensations import compensated, compensation_ref, undoing
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.from_arguments import derived_from
 from indelible.core.effects.identity import naming_of, repeat_of, resource_json
@@ -70,6 +71,7 @@ from indelible.core.effects.requests import (
     Judge,
     Judged,
     Mint,
+    Origin,
     Pause,
     Prepared,
     Probe,
@@ -102,6 +104,7 @@ from indelible.errors import (
     RepeatRefused,
     ResourceBusy,
     ResultNotRecorded,
+    RunHandedOver,
     RunLost,
     RunOver,
     Stopped,
@@ -186,6 +189,7 @@ def begin(
     for origin in judged.origins:
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
+            yield from _check_stands(recalled, judged, origin)
             return _replay(recalled)
     command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks, again=again)
     is_about_this = known is not None and known.ref == command.ref
@@ -210,6 +214,8 @@ def begin(
             raise refused_by(command, UNREAD_LIMITS, answer.effect)
         words = {"waited": waited, "only_asks": only_asks, "afresh": True, "again": again}
         return (yield from begin(prepared, mint, known, awaited_approval, **words))
+    if isinstance(answer, Replayed | KeyTaken):
+        yield from _check_stands(answer.effect, judged)
     match answer:
         case Replayed() if answer.effect.is_detail_erased:
             raise detail_erased(answer.effect)
@@ -259,7 +265,9 @@ def begin(
         case LooksRepeated() | Moved() | Late() | Illegal() | Forbidden() | NoSuchEffect() | Recorded():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case RunNotMoved(code, why):
-            raise {"over": RunOver}.get(code, RunLost)(f"{command.tool}: run {command.run_id} {why}", code=code)
+            raise {"over": RunOver, "handed_over": RunHandedOver}.get(code, RunLost)(
+                f"{command.tool}: run {command.run_id} {why}", code=code
+            )
         case Decided() | NotCounted() | Kept() | Outrun() | RunMoved():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case MayRun():
@@ -296,6 +304,7 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
     while True:
         made = earlier if earlier.status == "succeeded" else made
         if made is not None and handling.on_repeat == "refuse":
+            yield from _check_stands(made, judged)
             raise RepeatRefused(
                 f"{made.tool}: {made.id} succeeded with these arguments in an earlier turn, at "
                 f"{made.updated_at:%Y-%m-%d %H:%M} UTC; nothing was run now. To repeat it, use another scope",
@@ -349,6 +358,16 @@ def _with_edit(prepared: Prepared, effect: Effect, mint: Mint) -> Prepared:
 def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:
     """Asks for permission to run a call, and claims nothing."""
     return (yield from begin(prepared, mint, only_asks=True))
+
+
+def _check_stands(effect: Effect, judged: Judged, origin: Origin | None = None) -> Generator[Request, Any, None]:
+    """Raise `EffectCompensated` if a success was compensated; in a forked run, if it was by the event forked from."""
+    if not judged.may_be_compensated or effect.status != "succeeded":
+        return
+    found: Effect | None = yield Recall(compensation_ref(effect))
+    compensation = undoing(effect, found)
+    if compensation is not None and (origin is None or origin.has(compensation)):
+        raise compensated(effect, compensation)
 
 
 def _replay(effect: Effect) -> Begun:

@@ -195,6 +195,7 @@ _RUN = {
     "updated_at": str,
     "v": 1,
 }
+_HANDED_OVER = {**_RUN, "handover": {"to": str, "until": str}}
 _CHECKPOINT = {
     "at": int,
     "created_at": str,
@@ -280,13 +281,13 @@ def delegation_in(value: bytes) -> Delegation:
 
 def run_in(value: bytes) -> Run:
     """Reads a run; raises `Caught` for anything that is not exactly one. Its name is not on it."""
-    found: Run = _read("run", value, _RUN, read_run, run_sheet)
+    found: Run = _read("run", value, (_RUN, _HANDED_OVER), read_run, run_sheet)
     return found
 
 
 def never_changing(run: Run) -> bytes:
     """Gives all of a run but how it stands, and since when."""
-    body = run_sheet(replace(run, status="active", updated_at=run.created_at)).body
+    body = run_sheet(replace(run, status="active", handover=None, updated_at=run.created_at)).body
     assert body is not None, "what is written has a body"
     return body
 
