@@ -101,7 +101,7 @@ def next_step(
     """
     match command:
         case Open():
-            return _open(command, effect, now, seq, sheets)
+            return _open(command, effect, now, seq, sheets, beside)
         case Record() | Keep():
             return _write_down(command, now, seq, sheets)
         case StartRun() | Tell() | SealCheckpoint() | TakeRun() | EndRun():
@@ -289,7 +289,7 @@ def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
     return Step(Moved(taken), (Change(taken, "tool_call_adopted", told),))
 
 
-def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
+def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets, beside: Effect | None) -> Step:
     """Opens, claims, or answers from what is recorded."""
     if effect is None:
         return _enter(command, None, now, seq, sheets)
@@ -315,16 +315,16 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "canceled":
             return Step(Canceled(effect))
         case "requires_approval" | "ready":
-            return _enter(command, effect, now, seq, sheets)
+            return _enter(command, effect, now, seq, sheets, beside)
         case "in_doubt":
             is_kept = effect.lease_until is not None and now < effect.lease_until
             if is_kept and not tries_again(command, effect):
                 return Step(InFlight(effect))
-            return _enter_again(command, effect, now, seq, sheets) or Step(InDoubt(effect))
+            return _enter_again(command, effect, now, seq, sheets, beside) or Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
         case "processing":
-            again = _enter_again(command, effect, now, seq, sheets)
+            again = _enter_again(command, effect, now, seq, sheets, beside)
             if again is not None:
                 return again
             doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=_LEASE_RAN_OUT)
@@ -339,14 +339,16 @@ def _is_of_earlier_turn(command: Open, effect: Effect) -> bool:
     return are_known and command.turn != effect.turn and effect.status in ENDED
 
 
-def _enter_again(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step | None:
+def _enter_again(
+    command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets, beside: Effect | None
+) -> Step | None:
     """Enter an effect that may have happened, if its tool allows that; None if it has to stay in doubt.
 
     Where the provider's key makes it safe, no person is asked anew: the answer could come after the key is forgotten.
     """
     if not _may_enter_again(command, effect, now, sheets):
         return None
-    step = _enter(command, effect, now, seq, sheets)
+    step = _enter(command, effect, now, seq, sheets, beside)
     is_asked = effect.on_crash != "retry" and isinstance(step.answer, AwaitingApproval)
     return None if is_asked else step
 
@@ -372,7 +374,14 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
     return max(now, command.stamp.at) < max([effect.created_at, *voted]) + command.resend_within
 
 
-def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
+def _enter(
+    command: Open,
+    effect: Effect | None,
+    now: datetime,
+    seq: int,
+    sheets: Sheets,
+    beside: Effect | None = None,
+) -> Step:
     """Opens or claims the effect, unless all are stopped, or whoever asks does not know the run or has lost it."""
     stop = stop_in(sheets)
     if stop is not None:
@@ -390,7 +399,7 @@ def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets
         lost = why_no_call(command.run_id, command.driver_token, sheets)
         if lost is not None:
             return Step(lost)
-    step = opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets)
+    step = opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets, beside)
     if command.only_asks and isinstance(step.answer, Claimed):
         return Step(MayRun(effect))
     return noting(step, command, sheets) if is_compensation(command.tool) else step
@@ -439,13 +448,10 @@ def _leaves_earlier_doubt(command: Finish | Relinquish, effect: Effect) -> bool:
     """Say whether this report resolves nothing, because an earlier attempt may have happened.
 
     A tool that is entered again while in doubt proves by a later attempt that it succeeded. That the later attempt did
-    nothing says nothing of the one before; nor does a refusal, unless the tool says that repeating is safe anyway.
+    nothing, or was refused, says nothing of the one before.
     """
-    if effect.attempt < 2 or effect.side_effect not in DOUBTFUL:
-        return False
-    if command.status == "ready":
-        return effect.on_crash in ("retry", "resend")
-    return command.status == "failed" and effect.on_crash == "resend"
+    is_entered_in_doubt = effect.attempt > 1 and effect.on_crash in ("retry", "resend")
+    return is_entered_in_doubt and effect.side_effect in DOUBTFUL and command.status in ("ready", "failed")
 
 
 def _doubt_again(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:

@@ -378,7 +378,7 @@ class Approving:
 
     def taken(self, approval: Approval, effect: Effect, args_json: bytes) -> Taken | None:
         """Return the place of the call that an edit makes this one to be, if it is another."""
-        ref = place_taken(approval, effect, args_json)
+        ref = place_taken(approval.naming, effect, args_json)
         return None if ref is None else Taken(ref=ref, effect_id=self._engine.mint.effect_id())
 
     def bound_edit(self, approval: Approval, effect: Effect, args: Mapping[str, Any]) -> Mapping[str, Any]:

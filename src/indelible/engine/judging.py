@@ -121,7 +121,7 @@ class Judging:
             self.refresh()
         handling = self._declared(prepared)
         if handling is not None:
-            prepared = replace(prepared, handling=handling)
+            prepared = prepared.treated(handling)
         judged = self._judge(prepared, waited)
         if self._limits.are_compensations:
             judged = replace(judged, may_be_compensated=True)

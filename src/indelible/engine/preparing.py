@@ -13,9 +13,11 @@ from indelible.core.effects.calls import (
     DEFAULT_TENANT,
     MODEL_TURN,
     Handling,
+    ModelTurn,
     Options,
     OptionWords,
     ToolCall,
+    check_tool_name,
     placed,
 )
 from indelible.core.effects.effect import Actor, Effect
@@ -120,16 +122,21 @@ class Preparing:
             words: What its caller says of it.
             is_bound: Its own tool has bound it a moment ago.
         """
+        if call.tool == MODEL_TURN and not isinstance(call, ModelTurn):
+            check_tool_name(call.tool)
         tool = None if is_bound else self._tools.get(call.tool)
         if tool is not None:
             call = tool.completed(call)
         handling = self._handling(call.tool, words)
         if words and call.dedupe == "call":
             call = occurring(call, words.get("side_effect"), handling)
+        is_alone = False
         if call.run_id is None:
-            call = placed(call, handling.side_effect, current_run() or self._run, self._mint.effect_id)
+            run_id = current_run() or self._run
+            is_alone = run_id is None and call.scope is None
+            call = placed(call, handling.side_effect, run_id, self._mint.effect_id)
         if handling.redact or handling.subject is not None:
-            return self._prepare_screened(call, handling)
+            return self._prepare_screened(call, handling, is_alone)
         return Prepared(
             call=call,
             identity=identify(call, self.tenant, max_bytes=self._max_args_bytes),
@@ -138,9 +145,10 @@ class Preparing:
             max_result_bytes=self._max_result_bytes,
             principal=self._principal,
             driver_token=self._driver_token(call),
+            is_alone=is_alone,
         )
 
-    def _prepare_screened(self, call: ToolCall, handling: Handling) -> Prepared:
+    def _prepare_screened(self, call: ToolCall, handling: Handling, is_alone: bool) -> Prepared:
         """Prepares a call of which not everything may be recorded, or that is about a person."""
         args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes, is_whole=True)
         redactor = self._forgetting.redactor(handling.redact)
@@ -157,6 +165,7 @@ class Preparing:
             principal=self._principal,
             plain_args_json=args_json,
             driver_token=self._driver_token(call),
+            is_alone=is_alone,
         )
 
     def _subject_of(self, subject: Subject, args_json: bytes, tool_name: str) -> str | None:

@@ -31,6 +31,7 @@ from indelible.errors import (
 from indelible.integrations.telling import is_only_numbered
 from indelible.tool import MODEL_TURN as MODEL_TURN
 from indelible.tool import IdentityWords, Parameters, bound, check_tool_name, check_words, identity_of
+from indelible.tool import ModelTurn as ModelTurn
 
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))

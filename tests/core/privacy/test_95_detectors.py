@@ -6,7 +6,10 @@ import time
 
 import pytest
 
+from indelible.core.events import Event
 from indelible.core.privacy.detectors import DETECTORS, found_in
+from indelible.core.privacy.forgetting import tells_of_model, why_unknown
+from indelible.core.privacy.redaction import subject_of
 from tests.core.privacy.shapes import PAGE, Shape, is_missed, miss_list, shapes
 
 # What has no shape of its own needs a path; a published list says so.
@@ -43,3 +46,24 @@ def test_95_hostile_texts_take_no_longer_than_others(text: str) -> None:
     for detector in DETECTORS.values():
         list(found_in(text, detector))
     assert time.process_time() - began < 5
+
+
+# Subjects
+
+
+def _event(kind: str, effect_id: str | None = None) -> Event:
+    return Event(run_id="r", seq=0, effect_id=effect_id, type=kind, hash="00", body=b"{}", signature=None)
+
+
+def test_95_turns_and_callbacks_tell_of_models_and_other_events_do_not() -> None:
+    assert tells_of_model(_event("tool_call_finished", "eff_1"), "model.turn")
+    assert tells_of_model(_event("langchain.model_invoked"), None)
+    assert not tells_of_model(_event("tool_call_finished", "eff_1"), "refund")
+    assert not tells_of_model(_event("acme.note"), None)
+    assert not tells_of_model(_event("plan_locked"), None)
+    assert "erase --run r" in why_unknown("r", 3)
+
+
+def test_95_a_subject_that_is_optional_may_be_absent() -> None:
+    assert subject_of("args.customer_id", b'{"city":"Oslo"}', "weather", is_optional=True) is None
+    assert subject_of("args.customer_id", b'{"customer_id":"ada"}', "pay", is_optional=True) == "ada"

@@ -11,10 +11,11 @@ import pytest
 from indelible.core.commands import Claimed
 from indelible.core.effects.effect import Actor
 from indelible.core.runs.commands import EndRun, RunMoved, RunNotMoved
-from indelible.core.runs.resuming import why_not_imported
+from indelible.core.runs.resuming import PACKET_KIND, read_packet, why_not_imported
 from indelible.core.runs.run import HANDED_OVER, Fork, Handover, fence_ref, fenced_to, read_run, run_ref, run_sheet
 from indelible.core.sheets import Sheet
 from indelible.core.steps import needed_sheets, next_step
+from indelible.errors import BadCall
 from tests.core.making import NOON, effect, open_command
 from tests.core.run_world import TENANT, World
 from tests.core.runs.test_driving import PLAN, refused
@@ -61,6 +62,7 @@ def test_only_people_take_it_back_or_give_it_up() -> None:
     assert refused(world.one(ending(world, agent, takes_back=True, is_forced=True))) == "forbidden"
     assert refused(world.one(ending(world, agent, status="canceled"))) == "handed_over"
     assert refused(world.one(ending(world, Actor("ada"), takes_back=True))) == "may_be_imported"
+    assert refused(world.end("blocked")) == "handed_over", "to set it aside is not to take it back"
     assert isinstance(world.one(ending(world, Actor("ada"), takes_back=True, is_forced=True)), RunMoved)
     assert fenced_to(world.sheets[fence_ref("r")]) is None
     assert read_run(world.sheets[run_ref("r")]).handover is None
@@ -145,3 +147,17 @@ def test_a_packet_is_imported_by_the_named_ledger_in_time(to: str | None, before
     content = {"handedOverTo": to, "importBefore": before, "runId": "r", "ledgerId": "ledger-1/default"}
     found = why_not_imported(content, "ledger-2/default", NOON)
     assert (None if found is None else found[0]) == code
+
+
+def test_a_packet_whose_end_is_no_time_cannot_be_read() -> None:
+    content = {
+        "kind": PACKET_KIND,
+        "schemaVersion": 1,
+        "tenant": "t",
+        "runId": "r",
+        "effects": [],
+        "handedOverTo": "l/t",
+    }
+    assert read_packet({**content, "importBefore": "2030-01-09T12:00:00Z"}, NOON).effects == []
+    with pytest.raises(BadCall):
+        read_packet({**content, "importBefore": "2030-99-99T12:00:00Z"}, NOON)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
-from indelible.core.approvals.edits import carried_over, edited_from, holds_mark
+from indelible.core.approvals.edits import carried_over, edited_from, holds_mark, place_taken
 from indelible.core.commands import (
     AllStopped,
     Answer,
@@ -52,6 +52,7 @@ from indelible.core.commands import (
     Reworded,
     Settle,
     Stamp,
+    Taken,
 )
 from indelible.core.effects.calls import Handling
 from indelible.core.effects.compensations import compensated, compensation_ref, undoing
@@ -87,6 +88,7 @@ from indelible.core.policy.verdicts import REPEAT_RULE, UNREAD_LIMITS, asked_as_
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
 from indelible.core.runs.commands import RunMoved, RunNotMoved
+from indelible.core.stamps import EDIT_VALUES
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import (
     BadCall,
@@ -125,7 +127,7 @@ def opening(
     call, identity, handling = prepared.call, prepared.identity, prepared.handling
     return Open(
         ref=identity.ref,
-        stamp=mint.stamp(prepared.actor),
+        stamp=mint.stamp(prepared.actor) if prepared.edit is None else mint.stamp(prepared.actor, EDIT_VALUES),
         effect_id=mint.effect_id(),
         token=mint.token(),
         run_id=call.run,
@@ -169,6 +171,7 @@ def begin(
     only_asks: bool = False,
     afresh: bool = False,
     again: str | None = None,
+    must_seal: bool = False,
 ) -> Generator[Request, Any, Begun]:
     """Ask once and return the typed answer; raise what cannot be answered that way.
 
@@ -176,10 +179,13 @@ def begin(
 
     Args:
         again: The token of the newest attempt, if this caller gave it up in doubt to try again.
+        must_seal: Check first whether the journal can be sealed, for a call that has to be on the signed record.
     """
     judged: Judged = yield Judge(prepared.judged, waited, afresh)
     if judged.handling is not None:
-        prepared = replace(prepared, handling=judged.handling)
+        prepared = prepared.treated(judged.handling)
+    if must_seal and prepared.handling.inclusion != "not_awaited":
+        yield CheckSealing()
     for origin in judged.origins:
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
@@ -200,7 +206,8 @@ def begin(
         words: dict[str, Any] = {"waited": waited, "only_asks": only_asks, "again": again}
         return (yield from begin(recorded, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, EditUnread):
-        read, words = _with_edit(prepared, answer.effect), {"waited": waited, "only_asks": only_asks, "again": again}
+        words = {"waited": waited, "only_asks": only_asks, "again": again}
+        read = _with_edit(prepared, answer.effect, mint)
         return (yield from begin(read, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, LimitsUnseen):
         if afresh:
@@ -212,8 +219,8 @@ def begin(
     match answer:
         case Replayed() if answer.effect.is_detail_erased:
             raise detail_erased(answer.effect)
-        case Claimed(claim) if prepared.screen is not None:
-            return Claimed(replace(claim, screen=prepared.screen))
+        case Claimed(claim) if prepared.screen is not None or prepared.call.added:
+            return Claimed(replace(claim, screen=prepared.screen, added=prepared.call.added))
         case Claimed() | Replayed():  # on the way of every call, so they are looked for first
             return answer
         case KeyTaken(effect):
@@ -325,7 +332,7 @@ def _with_recorded_words(prepared: Prepared, effect: Effect) -> Prepared:
     return replace(prepared, identity=identity, plain_args_json=plain)
 
 
-def _with_edit(prepared: Prepared, effect: Effect) -> Prepared:
+def _with_edit(prepared: Prepared, effect: Effect, mint: Mint) -> Prepared:
     """Return the call with the recorded arguments as its tool reads them.
 
     Raises:
@@ -342,6 +349,9 @@ def _with_edit(prepared: Prepared, effect: Effect) -> Prepared:
     if whole != plain:
         recorded = whole if screen is None else screen.redactor.screen(whole).recorded_args
     read = EditRead(effect.version, recorded, is_exact=whole == plain)
+    ref = None if read.is_exact else place_taken(naming_of(prepared.call), effect, recorded)
+    if ref is not None:
+        read = replace(read, takes=Taken(ref=ref, effect_id=mint.effect_id()))
     return replace(prepared, edit=read, plain_edit_json=None if screen is None else whole)
 
 
@@ -383,10 +393,9 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
     has_probed = False
     entries = 0
     again: str | None = None
-    if handling.inclusion != "not_awaited":
-        yield CheckSealing()
     while True:
-        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, waited=waited, again=again)
+        words: dict[str, Any] = {"waited": waited, "again": again, "must_seal": entries == 0}
+        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, **words)
         known = None
         waited = isinstance(begun, AwaitingApproval)
         match begun:
@@ -422,6 +431,7 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
 
 def await_seal(effect: Effect, handling: Handling) -> Generator[Request, Any, None]:
     """Lets a call that must be on the signed record return only when it is."""
+    handling = at_least(handling, effect.side_effect)
     if handling.inclusion != "not_awaited":
         yield AwaitSeal(effect, wherever=handling.inclusion == "awaited")
 
@@ -437,7 +447,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
     """Enter the handler once and record what came of it; return the value, or `_Again`, or what it raised.
 
     `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure. With
-    `is_doubted`, an earlier attempt of this call may have happened: one that did nothing leaves the doubt.
+    `is_doubted`, an earlier attempt of this call may have happened. What a later one raises leaves that doubt.
     """
     # Its policy, or the call that opened it, may have named a stronger class than this caller does.
     screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
@@ -445,25 +455,24 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
     if isinstance(report, Returned):
         return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
     error, is_interruption = report.error, report.is_interruption
-    nothing: Meaning = "in_doubt" if is_doubted else "nothing"
+    meaning: Meaning = "in_doubt" if is_doubted else "nothing"
     if not report.was_entered:
-        yield from finish_with_error(claim, error, nothing, mint, screen)
+        yield from finish_with_error(claim, error, meaning, mint, screen)
         return report
-    meaning = meaning_of(
-        error,
-        handling,
-        claim.effect.id,
-        has_sent=report.has_sent,
-        is_interruption=is_interruption,
-    )
-    meaning = nothing if meaning == "nothing" else meaning
+    if not is_doubted:
+        meaning = meaning_of(
+            error,
+            handling,
+            claim.effect.id,
+            has_sent=report.has_sent,
+            is_interruption=is_interruption,
+        )
     if _may_repeat(error, entries, handling):
         assert handling.retry is not None
         pause = handling.retry.pause_after(entries)
-        kept: Meaning = "in_doubt" if is_doubted else meaning
-        yield from _give_up(claim, kept, error, mint, screen, lease=max(pause, handling.lease))
+        yield from _give_up(claim, meaning, error, mint, screen, lease=max(pause, handling.lease))
         yield Pause(pause)
-        return _Again(claim.token if kept == "in_doubt" else None)
+        return _Again(claim.token if meaning == "in_doubt" else None)
     yield from finish_with_error(claim, error, meaning, mint, screen)
     if meaning == "failed":
         return report
