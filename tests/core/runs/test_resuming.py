@@ -138,7 +138,7 @@ EFFECTS = [
     effect("in_doubt", id="eff_4", key="56" * 32),
     effect("ready", id="eff_5", key="78" * 32),
     effect("requires_approval", id="eff_6", key="9a" * 32, detail_json=b'"its time ran out"'),
-    effect("ready", id="eff_7", key="bc" * 32, approval_id="apr_7"),
+    effect("ready", id="eff_7", key="bc" * 32, permission_id="apr_7"),
 ]
 
 

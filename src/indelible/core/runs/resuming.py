@@ -255,7 +255,7 @@ def packet_of(context: ResumeContext, tenant: str, effects: Sequence[Effect], ch
 
 def _is_carried(effect: Effect) -> bool:
     """Say whether the other ledger has to know of a call; one that is free to run is judged there as if made first."""
-    return effect.status != "ready" or effect.approval_id is not None
+    return effect.status != "ready" or effect.permission_id is not None
 
 
 def _carried(effect: Effect) -> Effect:
