@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -240,3 +241,21 @@ def test_95_erasing_a_person_finds_a_call_that_is_about_them_since_it_was_asked_
     ledger.export(tmp_path / "bundle")
     report = verify(tmp_path / "bundle", [key_of(ledger)])
     assert report.verdict == "verified", report.why
+
+
+# ── 51: who decides it ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_51_a_delegate_of_two_people_votes_for_the_one_who_has_not(opened: Callable[..., Ledger]) -> None:
+    ledger = opened()
+    people = {name: {"roles": ["finance"]} for name in ("ana", "bob")}
+    rules = [{"name": "two", "then": "ask", "approvals": {"quorum": 2}}]
+    ledger.apply_policy({"people": people, "rules": rules}, by="eve")
+    for giver in ("ana", "bob"):
+        ledger.delegate(to="dan", until=datetime.now(UTC) + timedelta(hours=1), by=giver, reason="on leave")
+    for voter in ("bob", "ana"):
+        with pytest.raises(ApprovalPending) as told:
+            ledger.run(pay(f"asked of {voter}"), done_for, **PAYS)
+        asked = told.value.approval
+        ledger.approve(asked, digest=asked.digest, by=voter)
+        assert ledger.approve(asked, digest=asked.digest, by="dan").status == "approved"

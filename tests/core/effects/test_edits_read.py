@@ -14,7 +14,7 @@ from indelible.core.effects.identity import identify
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall
-from tests.core.effects.claiming import claim_on, opening
+from tests.core.effects.claiming import OTHER, claim_on, opening
 from tests.core.effects.playing import CLAIMED, CountingMint, play, prepared
 from tests.core.making import (
     ADA,
@@ -96,7 +96,7 @@ def test_a_caller_that_waited_for_what_went_stale_is_still_told_so() -> None:
 
 
 def test_after_a_crash_an_edit_that_the_tool_reads_otherwise_by_now_is_asked_about() -> None:
-    shelf = edited(on_crash="retry")
+    shelf = edited(on_crash="retry", side_effect="read")
     claim_on(shelf, opening(2))
     shelf.now += LEASE
     assert isinstance(shelf.do(opening(3, on_crash="retry")), EditUnread)
@@ -112,6 +112,35 @@ def test_an_edit_of_what_was_never_asked_about_again_keeps_no_editors() -> None:
     again = shelf.do(opening(2, edit=read_edit(shelf.effects[REF]), verdict=allows()))
     assert isinstance(again, AwaitingApproval)
     assert again.approval.editors == ()
+
+
+# Whom they are about
+
+ANN, BEN = b'"aa"', b'"bb"'
+
+
+def test_95_a_question_about_other_arguments_says_whom_they_are_about() -> None:
+    shelf = Shelf()
+    shelf.do(opening(subject_json=ANN, has_key_fields=True))
+    shelf.do(opening(2, subject_json=BEN, **OTHER))
+    assert shelf.last_commits()["subject"] == BEN
+
+
+def test_95_an_edit_says_whom_it_is_about_and_so_does_the_attempt_that_reads_it() -> None:
+    shelf = Shelf()
+    changed = shelf.do(amend(shelf.do(opening(subject_json=ANN)).approval, ADA, subject_json=BEN)).approval
+    assert shelf.last_commits()["subject"] == BEN
+    shelf.do(cast(changed, BO))
+    claim = claim_on(shelf, opening(2, subject_json=ANN, edit=replace(read_edit(shelf.effects[REF]), subject_json=BEN)))
+    assert shelf.last_commits()["subject"] == BEN
+    assert claim.effect.args_json == OTHER_ARGS
+
+
+def test_95_an_edit_that_the_tool_reads_otherwise_is_asked_about_with_whom_it_is_about() -> None:
+    for about, expected in ((BEN, BEN), (None, ANN)):
+        shelf = edited(subject_json=ANN)
+        shelf.do(opening(2, subject_json=ANN, edit=replace(otherwise(shelf), subject_json=about)))
+        assert shelf.last_commits()["subject"] == expected
 
 
 # In a walk

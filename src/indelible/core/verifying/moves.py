@@ -25,6 +25,8 @@ class Move:
     commits: Mapping[Names, bool]
     adds: int = 0
     only_retry: bool = False
+    only_harmless: bool = False
+    """Does only an effect that changes nothing move so?"""
 
 
 def _forms(*always: str, optional: Names = ()) -> dict[Names, bool]:
@@ -74,7 +76,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
     ("ready", "tool_call_started", "processing"): Move(_forms(optional=("approval", "grant", "subject", *_JUDGED)), 1),
     ("ready", "tool_call_canceled", "canceled"): Move(_forms("reason", optional=("approval",))),
     ("processing", "approval_requested", "requires_approval"): Move(
-        _forms("approval", optional=("args", "subject", *_JUDGED)), only_retry=True
+        _forms("approval", optional=("args", "subject", *_JUDGED)), only_retry=True, only_harmless=True
     ),
     ("processing", "tool_call_started", "processing"): Move(
         _forms(optional=(AGAIN, "approval", "grant", "subject", *_JUDGED)), 1, only_retry=True
@@ -84,7 +86,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
     ("processing", "tool_call_released", "ready"): Move(_forms("reason", optional=("approval",))),
     ("processing", "tool_call_in_doubt", "in_doubt"): Move(_REASON),
     ("in_doubt", "approval_requested", "requires_approval"): Move(
-        _forms("approval", optional=("args", "subject", *_JUDGED)), only_retry=True
+        _forms("approval", optional=("args", "subject", *_JUDGED)), only_retry=True, only_harmless=True
     ),
     ("in_doubt", "tool_call_started", "processing"): Move(
         _forms(optional=(AGAIN, "approval", "grant", "subject", *_JUDGED)), 1, only_retry=True
