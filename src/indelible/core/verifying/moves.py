@@ -68,11 +68,15 @@ MOVES: dict[tuple[str, str, str], Move] = {
     ),
     ("requires_approval", "tool_call_started", "processing"): Move(_forms("grant", optional=("subject", *_JUDGED)), 1),
     ("requires_approval", "tool_call_canceled", "canceled"): Move(_forms("reason", optional=("approval",))),
-    ("ready", "approval_requested", "requires_approval"): Move(_forms("approval", optional=("args", "subject", *_JUDGED))),
+    ("ready", "approval_requested", "requires_approval"): Move(
+        _forms("approval", optional=("args", "subject", *_JUDGED))
+    ),
     ("ready", "approval_expired", "requires_approval"): Move(_VOTE),
     ("ready", "approval_stale", "requires_approval"): Move(_VOTE),
     ("ready", "approval_revoked", "requires_approval"): Move(_VOTE),
-    ("ready", "approval_edited", "requires_approval"): Move(_forms("approval", "args", "reason", optional=("subject", *_JUDGED))),
+    ("ready", "approval_edited", "requires_approval"): Move(
+        _forms("approval", "args", "reason", optional=("subject", *_JUDGED))
+    ),
     ("ready", "tool_call_started", "processing"): Move(_forms(optional=("approval", "grant", "subject", *_JUDGED)), 1),
     ("ready", "tool_call_canceled", "canceled"): Move(_forms("reason", optional=("approval",))),
     ("processing", "approval_requested", "requires_approval"): Move(
