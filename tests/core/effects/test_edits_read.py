@@ -13,7 +13,7 @@ from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.identity import identify
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.values.canonical import encode
-from indelible.errors import BadCall
+from indelible.errors import BadCall, EffectErased
 from tests.core.effects.claiming import OTHER, claim_on, opening
 from tests.core.effects.playing import CLAIMED, CountingMint, play, prepared
 from tests.core.making import (
@@ -206,3 +206,16 @@ def test_a_mark_that_this_caller_has_no_value_for_is_left_to_the_tool() -> None:
     args = {**effect("ready", args_json=screen.recorded_args).args, "amount": 6}
     played = play(walk.begin(mine(binds=bound), CountingMint()), recorded(args), CLAIMED)
     assert played.commands[1].edit.is_exact
+
+
+@pytest.mark.parametrize(("args", "about"), [({"amount": 6}, b'{"amount":6}'), ({"amount": 5, "tip": 1}, None)])
+def test_95_a_walk_says_whom_an_edit_is_about_if_it_is_another_call(args: Any, about: bytes | None) -> None:
+    named = replace(mine(), subject_json=ANN, subject_in=lambda args_json: args_json)
+    played = play(walk.begin(named, CountingMint()), recorded(args), CLAIMED)
+    assert played.commands[1].edit.subject_json == about
+    assert played.commands[1].subject_read == (about or ANN)
+
+
+def test_95_a_walk_stops_at_arguments_whose_key_is_gone() -> None:
+    gone = EditUnread(effect("ready", args_json=None))
+    assert isinstance(play(walk.begin(mine(), CountingMint()), gone).error, EffectErased)
