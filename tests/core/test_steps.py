@@ -91,7 +91,7 @@ def made(status: str, **changes: Any) -> Effect:
 
 
 def asked_about(status: str, **changes: Any) -> Effect:
-    return made(status, approval_id=PENDING.id, **changes)
+    return made(status, permission_id=PENDING.id, **changes)
 
 
 # What is known of an effect that nobody was asked about.

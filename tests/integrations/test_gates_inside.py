@@ -330,3 +330,30 @@ def test_88_code_inside_of_runnables_is_refused_whenever_its_graph_was_made(tmp_
         for one in (made_before, graph.compile()):
             with pytest.raises(BadCall):
                 one.invoke({"order": "1"})
+
+
+@pytest.mark.anyio
+async def test_91_calls_and_approvals_of_two_servers_are_told_apart(ledger: Ledger) -> None:
+    one, other = Bank(), Bank()
+    async with Client(one.server) as first, Client(other.server) as second:
+        for below, name in ((first, "bank-a"), (second, "bank-b")):
+            async with Client(ledger_proxy(ledger, below, run="order-1", server=name)) as client:
+                await client.call_tool("refund", {"order": "1"})
+        assert [len(one.entered), len(other.entered)] == [1, 1]
+        for below, url in ((first, "https://sandbox"), (second, "https://production")):
+            gate = ledger_proxy(ledger, below, run="order-2", terms={"refund": ASKS}, reached_by=url)
+            async with Client(gate) as client:
+                await client.session.call_tool("refund", {"order": "1"}, allow_input_required=True)
+            if below is first:
+                approve(ledger)
+    assert [len(one.entered), len(other.entered)] == [1, 1]
+    assert len(ledger.approvals(status="pending")) == 1
+
+
+@pytest.mark.anyio
+async def test_88_tools_in_the_settings_of_a_model_are_refused_in_strict_mode(tmp_path: Path) -> None:
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as ledger:
+        settings: Any = {"openai_native_tools": [{"type": "computer"}]}
+        agent = PydanticAgent(says(), model_settings=settings, capabilities=[LedgerCapability(ledger, strict=True)])
+        with pytest.raises(BadCall):
+            await agent.run("go", conversation_id="order-1")

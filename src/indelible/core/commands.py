@@ -20,6 +20,14 @@ from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp as Stamp
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Is the place of a call that an edit makes this one to be, so that nobody else makes it besides."""
+
+    ref: Ref
+    effect_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class EditRead:
     """How the caller's tool reads arguments that an approver edited; the verdict beside it is about these."""
@@ -29,6 +37,8 @@ class EditRead:
     args_json: bytes = field(repr=False)
     is_exact: bool
     """Are they what is recorded? If not, nobody approved what the tool would run with."""
+    takes: Taken | None = None
+    """The place of the call that they are, if that is another than of what is recorded."""
     subject_json: bytes | None = field(default=None, repr=False)
     """The mark of the person whom they are about, if the approver changed them."""
 
@@ -201,14 +211,6 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """Is the place of a call that an edit makes this one to be, so that nobody else makes it besides."""
-
-    ref: Ref
-    effect_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Amend:
     """Changes the arguments that are asked about: the question is a new one, and nobody has voted on it yet."""
 
@@ -318,7 +320,8 @@ def run_named_by(command: Command) -> str | None:
 
 def refs_of(command: Command) -> tuple[Ref, ...]:
     """Return the places of the effects that a command is decided on: its own first."""
-    taken = command.takes if isinstance(command, Amend) else None
+    edit = command.edit if isinstance(command, Open) else command if isinstance(command, Amend) else None
+    taken = None if edit is None else edit.takes
     return (command.ref,) if taken is None else (command.ref, taken.ref)
 
 

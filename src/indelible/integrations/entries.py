@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
@@ -86,15 +87,17 @@ class Entry:
 
     @contextmanager
     def running(self, effect: RunningEffect) -> Iterator[None]:
-        """Remember what the tool raises.
+        """Remember what the tool raises. One that cancels itself has raised: no framework hears of a cancelled call.
 
         Raises:
+            MayHaveHappened: The tool raised `CancelledError`, although its caller did not cancel it.
             NothingHappened: The tool would read the recorded arguments as others, for example with a default that it
                 has since and that no person has seen.
         """
         self._check_read(effect)
         try:
-            yield
+            with _own_cancelling():
+                yield
         except Exception as error:
             self._raised = (error, effect.id)
             raise
@@ -116,6 +119,19 @@ class Entry:
     def _raised_in(self, error: Exception) -> str | None:
         """Return the id of the effect whose tool raised this error; None if the ledger raised it."""
         return self._raised[1] if self._raised is not None and self._raised[0] is error else None
+
+
+@contextmanager
+def _own_cancelling() -> Iterator[None]:
+    """Raise `MayHaveHappened` for a tool that cancels itself: frameworks would tell the model in words of their own."""
+    try:
+        yield
+    except asyncio.CancelledError as cancelled:
+        with suppress(RuntimeError):  # without a loop, no caller can cancel it
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        raise MayHaveHappened("the tool was cancelled, and not by its caller") from cancelled
 
 
 def paused_by(pause: Exception, effect: RunningEffect, words: Mapping[str, Any]) -> Exception:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from indelible.carrying import CarriedRun
-from indelible.core.effects.calls import MODEL_TURN, ToolCall, check_name
+from indelible.core.effects.calls import ModelTurn, ToolCall, check_name
 from indelible.core.effects.effect import Effect, hash_of
 from indelible.core.effects.requests import Invoke, Prepared, Recall, Request, Submit, Walk
 from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, Told
+from indelible.core.runs.limits import child_id, within
 from indelible.core.runs.resuming import ResumeContext
 from indelible.core.runs.run import (
     NOT_REPLAYABLE,
@@ -58,8 +61,10 @@ class ActiveRun(CarriedRun):
         since: float,
         context: ResumeContext | None = None,
         state: Callable[[], Any] | None = None,
+        is_replay: bool = False,
     ) -> None:
         super().__init__()
+        self._is_replay = is_replay
         self._desk = desk
         self._keeping = keeping
         self._run = run
@@ -74,7 +79,8 @@ class ActiveRun(CarriedRun):
         self._progress = 0
         self._saved_at = time.monotonic()
         self._turns = 0
-        self._is_over = False
+        self._delegated: Counter[tuple[str, str]] = Counter()
+        self._is_over = is_replay
         self._is_lost = False
 
     @property
@@ -238,6 +244,11 @@ class ActiveRun(CarriedRun):
         if time.monotonic() > self._good_until:
             raise self._lost()
 
+    def _check_enter(self) -> None:
+        """Raise if nothing can be done in this run here; in one that had ended before, what was done replays."""
+        if not self._is_replay:
+            self._check_own()
+
     def _check_own(self) -> None:
         """Raises when this process is known to have lost the run.
 
@@ -281,14 +292,37 @@ class ActiveRun(CarriedRun):
     def delegate(
         self, agent: str, intent: str = "", *, run_id: str | None = None, allowed_tools: Sequence[str] | None = None
     ) -> ActiveRun:
-        """Starts a run for another agent, whose parent is this one; both name each other on the record."""
+        """Start a run for another agent, whose parent is this one; both name each other on the record.
+
+        If this run is resumed and delegates the same again, it gets its child back: a child that is open is resumed,
+        and of one that has ended all calls replay. In a fork, the child is a fork of the other run's child.
+
+        Args:
+            agent: The agent that works for this run.
+            intent: What it is to do.
+            run_id: The child's name. Default: one that follows from this run, `agent`, `intent`, and how often this
+                process delegated just that.
+            allowed_tools: The tools that the child may use. Default: those that this run may use.
+
+        Raises:
+            BadCall: `allowed_tools` names a tool that this run may not use itself.
+        """
         self._check_own()
-        child = run_id or self._desk.run_id()
+        tools = within(allowed_tools, self._run.allowed_tools)
+        self._delegated[agent, intent] += 1
+        naming = (agent, intent, self._delegated[agent, intent])
+        fork = self._run.fork
+        child = run_id if run_id is not None and fork is None else child_id(self.id, *naming)
+        there = self._keeping.get(child)
+        if there is not None and there.parent == self.id:
+            return self._desk.go_on(there)
         told = self.record("delegation_started", {"agent": agent, "run": child}, side_effect="delegation")
-        event = self._keeping.event_id(self.id, told.seq)
-        return self._desk.start_run(
-            child, agent=agent, intent=intent, parent=self.id, parent_event=event, allowed_tools=allowed_tools
-        )
+        words: dict[str, Any] = {"parent": self.id, "parent_event": self._keeping.event_id(self.id, told.seq)}
+        if fork is not None:
+            origin = run_id or child_id(fork.run_id, *naming)
+            last = None if self._keeping.get(origin) is None else self._keeping.story(origin).head.length - 1
+            words["fork"] = fork if last is None else replace(fork, run_id=origin, at=last)
+        return self._desk.start_run(child, agent=agent, intent=intent, allowed_tools=tools, **words)
 
     def finish_delegation(self, child: ActiveRun | str, result: Any = None) -> Told:
         """Records that a delegated run has ended."""
@@ -311,7 +345,7 @@ class ActiveRun(CarriedRun):
         self._turns += 1
         number = self._turns
         try:
-            yield ToolCall(tool=MODEL_TURN, args={"turn": number}, run_id=self.id)
+            yield ModelTurn(args={"turn": number}, run_id=self.id)
         except BaseException:
             self._turns -= self._turns == number
             raise
@@ -355,7 +389,7 @@ class ActiveRun(CarriedRun):
         return self._run
 
     def __enter__(self) -> ActiveRun:
-        self._check_own()
+        self._check_enter()
         self._enter_block()
         return self
 
@@ -366,6 +400,7 @@ class ActiveRun(CarriedRun):
     def _leave(self, error: BaseException | None) -> None:
         """Ends the run by how its block was left; when even that cannot be written, the error says so."""
         if self._is_over:
+            self._desk.let_go(self)
             return
         try:
             if error is None:

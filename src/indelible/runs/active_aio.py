@@ -110,7 +110,7 @@ class AsyncActiveRun(CarriedRun):
         return await asyncio.to_thread(functools.partial(function, *arguments, **words))
 
     async def __aenter__(self) -> AsyncActiveRun:
-        self._inner._check_own()
+        self._inner._check_enter()
         self._enter_block()
         return self
 

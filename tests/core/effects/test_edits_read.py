@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 
-from indelible.core.commands import ApprovalEnded, AwaitingApproval, Claimed, EditRead, EditUnread, RefusedByPolicy
+from indelible.core.approvals.edits import edited_from
+from indelible.core.commands import (
+    ApprovalEnded,
+    AwaitingApproval,
+    Claimed,
+    EditRead,
+    EditUnread,
+    KeyTaken,
+    RefusedByPolicy,
+    Taken,
+)
 from indelible.core.effects import walk
 from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.identity import identify
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, EffectErased
-from tests.core.effects.claiming import OTHER, claim_on, opening
+from tests.core.effects.claiming import ELSEWHERE, OTHER, claim_on, opening
 from tests.core.effects.playing import CLAIMED, CountingMint, play, prepared
 from tests.core.making import (
     ADA,
@@ -32,6 +42,7 @@ from tests.core.making import (
     effect,
     read_edit,
     refuses,
+    stamp,
 )
 
 WHOLE = b'{"amount":6,"tip":5000}'
@@ -87,6 +98,30 @@ def test_an_edit_that_the_tool_reads_otherwise_is_asked_about_as_it_is_read(awai
     shelf.do(cast(again.approval, BO))
     claim = claim_on(shelf, opening(3, verdict=asks(charges=(charge(2),))))
     assert (claim.effect.args_json, shelf.budget().reserved) == (WHOLE, 2)
+
+
+def test_47_an_edit_that_is_asked_about_again_takes_the_place_of_the_call_that_it_is_then() -> None:
+    stamped = {"stamp": replace(stamp(), salts=bytes(320))}
+    shelf = edited()
+    reading = replace(otherwise(shelf), takes=Taken(ref=ELSEWHERE, effect_id="eff_taken"))
+    again = shelf.do(opening(2, edit=reading, **stamped))
+    assert isinstance(again, AwaitingApproval)
+    taken = shelf.effects[ELSEWHERE]
+    assert (taken.id, taken.status, edited_from(taken)) == ("eff_taken", "canceled", REF)
+    reading = replace(reading, version=shelf.effects[REF].version)
+    anew = shelf.do(opening(3, edit=reading, **stamped))
+    assert anew.approval.id != again.approval.id, "asked once more, it has its place"
+    assert shelf.effects[ELSEWHERE] == taken
+
+
+def test_47_an_edit_that_is_a_call_which_was_made_by_itself_is_not_asked_about() -> None:
+    shelf = edited()
+    made = claim_on(shelf, opening(5, ref=ELSEWHERE, verdict=allows())).effect
+    reading = replace(otherwise(shelf), takes=Taken(ref=ELSEWHERE, effect_id="eff_taken"))
+    assert shelf.do(opening(2, edit=reading)) == KeyTaken(made)
+    assert shelf.effects[REF].status == "ready"
+    refused = shelf.do(opening(2, edit=reading, verdict=refuses()))
+    assert isinstance(refused, RefusedByPolicy)
 
 
 def test_a_caller_that_waited_for_what_went_stale_is_still_told_so() -> None:
@@ -173,7 +208,9 @@ def test_a_walk_reads_and_judges_an_edit_as_the_tool_does(binds: Any, args: Any,
     played = play(walk.begin(mine(binds=binds), CountingMint()), recorded(args), CLAIMED)
     first, second = played.commands
     assert first.edit is None
-    assert second.edit == EditRead(3, encode(read), is_exact)
+    assert replace(second.edit, takes=None) == EditRead(3, encode(read), is_exact)
+    place = identify(replace(mine().call, args=read), "default").ref
+    assert second.edit.takes == (None if is_exact else Taken(ref=place, effect_id=second.edit.takes.effect_id))
     assert (first.args_json, first.digest) == (second.args_json, second.digest), "it is still the same call"
     assert [judge.prepared.identity.args_json for judge in played.judged] == [first.args_json, encode(read)]
     assert isinstance(played.value, Claimed)

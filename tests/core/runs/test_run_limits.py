@@ -12,10 +12,10 @@ from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Judged, Origin
 from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE
-from indelible.core.runs.limits import DRY_RUN_RULE, limit_on, origin_of
-from indelible.core.runs.run import Fork, Run, limit_ref
+from indelible.core.runs.limits import DRY_RUN_RULE, child_id, limit_on, origin_of, within
+from indelible.core.runs.run import Fork, Run, fence_ref, limit_ref
 from indelible.core.sheets import Sheet
-from indelible.errors import PolicyRefused
+from indelible.errors import BadCall, PolicyRefused
 from tests.core.making import BY, NOON, REF, CountingMint, allows, decide, effect, next_step, open_command, prepared
 
 
@@ -90,8 +90,11 @@ def test_a_call_that_was_judged_without_the_limits_of_its_run_enters_nothing(kno
 
 
 def test_a_batch_names_the_runs_that_must_have_no_limits() -> None:
-    assert decide([open_command()], {}, {}, NOON, BY).unlimited == {RUN_ID}
-    assert decide([open_command(knows_limits=True)], {}, {}, NOON, BY).unlimited == set()
+    fence = fence_ref(RUN_ID)
+    assert decide([open_command()], {}, {}, NOON, BY).unlimited == {RUN_ID, fence.id}
+    assert decide([open_command(knows_limits=True)], {}, {}, NOON, BY).unlimited == {fence.id}
+    lowered = {fence: Sheet(kind=fence.kind, id=fence.id, status="taken_back", body=b"{}")}
+    assert decide([open_command()], {}, {}, NOON, BY, lowered).unlimited == {RUN_ID}, "it was seen"
     assert decide([open_command()], {}, {}, NOON, BY, LIMITED).unlimited == set(), "it enters nothing"
 
 
@@ -115,3 +118,40 @@ def test_such_a_call_is_judged_afresh_once_and_then_refused() -> None:
 def test_55_a_run_does_not_limit_the_ledgers_own_record() -> None:
     assert limit_on(run(allowed_tools=("pay",)), "model.turn", "read") is None
     assert limit_on(run(allowed_tools=("pay",)), "model.turn", "payment") is not None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "limit", "given"),
+    [
+        (None, None, None),
+        (["pay"], None, ["pay"]),
+        (None, ["crm.*"], ["crm.*"]),
+        ([], ["crm.*"], []),
+        (["crm.read"], ["crm.*"], ["crm.read"]),
+        (["crm.*"], ["crm.*"], ["crm.*"]),
+        (["crm.mail.*"], ["crm.*"], ["crm.mail.*"]),
+        (["pay", "crm.?"], ["crm.*", "pay"], ["pay", "crm.?"]),
+    ],
+)
+def test_29_a_child_gets_what_its_parent_may_use(wanted: Any, limit: Any, given: Any) -> None:
+    assert within(wanted, limit) == given
+
+
+@pytest.mark.parametrize(
+    ("wanted", "limit"),
+    [("pay", []), ("pay", ["crm.*"]), ("*", ["crm.*"]), ("crm.*", ["crm.?"]), ("crm.*", ["crm.*x"]), ("c*", ["[c]*"])],
+)
+def test_29_a_child_gets_nothing_that_its_parent_may_not_use(wanted: str, limit: list[str]) -> None:
+    with pytest.raises(BadCall):
+        within([wanted], limit)
+
+
+def test_29_a_child_has_the_same_name_whenever_the_same_is_delegated() -> None:
+    named = [
+        child_id("r", "a", "i", 1),
+        child_id("r", "a", "i", 2),
+        child_id("r", "ai", "", 1),
+        child_id("ra", "", "i", 1),
+    ]
+    assert len(set(named)) == 4
+    assert child_id("r", "a", "i", 1) == named[0]

@@ -274,6 +274,7 @@ EXPIRED: Told = ("approval_expired", "requires_approval", 0, ("approval", "reaso
 BEGUN: Told = ("tool_call_started", "processing", 1, ("args", "key"))
 USED: Told = ("tool_call_started", "processing", 1, ("approval",))
 GRANTED: Told = ("tool_call_started", "processing", 1, ("grant",))
+BORN_GRANTED: Told = ("tool_call_started", "processing", 1, ("args", "grant", "key"))
 ENTERED: Told = ("tool_call_started", "processing", 1, ())
 FREED: Told = ("tool_call_released", "ready", 1, ("approval", "reason"))
 RETRIED: Told = ("tool_call_released", "ready", 1, ("reason",))
@@ -304,7 +305,7 @@ def test_whoever_was_asked_about_is_entered_on_an_approval_or_a_grant() -> None:
         [ASKED, EXPIRED, GRANTED, RETRIED, later(GRANTED, 2), later(VIEWED, 2)],
         [ASKED, APPROVED, USED, RETRIED, later(GRANTED, 2), later(RETRIED, 2), *asked_anew(2), later(USED, 3)],
         [ASKED, EXPIRED, *asked_anew(0), USED, SUCCEEDED],
-        [BEGUN, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],
+        [BEGUN, RETRIED, later(ENTERED, 2), later(RETRIED, 2), later(GRANTED, 3), later(RETRIED, 3), *asked_anew(3)],
         [ASKED, EXPIRED, CANCELED],
     ):
         follow(*tell(*steps))
@@ -316,6 +317,7 @@ UNASKED: dict[str, tuple[list[Told], str]] = {
     "ran on an approval that nobody gave": ([BEGUN, RETRIED, later(USED, 2)], "nobody was asked"),
     "ran twice on one approval": ([ASKED, APPROVED, USED, RETRIED, later(USED, 2)], "it was used up"),
     "retried and not asked about again": ([ASKED, APPROVED, USED, RETRIED, later(ENTERED, 2)], "it was used up"),
+    "ran on a grant from the first, and then on nothing": ([BORN_GRANTED, RETRIED, later(ENTERED, 2)], "it ended"),
     "ran on a grant once, and then on nothing": ([ASKED, EXPIRED, GRANTED, RETRIED, later(ENTERED, 2)], "it ended"),
     "ran on a grant after its approval, and then on nothing": (
         [ASKED, APPROVED, USED, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],

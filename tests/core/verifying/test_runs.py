@@ -86,6 +86,7 @@ def commands() -> Iterator[Command]:
     for status in RUN_STATUSES[1:]:
         yield partial(World.end, status=status)
         yield partial(ended_and_saved, status=status)
+    yield partial(World.end, status="blocked", takes_back=True, is_forced=True)
 
 
 def ways() -> Iterator[tuple[str, World]]:
@@ -125,7 +126,7 @@ def test_the_table_of_moves_of_runs_is_what_the_rules_make() -> None:
     by_ledger = {(before, kind, after) for before, kind, after, facts, _ in told() if "side_effect" not in facts}
     assert by_ledger == {(before, kind, after) for (before, kind), after in RUN_MOVES.items()}
     by_hand = {before for before, _, _, facts, _ in told() if "side_effect" in facts}
-    assert by_hand == MAY_BE_TOLD - {UNKNOWN} == {"", *RUN_STATUSES} - OVER
+    assert by_hand == MAY_BE_TOLD - {UNKNOWN} == {"", *RUN_STATUSES} - OVER - {"handed_over"}
 
 
 def test_what_is_told_of_runs_has_the_form_that_the_rules_give_it() -> None:

@@ -18,7 +18,7 @@ from indelible.core.approvals.approval import (
     voted,
 )
 from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_besides, told_by_more
-from indelible.core.approvals.edits import edited_from, taking
+from indelible.core.approvals.edits import is_made_besides, taken_with
 from indelible.core.approvals.grants import Delegation, delegation_ref, grant_of, grant_sheet, read_delegation
 from indelible.core.approvals.revoked import without_revoked
 from indelible.core.approvals.sheets import approval_sheet
@@ -274,24 +274,17 @@ def _amend(
     if charged is not None:
         committed["charges"] = charged
     change = Change(waiting, "approval_edited", committed, (approval_sheet(asked), *told, *reserved))
-    return Step(Decided(asked, waiting), (change, *_taken(command, effect, approval, seq + 1, beside)))
+    return Step(
+        Decided(asked, waiting),
+        (change, *taken_with(command.takes, effect, approval, command.stamp.at, seq + 1, beside)),
+    )
 
 
 def _why_taken(effect: Effect, beside: Effect | None) -> Refusal | None:
     """Refuse an edit to a call that was made by itself: it would happen twice."""
-    if beside is None or edited_from(beside) == effect.ref:
+    if beside is None or not is_made_besides(effect, beside):
         return None
     return Refusal("key_taken", f"would be the call {beside.id}, which is {beside.status}; deny this one instead")
-
-
-def _taken(command: Amend, effect: Effect, approval: Approval, seq: int, beside: Effect | None) -> tuple[Change, ...]:
-    if command.takes is None or beside is not None:
-        return ()
-    taken = taking(effect, command.takes.ref, command.takes.effect_id, command.stamp.at, seq)
-    assert taken.detail_json is not None
-    origin = encode({"approval": approval.id, "effect": effect.id})
-    committed = {"key": bytes.fromhex(taken.key), "origin": origin, "reason": taken.detail_json}
-    return (Change(taken, "tool_call_adopted", committed),)
 
 
 def _too_dear(exceeded: Exceeded) -> Refusal:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from indelible.core.effects.calls import HARMLESS, SideEffect, ToolCall, is_own_record
+from indelible.core.effects.compensations import COMPENSATION
 from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Origin
 from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE, Verdict
 from indelible.core.runs.run import Run
+from indelible.core.values.canonical import encode
+from indelible.errors import BadCall
 
 DRY_RUN_RULE = "dry run of a fork"
-COMPENSATION = ".compensate"
-"""Ends the name of the tool that makes another one's work good."""
+_WILD = frozenset("*?[")
 
 
 def limit_on(run: Run, tool: str, side_effect: SideEffect) -> Verdict | None:
@@ -31,6 +35,39 @@ def limit_on(run: Run, tool: str, side_effect: SideEffect) -> Verdict | None:
         why = f"it is not on the record of {run.fork.run_id}, and nothing outside is touched here"
         return Verdict(decision="refuse", rule=DRY_RUN_RULE, why=why)
     return None
+
+
+def within(wanted: Sequence[str] | None, limit: Sequence[str] | None) -> Sequence[str] | None:
+    """Return the tools that a delegated run may use: those that are wanted, and none that its parent may not use.
+
+    Args:
+        wanted: Names of tools, or patterns as in `crm.*`. Default: all that the parent may use.
+        limit: What the parent may use; None for all tools.
+
+    Raises:
+        BadCall: The parent may not use all that is wanted.
+    """
+    if wanted is None or limit is None:
+        return limit if wanted is None else wanted
+    beyond = [one for one in wanted if not any(_covers(allowed, one) for allowed in limit)]
+    if beyond:
+        may = ", ".join(limit) or "no tool"
+        raise BadCall(f"allowed_tools: this run may use {may}, so it cannot let another run use {', '.join(beyond)}")
+    return wanted
+
+
+def _covers(allowed: str, wanted: str) -> bool:
+    """Say whether one pattern allows all that another one does, as far as that is plain to see."""
+    if not _WILD & set(wanted):
+        return fnmatchcase(wanted, allowed)
+    before, star, after = allowed.partition("*")
+    return allowed == wanted or (star == "*" and not after and not _WILD & set(before) and wanted.startswith(before))
+
+
+def child_id(parent: str, agent: str, intent: str, number: int) -> str:
+    """Return the name of the run that a run delegates to: the same whenever it delegates the same again."""
+    said = encode([parent, agent, intent, number])
+    return f"run_{hashlib.sha256(said).hexdigest()[:28]}"
 
 
 def origin_of(run: Run, call: ToolCall, tenant: str, args_json: bytes) -> Origin | None:

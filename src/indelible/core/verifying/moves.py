@@ -167,10 +167,10 @@ def next_question(question: str, kind: str, names: Names, status: str) -> str | 
     if question == UNKNOWN:
         return UNKNOWN
     if kind == "tool_call_started":
-        if question == NOT_ASKED:
-            return NOT_ASKED
-        # Once a person was asked, each entry takes an approval or a grant, however the question ended.
-        return "over" if question in _OVER and "grant" in names else None
+        if "grant" in names and question in _OVER | {NOT_ASKED}:
+            return "over"
+        # Once a person was asked or a grant was used, each entry takes an approval or a grant.
+        return NOT_ASKED if question == NOT_ASKED else None
     if kind == "tool_call_canceled":
         return None if question in _OPEN else question
     return None if kind == "approval_viewed" and question == NOT_ASKED else question
