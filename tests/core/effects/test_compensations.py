@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from indelible.core.commands import AwaitingApproval, Claimed
+from indelible.core.commands import AwaitingApproval, Claimed, Replayed
+from indelible.core.effects import walk
 from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.compensations import (
     by_effect,
@@ -19,9 +20,12 @@ from indelible.core.effects.compensations import (
 )
 from indelible.core.effects.effect import Status
 from indelible.core.effects.identity import identify
+from indelible.core.effects.requests import Judge, Judged, Origin, Recall, Submit
+from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.sheets import Sheet
 from indelible.core.steps import needed_sheets, next_step
-from tests.core.making import NOON, asks, effect, open_command
+from indelible.errors import EffectCompensated
+from tests.core.making import NOON, CountingMint, asks, effect, open_command, prepared
 
 DONE = effect("succeeded")
 RUN_ID = "run-1"
@@ -75,3 +79,24 @@ def test_the_first_compensation_of_a_run_is_noted_with_its_claim() -> None:
     assert isinstance(waiting.answer, AwaitingApproval)
     assert waiting.change is not None
     assert ref not in [sheet.ref for sheet in waiting.change.sheets], "nothing was undone yet"
+
+
+@pytest.mark.parametrize("is_forked", [False, True])
+@pytest.mark.parametrize("undone", ["succeeded", "failed", None])
+def test_96_a_replay_asks_whether_its_call_was_compensated(is_forked: bool, undone: Status | None) -> None:
+    origin = Origin(DONE.ref, RUN_ID, 9)
+    steps = walk.begin(prepared(), CountingMint())
+    assert isinstance(next(steps), Judge)
+    judged = Judged(ALLOWED, origins=(origin,) if is_forked else (), may_be_compensated=True)
+    first = steps.send(judged)
+    asked = steps.send(DONE if is_forked else Replayed(DONE))
+    assert isinstance(first, Recall if is_forked else Submit)
+    assert asked == Recall(compensation_ref(DONE))
+    found = None if undone is None else replace(effect(undone), id="eff_undo", opened_seq=3)
+    if undone == "succeeded":
+        with pytest.raises(EffectCompensated):
+            steps.send(found)
+    else:
+        with pytest.raises(StopIteration) as end:
+            steps.send(found)
+        assert isinstance(end.value.value, Replayed)

@@ -488,3 +488,15 @@ def test_runs_do_not_know_each_other_s_checkpoints() -> None:
     index = journal.index("run_resumed", run="r")
     events, _ = journal.retold(index, facts={"checkpoint": "ckpt_o", "fence": 2})
     assert "no checkpoint of this run" in caught(events).flaw.what
+
+
+@pytest.mark.parametrize("told", [{"to": "ledger-3/default"}, {"until": "2031-01-01T00:00:00.000000Z"}])
+def test_94_a_run_that_was_handed_to_another_ledger_than_it_tells_is_named(told: dict[str, str]) -> None:
+    world = World()
+    world.start("r", "t1")
+    world.end("handed_over")
+    journal = Journal(path_of(world))
+    examine(journal.events, journal.shown)
+    index = journal.index("run_handed_over", 0, "r")
+    events, shown = journal.retold(index, facts=journal.events[index].read()["facts"] | told)
+    assert caught(events, shown).flaw.index == index
