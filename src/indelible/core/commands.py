@@ -39,6 +39,8 @@ class EditRead:
     """Are they what is recorded? If not, nobody approved what the tool would run with."""
     takes: Taken | None = None
     """The place of the call that they are, if that is another than of what is recorded."""
+    subject_json: bytes | None = field(default=None, repr=False)
+    """The mark of the person whom they are about, if the approver changed them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,12 @@ class Open:
     """Is set where the recorded arguments are others than the caller's own: then these run."""
     again: str | None = field(default=None, repr=False)
     """The token of the newest attempt, if this caller gave it up in doubt and its tool says that repeating is safe."""
+
+    @property
+    def subject_read(self) -> bytes | None:
+        """Return the mark of the person whom the arguments that would run are about."""
+        edited = None if self.edit is None else self.edit.subject_json
+        return edited or self.subject_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +194,8 @@ class CastVote:
     """Is the digest of the arguments that the grant pins."""
     version: int | None = None
     """Is the version of the approval that they saw, if that matters: another one is not what they answer."""
+    can_read: bool = field(default=False, compare=False)
+    """Say whether this process opens the arguments, if they are encrypted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +225,8 @@ class Amend:
     """Is the version of the approval that they saw, if that matters."""
     takes: Taken | None = None
     """Where a call with the edited arguments would be, if that is not where this effect is: the edit takes it."""
+    subject_json: bytes | None = field(default=None, repr=False)
+    """The mark of the person whom the edited arguments are about, where the editor's process can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ from indelible.core.commands import (
     ShowTo,
     TakeBack,
 )
-from indelible.core.effects.calls import OnCrash
+from indelible.core.effects.calls import HARMLESS, OnCrash
 from indelible.core.effects.claiming import (
     approval_id_of,
     approval_of,
@@ -344,13 +344,16 @@ def _enter_again(
 ) -> Step | None:
     """Enter an effect that may have happened, if its tool allows that; None if it has to stay in doubt.
 
-    Where the provider's key makes it safe, no person is asked anew: the answer could come after the key is forgotten.
+    It also stays in doubt where a person would have to be asked, unless it only reads. The answer to a question says
+    whether a call may run, and not whether it has run: a denial would end as not done what may have happened. A person
+    says first what became of it. Where the provider's key makes a repeat safe, the answer could come after the key is
+    forgotten besides.
     """
     if not _may_enter_again(command, effect, now, sheets):
         return None
     step = _enter(command, effect, now, seq, sheets, beside)
-    is_asked = effect.on_crash != "retry" and isinstance(step.answer, AwaitingApproval)
-    return None if is_asked else step
+    may_ask = effect.on_crash == "retry" and effect.side_effect in HARMLESS
+    return step if may_ask or not isinstance(step.answer, AwaitingApproval) else None
 
 
 def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheets) -> bool:

@@ -113,6 +113,7 @@ class Approving:
         verdict_on: Callable[[Approval, Effect, bytes], Verdict],
         opened: Callable[[Effect, Payload], Payload | None],
         binds: Callable[[str, Mapping[str, Any]], Mapping[str, Any]],
+        subject_in: Callable[[str, bytes], bytes | None],
     ) -> None:
         self._engine = engine
         self._tenant = tenant
@@ -120,6 +121,7 @@ class Approving:
         self._verdict_on = verdict_on
         self._opened = opened
         self._binds = binds
+        self._subject_in = subject_in
 
     # Finding
 
@@ -373,6 +375,7 @@ class Approving:
             detail_json=self._said(effect.tool, reason),
             version=version,
             takes=self.taken(approval, effect, args_json),
+            subject_json=self.subject_of(effect, args_json),
         )
         return self._done(self._write(command, effect))[0]
 
@@ -380,6 +383,13 @@ class Approving:
         """Return the place of the call that an edit makes this one to be, if it is another."""
         ref = place_taken(approval.naming, effect, args_json)
         return None if ref is None else Taken(ref=ref, effect_id=self._engine.mint.effect_id())
+
+    def subject_of(self, effect: Effect, args_json: bytes) -> bytes | None:
+        """Return the mark of the person whom edited arguments are about; None if this process cannot tell.
+
+        Where the arguments hold marks, only the caller has all of them: it tells when it makes the call.
+        """
+        return None if holds_mark(decode(args_json)) else self._subject_in(effect.tool, args_json)
 
     def bound_edit(self, approval: Approval, effect: Effect, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return edited arguments as the tool reads them, if this process knows it.

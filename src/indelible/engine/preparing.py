@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,13 @@ class Preparing:
         self._data_keys = data_keys
         self._forgetting = Forgetting(engine, tenant, self._options.redact, key, data_keys)
         self._approving = Approving(
-            engine, tenant, self._screen_for, self._verdict_on_edit, self._opened_payload, self._bound
+            engine,
+            tenant,
+            self._screen_for,
+            self._verdict_on_edit,
+            self._opened_payload,
+            self._bound,
+            self._subject_of_edit,
         )
         self._principal = principal
         self._outbox = outbox
@@ -153,7 +160,7 @@ class Preparing:
         args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes, is_whole=True)
         redactor = self._forgetting.redactor(handling.redact)
         screen = None if redactor is None else redactor.screen(args_json)
-        subject = None if handling.subject is None else self._subject_of(handling.subject, args_json, call.tool)
+        subject_in = partial(self._subject_in, call.tool, handling.subject)
         return Prepared(
             call=call,
             identity=identify(call, self.tenant, args_json=args_json if screen is None else screen.recorded_args),
@@ -161,12 +168,21 @@ class Preparing:
             actor=self._actor,
             max_result_bytes=self._max_result_bytes,
             screen=screen,
-            subject_json=None if subject is None else self._forgetting.subject_mark(subject),
+            subject_json=subject_in(args_json),
+            subject_in=subject_in,
             principal=self._principal,
             plain_args_json=args_json,
             driver_token=self._driver_token(call),
             is_alone=is_alone,
         )
+
+    def _subject_in(self, tool: str, subject: Subject | None, args_json: bytes) -> bytes | None:
+        """Return the mark of the person whom arguments are about, by the option `subject`; None if about no person."""
+        person = None if subject is None else self._subject_of(subject, args_json, tool)
+        return None if person is None else self._forgetting.subject_mark(person)
+
+    def _subject_of_edit(self, tool: str, args_json: bytes) -> bytes | None:
+        return self._subject_in(tool, self._handling(tool, None).subject, args_json)
 
     def _subject_of(self, subject: Subject, args_json: bytes, tool_name: str) -> str | None:
         """Return whom a call is about; a path that the ledger names for all tools need not be in each of them."""

@@ -311,8 +311,13 @@ class Answering:
                 command = replace(command, args_json=encode(self._ledger._bound(effect.tool, edited), root="args"))
             check_underived(approval, decode(command.args_json), effect.args)
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
-        takes = self._ledger._approving.taken(approval, effect, command.args_json)
-        return replace(command, verdict=strictest([own, command.verdict]), takes=takes)
+        approving, args_json = self._ledger._approving, command.args_json
+        return replace(
+            command,
+            verdict=strictest([own, command.verdict]),
+            takes=approving.taken(approval, effect, args_json),
+            subject_json=approving.subject_of(effect, args_json) or command.subject_json,
+        )
 
     def _pinned(self, command: CastVote) -> CastVote:
         effect = self._engine.store.look([command.ref]).effects[0]

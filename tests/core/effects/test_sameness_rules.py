@@ -574,7 +574,7 @@ def test_89_an_open_call_asks_if_what_is_supplied_changed() -> None:
     ready = effect(args_json=first.args_json, digest=first.digest, status="ready")
     assert isinstance(next_step(supplied("acme"), ready, NOON, SEQ).answer, Claimed)
     assert isinstance(next_step(supplied("mallory"), ready, NOON, SEQ).answer, AwaitingApproval)
-    doubtful = replace(ready, status="in_doubt", on_crash="retry")
+    doubtful = replace(ready, status="in_doubt", on_crash="retry", side_effect="read")
     assert isinstance(next_step(supplied("mallory", on_crash="retry"), doubtful, NOON, SEQ).answer, AwaitingApproval)
 
 

@@ -130,6 +130,22 @@ def test_lives_that_the_rules_make_are_followed() -> None:
     assert commitments(lives.follow(13, teller.fact("noted", {}, run="run-3"), "x")) == {}
 
 
+@pytest.mark.parametrize("status", ["processing", "in_doubt"])
+def test_51_nobody_is_asked_about_what_may_have_happened_unless_it_only_reads(status: str) -> None:
+    def told(side_effect: str) -> list[bytes]:
+        teller, words = Teller(), {"on_crash": "retry", "side_effect": side_effect}
+        teller.started(**words)
+        if status == "in_doubt":
+            teller.effect("tool_call_in_doubt", "in_doubt", 1, "reason", **words)
+        teller.effect("approval_requested", "requires_approval", 1, "approval", **words)
+        return teller.bodies
+
+    follow(*told("read"))
+    for side_effect in ("payment", "write"):
+        with pytest.raises(Caught, match="may have happened"):
+            follow(*told(side_effect))
+
+
 STARTED: dict[str, Any] = {"type_": "tool_call_started", "status": "processing"}
 ILLEGAL: dict[str, tuple[list[dict[str, Any]], str]] = {
     "entered a second time": ([{"type_": "tool_call_started", "status": "processing", "attempt": 2}], "entered again"),

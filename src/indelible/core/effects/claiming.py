@@ -93,9 +93,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         turn=command.turn,
     )
     committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
-    if command.subject_json is not None:
-        committed["subject"] = command.subject_json
-    committed |= said_by(verdict)
+    committed |= _about(command.subject_json) | said_by(verdict)
     if effect.charges_json is not None:
         committed["charges"] = effect.charges_json
     if asks:
@@ -353,7 +351,7 @@ def _ask(
         waiting = replace(waiting, args_json=args_json, digest=command.digest, opened_seq=seq)
         if waiting.attempt == 0:  # it is their call now
             waiting = replace(waiting, token_hash=asked_by(command.stamp.actor.holder))
-        committed["args"] = args_json
+        committed |= {"args": args_json} | _about(command.subject_read)
     charged = _charged(command, waiting, sheets, now, are_args_new=are_args_new)
     if isinstance(charged, Exceeded):
         return _over_budget(command, effect, charged)
@@ -417,6 +415,8 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
     committed = said_by(command.verdict)
     if effect.status in ("processing", "in_doubt") and tries_again(command, effect):
         committed["again"] = encode(effect.attempt)
+    if command.edit is not None:  # whoever edited it need not have known whom it is about now
+        committed |= _about(command.edit.subject_json)
     if reserved and claimed.charges_json is not None:
         committed["charges"] = claimed.charges_json
     change = Change(claimed, "tool_call_started", committed, (*permission, *reserved))
@@ -507,6 +507,11 @@ def said_by(verdict: Verdict) -> dict[str, bytes]:
     return {"policy": verdict_json(verdict)} if verdict.policy else {}
 
 
+def _about(subject_json: bytes | None) -> dict[str, bytes]:
+    """Return what the event says of the person whom its arguments are about, to be found when they are erased."""
+    return {} if subject_json is None else {"subject": subject_json}
+
+
 def _refused(command: Open, effect: Effect | None) -> Step:
     """Refuses by the policy, and puts it on the record."""
     return Step(RefusedByPolicy(command.verdict, effect), (_checked(command, effect, command.verdict),))
@@ -529,7 +534,5 @@ def _checked(command: Open, effect: Effect | None, verdict: Verdict) -> Change |
         "side_effect": command.side_effect,
         "tool": command.tool,
     }
-    committed = {"args": command.args_json, "policy": verdict_json(verdict)}
-    if command.subject_json is not None:
-        committed["subject"] = command.subject_json  # so that it is found when this person is to be forgotten
+    committed = {"args": command.args_json, "policy": verdict_json(verdict)} | _about(command.subject_json)
     return Fact(command.run_id, "policy_checked", facts_json(facts), committed)

@@ -185,6 +185,8 @@ class Prepared:
     max_result_bytes: int | None
     screen: Screen | None = field(default=None, repr=False)
     subject_json: bytes | None = field(default=None, repr=False)
+    subject_in: Callable[[bytes], bytes | None] | None = field(default=None, repr=False)
+    """Gives the mark of the person whom other arguments of this tool are about, if the tool says so."""
     principal: str | None = None
     plain_args_json: bytes | None = field(default=None, repr=False)
     """Is what the caller said, where that is not what may be recorded; rules look at it."""

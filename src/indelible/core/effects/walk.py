@@ -337,9 +337,10 @@ def _with_edit(prepared: Prepared, effect: Effect, mint: Mint) -> Prepared:
 
     Raises:
         BadCall: The tool does not take them.
+        EffectErased: They cannot be read any more.
     """
-    assert effect.args_json is not None
     screen, own = prepared.screen, effect.args
+    assert effect.args_json is not None
     if screen is not None:
         own = carried_over(own, decode(screen.recorded_args), decode(screen.args_json))
     plain, binds = encode(own, root="args"), prepared.call.binds
@@ -348,7 +349,8 @@ def _with_edit(prepared: Prepared, effect: Effect, mint: Mint) -> Prepared:
     recorded = effect.args_json
     if whole != plain:
         recorded = whole if screen is None else screen.redactor.screen(whole).recorded_args
-    read = EditRead(effect.version, recorded, is_exact=whole == plain)
+    about = None if is_own or holds_mark(own) or prepared.subject_in is None else prepared.subject_in(whole)
+    read = EditRead(effect.version, recorded, is_exact=whole == plain, subject_json=about)
     ref = None if read.is_exact else place_taken(naming_of(prepared.call), effect, recorded)
     if ref is not None:
         read = replace(read, takes=Taken(ref=ref, effect_id=mint.effect_id()))

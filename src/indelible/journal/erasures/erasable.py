@@ -93,7 +93,7 @@ class Erasable:
         whys = {effect.id: why for effect in effects.values() if (why := why_needed(effect)) is not None}
         held = {hold.subject: hold for hold in self.holds() if hold.subject is not None}
         if held and ids:
-            # Whom an effect is about is told by the event that opened it, wherever its arguments are told by now.
+            # Whom an effect is about is told by the event that opened it, and again where its arguments changed.
             effect_at = {event.seq: event.effect_id for event in self.events(run_id) if event.effect_id in ids}
             for seq, name, value in self._payloads(run_id, list(effect_at)):
                 effect_id = effect_at[seq]

@@ -96,19 +96,21 @@ class Eraser:
         return self._carry_out(chosen, "subject", by, reason, turns)
 
     def _select_opened(self, run_id: str, opened: list[int], by: Actor, reason: str, force: bool) -> Selection:
-        """Chooses what may go of the effects that these events opened, and of calls that never were one."""
+        """Choose what may go of the effects that these events are about, and of calls that never were one."""
         found = self._erasable
         openings = found.events_at(run_id, opened)
         refused = {event.seq for event in openings if event.effect_id is None}
         ids = {event.effect_id for event in openings if event.effect_id is not None}
-        following = list(found.events(run_id, min(opened) - 1))
+        # Whom edited arguments are about may be told only when the call is made, after the arguments.
+        start = min((*opened, *(effect.opened_seq for effect in found.effects(ids).values()))) - 1
+        following = list(found.events(run_id, start))
         ids |= found.places_of(ids, following)
         effects = found.effects(ids)
         if force:
             effects = self._withdrawn(effects, by, reason)
-            following = list(found.events(run_id, min(opened) - 1))
+            following = list(found.events(run_id, start))
         events = [event for event in following if event.effect_id in ids or event.seq in refused]
-        return found.select(run_id, events, found.whys(run_id, set(), effects))
+        return found.select(run_id, events, found.whys(run_id, ids, effects))
 
     def _withdrawn(self, effects: Mapping[str, Effect], by: Actor, reason: str) -> dict[str, Effect]:
         """Cancels what has not been entered, and gives all as they are then; what moves on meanwhile says so."""
