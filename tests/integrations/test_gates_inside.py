@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +11,16 @@ from typing import Any, TypedDict
 
 import mcp_types as types
 import pytest
-from agents import Agent, Runner, set_tracing_disabled
+from agents import Agent, Runner, function_tool, set_tracing_disabled, tool_namespace
 from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.tool_context import ToolContext
 from langchain_core.runnables import RunnableBranch, RunnableConfig, RunnableLambda, RunnableParallel
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from mcp.client import Client
 from mcp.server import MCPServer, Server
+from openai.types.responses import ResponseFunctionToolCall
 from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext
@@ -28,6 +31,7 @@ from indelible import Ledger, instrument
 from indelible.errors import ApprovalPending, BadCall, NothingHappened
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.mcp import ledger_proxy
+from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
 from tests.integrations.langchain_agents import HELLO, Scripted, calls
 from tests.scenarios.shells import prepare_store
@@ -330,3 +334,169 @@ def test_88_code_inside_of_runnables_is_refused_whenever_its_graph_was_made(tmp_
         for one in (made_before, graph.compile()):
             with pytest.raises(BadCall):
                 one.invoke({"order": "1"})
+
+
+# A tool is one tool, and its own question is asked for each call
+
+
+def closing(namespace: str, closed: list[str], **words: Any) -> list[Any]:
+    def close(order: str) -> str:
+        """Closes."""
+        closed.append(namespace)
+        return f"{namespace} closed"
+
+    return tool_namespace(name=namespace, description=namespace, tools=[function_tool(close, **words)])
+
+
+def in_namespace(namespace: str, call_id: str) -> Any:
+    return ResponseFunctionToolCall(
+        type="function_call", name="close", namespace=namespace, arguments='{"order": "1"}', call_id=call_id, id=call_id
+    )
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Ledger]:
+    """Is a ledger in SQLite without rules: what is tested here is no affair of the store."""
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as opened:
+        yield opened
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("way", ["gate", "copy", "instrument"])
+async def test_84_tools_of_two_namespaces_are_two_tools(plain: Ledger, way: str) -> None:
+    closed: list[str] = []
+    gate = LedgerTools(plain, run="order-1")
+    tools: Any = [*closing("billing", closed), *closing("shop", closed)]
+    if way == "gate":
+        tools = gate.tools(tools)
+    if way == "copy":
+        one, other = gate.tools(closing("unused", closed)), gate.tools(closing("unused", closed))
+        tools = [
+            *tool_namespace(name="billing", description="billing", tools=one),
+            *tool_namespace(name="shop", description="shop", tools=other),
+        ]
+    turns = [[in_namespace("billing", "c1")], [in_namespace("shop", "c2")], [assistant_message("done")]]
+    agent = Agent(name="clerk", model=ScriptedModel(turns), tools=tools)
+    with instrument(plain) if way == "instrument" else contextlib.nullcontext(), plain.in_run("order-1"):
+        await Runner.run(agent, "go")
+    assert len(closed) == 2
+    assert {effect.tool for effect in plain.effects()} == {"billing.close", "shop.close"}
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+async def test_84_an_approval_is_of_one_namespace(plain: Ledger) -> None:
+    closed: list[str] = []
+    gate = LedgerTools(plain, run="order-1", terms={"close": ASKS})
+    tools = gate.tools([*closing("sandbox", closed), *closing("production", closed)])
+    turns = [[in_namespace("sandbox", "c1")], [assistant_message("done")]]
+    first = await Runner.run(Agent(name="clerk", model=ScriptedModel(turns), tools=tools), "go")
+    assert len(first.interruptions) == 1
+    approve(plain)
+    turns = [[in_namespace("production", "c2")], [assistant_message("done")]]
+    second = await Runner.run(Agent(name="clerk", model=ScriptedModel(turns), tools=tools), "go")
+    assert len(second.interruptions) == 1
+    assert closed == []
+    state = first.to_state()
+    assert await gate.answer(state) == []
+    await Runner.run(Agent(name="clerk", model=ScriptedModel([[assistant_message("done")]]), tools=tools), state)
+    assert closed == ["sandbox"]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+async def test_84_two_agents_with_tools_of_one_name_have_each_their_own(plain: Ledger) -> None:
+    paid: list[str] = []
+
+    def by_bank(order: str, to: str = "ACCOUNT-9") -> str:
+        """Pays by bank."""
+        paid.append(to)
+        return "paid"
+
+    def by_voucher(order: str) -> str:
+        """Pays by voucher."""
+        raise AssertionError
+
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    bank = gate.tools([function_tool(by_bank, name_override="pay", needs_approval=True)])
+    gate.tools([function_tool(by_voucher, name_override="pay")])
+    turns = [[function_call("pay", {"order": "1"}, call_id="c1")], [assistant_message("done")]]
+    agent = Agent(name="bank", model=ScriptedModel(turns), tools=bank)
+    result = await Runner.run(agent, "go")
+    (asked,) = plain.approvals(status="pending")
+    assert plain.view_approval(asked).args == {"order": "1", "to": "ACCOUNT-9"}
+    approve(plain)
+    state = result.to_state()
+    await gate.answer(state)
+    result = await Runner.run(agent, state)
+    assert (len(result.interruptions), paid) == (1, []), "the tool's own question is asked"
+    state = result.to_state()
+    (own,) = await gate.answer(state)
+    state.approve(own)
+    await Runner.run(agent, state)
+    assert paid == ["ACCOUNT-9"]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+async def test_85_a_tools_own_question_of_an_earlier_turn_does_not_count(plain: Ledger) -> None:
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pays."""
+        paid.append(order)
+        return "paid"
+
+    gate = LedgerTools(plain, run="order-1", terms={"pay": {**ASKS, "side_effect": "notification"}})
+    tools = gate.tools([function_tool(pay, needs_approval=True)])
+
+    async def turn(said: str, *, shows_own: bool) -> None:
+        turns = [[function_call("pay", {"order": "1"}, call_id="call_0")], [assistant_message("done")]]
+        agent = Agent(name="clerk", model=ScriptedModel(turns), tools=tools)
+        result = await Runner.run(agent, said)
+        approve(plain)
+        state = result.to_state()
+        if shows_own:
+            await gate.answer(state)
+            result = await Runner.run(agent, state)
+            state = result.to_state()
+            assert len(await gate.answer(state)) == 1
+        for item in state.get_interruptions():
+            state.approve(item)
+        await Runner.run(agent, state)
+
+    await turn("pay", shows_own=True)
+    assert paid == ["1"]
+    await turn("pay again", shows_own=False)
+    assert paid == ["1"]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+async def test_84_the_context_of_a_tool_says_what_an_approver_edited(plain: Ledger) -> None:
+    seen: list[Any] = []
+
+    def pay(context: ToolContext[Any], amount: int) -> str:
+        """Pays."""
+        assert context.tool_call is not None
+        seen.append((amount, json.loads(context.tool_arguments), json.loads(context.tool_call.arguments)))
+        return "paid"
+
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    turns = [[function_call("pay", {"amount": 500}, call_id="c1")], [assistant_message("done")]]
+    agent = Agent(name="clerk", model=ScriptedModel(turns), tools=gate.tools([function_tool(pay)]))
+    state = (await Runner.run(agent, "go")).to_state()
+    (first,) = plain.approvals(status="pending")
+    edited = plain.edit_approval(first, {"amount": 50}, digest=first.digest, by="ana", reason="a tenth")
+    plain.approve(edited, digest=edited.digest, by="bob")
+    assert await gate.answer(state) == []
+    await Runner.run(agent, state)
+    assert seen == [(50, {"amount": 50}, {"amount": 50})]

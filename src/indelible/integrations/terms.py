@@ -173,6 +173,11 @@ class Terms:
             name: _over(self._usual, _checked(name, words)) for name, words in (tools or {}).items()
         }
 
+    def extend(self, tool: str, name: str) -> None:
+        """Treat `name` as `tool` is treated, unless the terms name it: it is that tool in a namespace."""
+        if tool in self._tools:
+            self._tools.setdefault(name, self._tools[tool])
+
     def options(self, tool: str) -> dict[str, Any]:
         """Gives the words by which a ledger treats a call of this tool."""
         return {word: value for word, value in self._of(tool).items() if word in _OPTIONS}
