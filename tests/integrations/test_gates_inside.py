@@ -7,21 +7,26 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import mcp_types as types
 import pytest
 from agents import Agent, Runner, function_tool, set_tracing_disabled, tool_namespace
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tool_context import ToolContext
+from langchain.agents import AgentState, create_agent
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableBranch, RunnableConfig, RunnableLambda, RunnableParallel
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command, interrupt
 from mcp.client import Client
 from mcp.server import MCPServer, Server
 from openai.types.responses import ResponseFunctionToolCall
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator, model_validator
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
@@ -29,7 +34,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from indelible import Ledger, instrument
 from indelible.errors import ApprovalPending, BadCall, NothingHappened
-from indelible.integrations.langchain import LedgerMiddleware
+from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.mcp import ledger_proxy
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
@@ -128,9 +133,6 @@ def _by_coroutine(paid: list[Any]) -> BaseTool:
 @pytest.mark.anyio
 @pytest.mark.parametrize("make", [_by_class, _by_coroutine])
 async def test_89_the_config_of_every_kind_of_tool_is_bound(ledger: Ledger, make: Any) -> None:
-    from langchain.agents import create_agent
-    from langgraph.checkpoint.memory import InMemorySaver
-
     paid: list[Any] = []
     model = Scripted(responses=[calls(("pay", {"order": "1"}, "c1"))])
     gate = LedgerMiddleware(ledger, terms={"pay": ASKS})
@@ -500,3 +502,201 @@ async def test_84_the_context_of_a_tool_says_what_an_approver_edited(plain: Ledg
     assert await gate.answer(state) == []
     await Runner.run(agent, state)
     assert seen == [(50, {"amount": 50}, {"amount": 50})]
+
+
+# LangGraph: answers, threads, validators, names
+
+
+def saying(*messages: Any) -> Any:
+    """Return a node that says what a model would say."""
+    return lambda _: {"messages": list(messages)}
+
+
+def tools_after(node: Any, *messages: Any) -> StateGraph[Any, Any, Any, Any]:
+    graph = StateGraph(MessagesState)
+    graph.add_node("say", saying(*messages))
+    graph.add_node("tools", node)
+    graph.add_edge(START, "say")
+    graph.add_edge("say", "tools")
+    return graph
+
+
+T1: RunnableConfig = {"configurable": {"thread_id": "t1"}}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_sync", [True, False])
+@pytest.mark.parametrize("is_below", [True, False])
+@pytest.mark.parametrize("by_id", [True, False])
+async def test_85_calls_of_one_task_get_each_their_own_answers(
+    plain: Ledger, by_id: bool, is_below: bool, is_sync: bool
+) -> None:
+    paid: list[str] = []
+
+    def pay(to: str) -> str:
+        """Pays."""
+        said = [interrupt(f"pay {to}?"), interrupt(f"really {to}?")]
+        if said == [f"yes, pay {to}?", f"yes, really {to}?"]:
+            paid.append(to)
+        return str(said)
+
+    words = {"side_effect": "payment", "nothing_on": GraphInterrupt}
+    people = ["ALICE", "BOB", "CAROL"]
+    asked = calls(*(("pay", {"to": one}, f"c_{one}") for one in people))
+    graph = tools_after(ledger_tool_node([pay], plain, terms={"pay": words}), asked)
+    if is_below:
+        above = StateGraph(MessagesState)
+        above.add_node("clerk", graph.compile())
+        above.add_edge(START, "clerk")
+        graph = above
+    pays: Any = graph.compile(checkpointer=InMemorySaver())
+
+    async def go(given: Any) -> Any:
+        return await (asyncio.to_thread(pays.invoke, given, T1) if is_sync else pays.ainvoke(given, T1))
+
+    result, heard = await go(HELLO), list[str]()
+    while questions := result.get("__interrupt__"):
+        (question,) = questions
+        heard.append(question.value)
+        answer = f"no, {question.value}" if "BOB" in question.value else f"yes, {question.value}"
+        result = await go(Command(resume={question.id: answer} if by_id else answer))
+    assert sorted(heard) == sorted(f"{word} {one}?" for word in ("pay", "really") for one in people)
+    assert sorted(paid) == ["ALICE", "CAROL"]
+    told = [one.text for one in result["messages"] if one.type == "tool"]
+    assert told[1] == str(["no, pay BOB?", "no, really BOB?"])
+
+
+@pytest.mark.parametrize("dedupe", [None, "call"])
+def test_53_a_payment_in_a_subgraph_is_the_same_payment_in_one_turn(plain: Ledger, dedupe: str | None) -> None:
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pays."""
+        paid.append(order)
+        return "paid"
+
+    node = ledger_tool_node([pay], plain, terms={"pay": {"side_effect": "payment", "dedupe": dedupe}})
+    below = tools_after(node, calls(("pay", {"order": "1"}, "call_0")))
+    graph = tools_after(node, calls(("pay", {"order": "1"}, "call_0")))
+    graph.add_node("clerk", below.compile())
+    graph.add_edge("tools", "clerk")
+    graph.compile(checkpointer=InMemorySaver()).invoke(HELLO, T1)
+    # An id tells calls apart within the conversation of its own graph.
+    assert len(paid) == (1 if dedupe is None else 2)
+
+
+class _To(BaseModel):
+    to: str
+
+    @field_validator("to")
+    @classmethod
+    def known(cls, value: str) -> str:
+        return {"me": "THEIRS"}.get(value, value)
+
+
+class _ToFrom(_To):
+    account: Annotated[str, InjectedState("account")]
+
+
+class _ToFromWhole(_ToFrom):
+    @model_validator(mode="after")
+    def whole(self) -> Any:
+        assert self.account
+        return self
+
+
+class _WithAccount(AgentState[Any], total=False):
+    account: str
+
+
+@pytest.mark.parametrize("schema", [_ToFrom, _ToFromWhole])
+def test_89_what_validators_make_of_the_arguments_is_shown(plain: Ledger, schema: Any) -> None:
+    paid: list[str] = []
+
+    def pay(to: str, account: str) -> str:
+        """Pays."""
+        paid.append(to)
+        return "paid"
+
+    tool = StructuredTool.from_function(func=pay, args_schema=schema)
+    agent: Any = create_agent(
+        Scripted(responses=[calls(("pay", {"to": "me"}, "c1")), AIMessage(content="done")]),
+        [tool],
+        middleware=[LedgerMiddleware(plain, terms={"pay": ASKS})],
+        state_schema=_WithAccount,
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({**HELLO, "account": "ours"}, T1)
+    (asked,) = plain.approvals(status="pending")
+    assert plain.view_approval(asked).args == {"to": "THEIRS", "account": "ours"}
+    approve(plain)
+    agent.invoke(Command(resume="go"), T1)
+    assert paid == ["THEIRS"]
+
+
+def test_88_a_tool_that_there_is_not_is_told_and_not_recorded(plain: Ledger) -> None:
+    said = AIMessage(content="sorry")
+    model = Scripted(responses=[calls(("paay", {"order": "1"}, "c1")), said])
+    agent: Any = create_agent(
+        model, [_by_class([])], middleware=[LedgerMiddleware(plain)], checkpointer=InMemorySaver()
+    )
+    result = agent.invoke(HELLO, T1)
+    assert "__interrupt__" not in result
+    assert [one.status for one in result["messages"] if one.type == "tool"] == ["error"]
+    assert plain.effects(tool="paay") == []
+
+
+def test_88_a_call_made_again_after_its_approval_is_wrapped_once(plain: Ledger) -> None:
+    paid: list[Any] = []
+    terms = {"pay": {**ASKS, "wait": 2.0}}
+
+    def go(call_id: str) -> Any:
+        model = Scripted(responses=[calls(("pay", {"order": "1"}, call_id)), AIMessage(content="done")])
+        gate = LedgerMiddleware(plain, run="order-1", terms={"pay": ASKS})
+        agent: Any = create_agent(model, [_by_class(paid)], middleware=[gate], checkpointer=InMemorySaver())
+        return agent.invoke(HELLO, {"configurable": {"thread_id": call_id, "account": "OURS"}})
+
+    with instrument(plain, terms=terms):
+        assert go("toolu_1")["__interrupt__"]
+        approve(plain)
+        go("toolu_2")
+    assert paid == ["OURS"]
+    assert [effect.status for effect in plain.effects(tool="pay")] == ["succeeded"]
+
+
+class _Provider(Scripted):
+    def bind_tools(self, tools: Any, **words: Any) -> Any:
+        return self.bind(tools=list(tools), **words)
+
+
+@pytest.mark.parametrize("is_everywhere", [True, False])
+def test_88_provider_tools_bound_to_the_model_are_refused(plain: Ledger, is_everywhere: bool) -> None:
+    bare = _Provider(responses=[AIMessage(content="done")])
+    for model in (bare.bind_tools([{"type": "code_execution"}]), bare.bind(tools=[{"type": "code_execution"}])):
+        gates = [] if is_everywhere else [LedgerMiddleware(plain, strict=True)]
+        agent: Any = create_agent(model, [], middleware=gates, checkpointer=InMemorySaver())
+        with instrument(plain, strict=True) if is_everywhere else contextlib.nullcontext(), pytest.raises(BadCall):
+            agent.invoke(HELLO, T1)
+
+
+@pytest.mark.anyio
+async def test_89_the_metadata_of_a_config_is_bound(plain: Ledger) -> None:
+    paid: list[Any] = []
+
+    def pay(order: str, config: RunnableConfig) -> str:
+        """Pays."""
+        paid.append(config["metadata"].get("account"))
+        return "paid"
+
+    agent: Any = create_agent(
+        Scripted(responses=[calls(("pay", {"order": "1"}, "c1")), AIMessage(content="done")]),
+        [StructuredTool.from_function(func=pay)],
+        middleware=[LedgerMiddleware(plain, terms={"pay": ASKS})],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke(HELLO, {**T1, "metadata": {"account": "OURS"}})
+    approve(plain)
+    result = agent.invoke(Command(resume="go"), {**T1, "metadata": {"account": "THEIRS"}})
+    assert (bool(result.get("__interrupt__")), paid) == (True, [])
+    result = agent.invoke(Command(resume="go"), {**T1, "metadata": {"account": "OURS"}})
+    assert paid == ["OURS"]

@@ -125,7 +125,7 @@ class ToolGate:
                 with entry.noting_refusal():
                     heard.verb_of(ledger)(heard.approval, **heard.words)
         except GraphBubbleUp:
-            entry.task.clear()  # once more: the graph saves what it was resumed with in the background
+            entry.task.keep()
             raise
         return heard
 
@@ -143,7 +143,7 @@ class ToolGate:
                 with entry.noting_refusal():
                     await heard.verb_of(ledger)(heard.approval, **heard.words)
         except GraphBubbleUp:
-            await entry.task.clear_async()
+            await entry.task.keep_async()
             raise
         return heard
 
@@ -344,7 +344,7 @@ class _Entry(Entry):
         self._live: list[Given] = []
         self._supplied = named.injected.keys() - set(given_by_caller(request))
         self.bubble: GraphBubbleUp | None = None
-        self.task = Task(request.runtime.config, named.call_id)
+        self.task = Task(request.runtime.config, request.tool_call)
         self.not_counted: str | None = None
         self.config: RunnableConfig = request.runtime.config
         self.words = terms.at_once(named.tool)
@@ -385,7 +385,7 @@ class _Entry(Entry):
         """
         if isinstance(bubble, ParentCommand):
             return {"call_id": self.call.call_id, "to_parent": kept(bubble.args[0])}
-        self.bubble = bubble
+        self.bubble = self.task.own(bubble)
         raise paused_by(bubble, effect, self.words) from None
 
     def given(self, recorded: Any) -> Given:
