@@ -679,8 +679,8 @@ def test_88_provider_tools_bound_to_the_model_are_refused(plain: Ledger, is_ever
             agent.invoke(HELLO, T1)
 
 
-@pytest.mark.anyio
-async def test_89_the_metadata_of_a_config_is_bound(plain: Ledger) -> None:
+@pytest.mark.parametrize("account", ["OURS", "THEIRS"])
+def test_89_the_metadata_of_a_config_is_bound(plain: Ledger, account: str) -> None:
     paid: list[Any] = []
 
     def pay(order: str, config: RunnableConfig) -> str:
@@ -696,7 +696,6 @@ async def test_89_the_metadata_of_a_config_is_bound(plain: Ledger) -> None:
     )
     agent.invoke(HELLO, {**T1, "metadata": {"account": "OURS"}})
     approve(plain)
-    result = agent.invoke(Command(resume="go"), {**T1, "metadata": {"account": "THEIRS"}})
-    assert (bool(result.get("__interrupt__")), paid) == (True, [])
-    result = agent.invoke(Command(resume="go"), {**T1, "metadata": {"account": "OURS"}})
-    assert paid == ["OURS"]
+    result = agent.invoke(Command(resume="go"), {**T1, "metadata": {"account": account}})
+    assert bool(result.get("__interrupt__")) == (account == "THEIRS")
+    assert paid == (["OURS"] if account == "OURS" else [])

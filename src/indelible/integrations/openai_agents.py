@@ -422,7 +422,7 @@ class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall, beside: str) -> None:
-        super().__init__(call)
+        super().__init__(call, context.tool_call_id)
         self._beside = beside
         self._tool = tool
         self._context = context

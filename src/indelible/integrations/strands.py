@@ -168,7 +168,7 @@ class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(self, context: ExecuteToolContext, next_fn: Next, call: ToolCall) -> None:
-        super().__init__(call)
+        super().__init__(call, context.tool_use["toolUseId"])
         self.context = context
         self.told: asyncio.Queue[TypedEvent | None] = asyncio.Queue()
         self._next = next_fn

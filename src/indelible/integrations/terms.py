@@ -64,6 +64,7 @@ class Named:
     args: Mapping[str, Any]
     run_id: str
     scope: str | None = None
+    """The conversation within the run, where it has several: a call's id, or how often it was said, counts there."""
     call_id: str | None = None
     schema: str = ""
     ordinal: int | None = None
@@ -204,13 +205,14 @@ class Terms:
         words = self._of(named.tool)
         args = {**named.bound(named.args), **named.injected}
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
-        identity.setdefault("scope", named.scope)
         if identity.get("dedupe") == OCCURRENCE:
-            identity |= _counted(named)
+            identity |= {"scope": named.scope, **identity, **_counted(named)}
         else:
             is_meant = identity.get("dedupe") == "call" and words.get("side_effect") not in _READING
             identity.setdefault("dedupe", self._usual_dedupe(words, named))
             identity.setdefault("turn", named.turn)
+            if identity["dedupe"] == "call":
+                identity.setdefault("scope", named.scope)
             is_anew = identity["dedupe"] == "call" and not is_meant
             identity["call_id"] = _new_id(named.call_id) if is_anew else named.call_id
         # A value that the terms name in `key` tells calls apart, as every argument there does.
