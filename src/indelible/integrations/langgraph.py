@@ -337,7 +337,7 @@ def _validated(request: ToolCallRequest, args: Mapping[str, Any]) -> Mapping[str
     """
     tool = request.tool
     if tool is None:
-        known = ", ".join(sorted(one.name for one in request.runtime.tools))
+        known = ", ".join(sorted(one.name for one in getattr(request.runtime, "tools", ())))
         raise ValueError(f"there is no tool of this name; the tools are: {known}")
     schema: Any = tool.tool_call_schema
     if not isinstance(schema, type) or not issubclass(schema, BaseModel):

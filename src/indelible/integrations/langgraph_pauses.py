@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,8 +30,7 @@ from langgraph._internal._constants import (
     RESUME,
 )
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
-from langgraph.pregel._algo import LazyAtomicCounter
-from langgraph.types import Interrupt, _interrupt_id
+from langgraph.types import Interrupt
 
 from indelible.integrations.terms import hash_of
 
@@ -63,6 +63,7 @@ class Task:
         self._is_ours = False
         self._answers: list[Any] = []
         self._has_new = False
+        self._asked = _Counter()
         # The first task is of the graph that keeps the state. Ids of tasks below it may be others after a resume.
         first, *below = str(self._here.get(CONFIG_KEY_CHECKPOINT_NS, "")).split(_ABOVE)
         self._is_below = bool(below)
@@ -132,14 +133,15 @@ class Task:
 
     def own(self, bubble: GraphBubbleUp) -> GraphBubbleUp:
         """Return a pause of the tool's, with the id of this call's question."""
-        if self._saver is None or not isinstance(bubble, GraphInterrupt):
+        is_own = isinstance(bubble, GraphInterrupt) and self._asked.count > len(self._answers)
+        if self._saver is None or not is_own:  # a graph inside the tool names its questions itself
             return bubble
-        native = _interrupt_id(self._here[CONFIG_KEY_CHECKPOINT_NS], len(self._answers))
-        asked: tuple[Interrupt[Any], ...] = bubble.args[0] if bubble.args else ()
-        return GraphInterrupt(tuple(self._renamed(one) if one.id == native else one for one in asked))
+        return GraphInterrupt(tuple(self._renamed(one) for one in bubble.args[0]))
 
     def _renamed(self, question: Interrupt[Any]) -> Interrupt[Any]:
-        return Interrupt(value=question.value, id=self._next_id, response_schema=question.response_schema)
+        named = copy(question)
+        named.id = self._next_id
+        return named
 
     @property
     def _next_id(self) -> str:
@@ -172,7 +174,7 @@ class Task:
             return
         send: Any = self._here[CONFIG_KEY_SEND]
         self._here[CONFIG_KEY_SEND] = lambda writes: send([one for one in writes if one[0] != RESUME])
-        own = {"interrupt_counter": LazyAtomicCounter(), "resume": list(self._answers)}
+        own = {"interrupt_counter": self._asked, "resume": list(self._answers)}
         hidden = {"get_null_resume": _nothing} if self._is_ours else {}
         # The graph hands the unnamed answer to every `interrupt()` of the task, and of graphs below it.
         self._here[CONFIG_KEY_SCRATCHPAD] = replace(self._scratchpad, **own, **hidden)
@@ -220,6 +222,17 @@ class Task:
         known: Mapping[str, str] = self._here.get(CONFIG_KEY_CHECKPOINT_MAP) or {}
         place = {"thread_id": self._here.get("thread_id"), "checkpoint_ns": namespace}
         return {"configurable": place | ({"checkpoint_id": known[namespace]} if namespace in known else {})}
+
+
+class _Counter:
+    """Counts the `interrupt()` calls of one tool call, as LangGraph counts those of a task."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> int:
+        self.count += 1
+        return self.count - 1
 
 
 def pause_id(subject: str, call_id: str | None) -> str:

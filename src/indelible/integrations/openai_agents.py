@@ -42,7 +42,7 @@ from agents import (
     ShellTool,
     Tool,
 )
-from agents._tool_identity import get_function_tool_lookup_key_for_tool
+from agents._tool_identity import get_function_tool_lookup_keys
 from agents.function_schema import FuncSchema
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
@@ -131,7 +131,7 @@ class LedgerTools:
             tools = await current.get_all_tools(at_hand)
             note_unguarded(self._watch, current, tools)
             functions = [one for one in tools if isinstance(one, FunctionTool)]
-            bare = [one.name for one in functions if not one._is_agent_tool and not is_guarded(one)]
+            bare = [one.qualified_name for one in functions if not one._is_agent_tool and not is_guarded(one)]
             self._watch.note(_NAME, "function tools", bare)
             inner = [one._agent_instance for one in functions if one._is_agent_tool]
             next_ = [*inner, *(_target_of(one) for one in current.handoffs)]
@@ -275,9 +275,7 @@ class LedgerTools:
     def _entrance_of(self, item: ToolApprovalItem) -> _Entrance | None:
         """Return the entrance of the tool that an interruption is about: one of the agent that called it."""
         tools = [one for one in getattr(item.agent, "tools", ()) if isinstance(one, FunctionTool)]
-        asked = [
-            one.on_invoke_tool for one in tools if get_function_tool_lookup_key_for_tool(one) == item.tool_lookup_key
-        ]
+        asked = [one.on_invoke_tool for one in tools if item.tool_lookup_key in get_function_tool_lookup_keys(one)]
         return next((one for one in asked if isinstance(one, _Entrance) and one.gate is self), None)
 
     async def _asked_about(self, at: _Entrance, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
