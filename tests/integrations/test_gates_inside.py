@@ -395,10 +395,18 @@ async def test_84_tools_of_two_namespaces_are_two_tools(plain: Ledger, way: str)
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("quiet")
-async def test_84_an_approval_is_of_one_namespace(plain: Ledger) -> None:
+@pytest.mark.parametrize("is_copy", [True, False])
+async def test_84_an_approval_is_of_one_namespace(plain: Ledger, is_copy: bool) -> None:
     closed: list[str] = []
     gate = LedgerTools(plain, run="order-1", terms={"close": ASKS})
-    tools = gate.tools([*closing("sandbox", closed), *closing("production", closed)])
+    tools: Any = [*closing("sandbox", closed), *closing("production", closed)]
+    if is_copy:  # the namespace comes after the gate
+        tools = [
+            *tool_namespace(name="sandbox", description="sandbox", tools=gate.tools(tools[:1])),
+            *tool_namespace(name="production", description="production", tools=gate.tools(tools[1:])),
+        ]
+    else:
+        tools = gate.tools(tools)
     turns = [[in_namespace("sandbox", "c1")], [assistant_message("done")]]
     first = await Runner.run(Agent(name="clerk", model=ScriptedModel(turns), tools=tools), "go")
     assert len(first.interruptions) == 1
@@ -558,12 +566,41 @@ async def test_85_calls_of_one_task_get_each_their_own_answers(
     while questions := result.get("__interrupt__"):
         (question,) = questions
         heard.append(question.value)
+        assert len(heard) < 20, "a question is asked again and again"
         answer = f"no, {question.value}" if "BOB" in question.value else f"yes, {question.value}"
         result = await go(Command(resume={question.id: answer} if by_id else answer))
     assert sorted(heard) == sorted(f"{word} {one}?" for word in ("pay", "really") for one in people)
     assert sorted(paid) == ["ALICE", "CAROL"]
     told = [one.text for one in result["messages"] if one.type == "tool"]
     assert told[1] == str(["no, pay BOB?", "no, really BOB?"])
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_85_questions_of_the_node_around_the_tools_keep_their_answers(plain: Ledger, by_id: bool) -> None:
+    def pay(to: str) -> str:
+        """Pays."""
+        return str([interrupt(f"pay {to}?"), interrupt(f"really {to}?")])
+
+    terms = {"pay": {"side_effect": "payment", "nothing_on": GraphInterrupt}}
+    node, heard = ledger_tool_node([pay], plain, terms=terms), list[Any]()
+
+    def around(state: Any, config: RunnableConfig) -> Any:
+        before = interrupt("before?")
+        told = node.invoke(state, config)
+        heard[:] = [before, *(one.text for one in told["messages"]), interrupt("after?"), interrupt("last?")]
+        return told
+
+    asked = calls(("pay", {"to": "ALICE"}, "c1"), ("pay", {"to": "BOB"}, "c2"))
+    pays: Any = tools_after(around, asked).compile(checkpointer=InMemorySaver())
+    result, count = pays.invoke(HELLO, T1), 0
+    while questions := result.get("__interrupt__"):
+        (question,) = questions
+        count += 1
+        assert count < 20, "a question is asked again and again"
+        answer = f"to {question.value}"
+        result = pays.invoke(Command(resume={question.id: answer} if by_id else answer), T1)
+    paid = [str([f"to pay {one}?", f"to really {one}?"]) for one in ("ALICE", "BOB")]
+    assert heard == ["to before?", *paid, "to after?", "to last?"]
 
 
 @pytest.mark.parametrize("dedupe", [None, "call"])

@@ -190,8 +190,13 @@ class Task:
         ]
         self._stands_at = asked[-1] if asked else None
         self._is_ours = self._stands_at is not None and self._is_asked_here(self._stands_at)
-        if self._stands_at is not None and self._stands_at.id == self._next_id and not self._has_new:
-            self._take(self._unnamed)
+        if self._stands_at is not None and self._is_ours:
+            is_own = self._stands_at.id == self._next_id and not self._has_new
+            if is_own:
+                self._take(self._unnamed)
+            value = self._stands_at.value
+            if is_own or (isinstance(value, dict) and value.get("tool_call_id") == self._call_id):
+                self._scratchpad.get_null_resume(True)  # else the node around the tools would get it, too
         return bool(asked)
 
     def _is_asked_here(self, question: Interrupt[Any]) -> bool:
