@@ -49,7 +49,7 @@ def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert refunds == ["ch_1"]
     assert "import_packet" in packets
     ledger.start_run("to-go", agent="a").release()
-    ledger.export_packet("to-go", "run.packet")
     with type(ledger).open(":memory:") as other:
+        ledger.export_packet("to-go", "run.packet", to=other.journal_name)
         assert other.import_packet("run.packet", trust=True).id == "to-go"
     ledger.close()

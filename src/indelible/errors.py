@@ -34,12 +34,14 @@
     │   ├── EffectDenied         a person said no
     │   ├── EffectCanceled       it was withdrawn
     │   ├── EffectInDoubt        it may have happened; settle it, retry it or give the tool a probe
+    │   ├── EffectCompensated    it succeeded and was undone since; .compensation is the effect that undid it
     │   ├── EffectErased         what is asked for was recorded and then erased; it cannot be given any more
     │   ├── OnHold               a legal hold keeps this from being erased
     │   ├── RunRefused           a run does not allow this now; .code says why in one word
     │   │   ├── RunDriven        another process drives it
     │   │   ├── RunLost          this process drives it no longer: stop working on it
     │   │   ├── RunOver          it has ended
+    │   │   ├── RunHandedOver    another ledger goes on with it: work on it there
     │   │   └── ReviewRequired   somebody has to look at it first
     │   └── IllegalMove          the effect's status does not allow this operation
     ├── NotAuthenticated         the server does not know this credential: get another one
@@ -291,6 +293,18 @@ class EffectInDoubt(NotRun):
     """The effect may have happened; only a probe or a person can say."""
 
 
+class EffectCompensated(NotRun):
+    """The call succeeded and was compensated since, so it no longer stands; it was not run again.
+
+    Attributes:
+        compensation: The effect that compensated it. It may still be running or in doubt.
+    """
+
+    def __init__(self, message: str, *, effect: Effect | None = None, compensation: Effect | None = None) -> None:
+        super().__init__(message, effect=effect)
+        self.compensation = compensation
+
+
 class EffectErased(NotRun):
     """What is asked for was recorded and then erased; the effect happened, and its value cannot be given any more."""
 
@@ -319,6 +333,10 @@ class RunLost(RunRefused):
 
 class RunOver(RunRefused):
     """The run has ended."""
+
+
+class RunHandedOver(RunRefused):
+    """The run was handed over to another ledger, which goes on with it; nothing of it runs here."""
 
 
 class ReviewRequired(RunRefused):

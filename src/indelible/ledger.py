@@ -435,9 +435,44 @@ class Ledger(OpenedDesk):
         """Compares the tool calls of two runs, in their order."""
         return self._run_desk().diff(left, right)
 
-    def export_packet(self, run_id: str, path: str | Path | None = None) -> dict[str, Any]:
-        """Gives a run as a signed packet that another ledger can take over; writes it to a file if one is named."""
-        return self._run_desk().export_packet(run_id, path)
+    def export_packet(
+        self,
+        run_id: str,
+        path: str | Path | None = None,
+        *,
+        to: str | None = None,
+        valid: timedelta = timedelta(days=7),
+    ) -> dict[str, Any]:
+        """Return a run as a signed packet, and write it to a file if one is named.
+
+        With `to`, the run is handed over: from then on this ledger refuses its calls with `RunHandedOver`, and only the
+        ledger that `to` names can import the packet. Without, the packet is a copy for reading, which no ledger
+        imports.
+
+        Args:
+            run_id: The run.
+            path: The file to write, readable by its owner alone. Default: none.
+            to: The `journal_name` of the ledger that goes on with the run, or its public key.
+            valid: For how long that ledger may import it. Default: 7 days.
+
+        Raises:
+            RunHandedOver: The run was handed over to another ledger before.
+        """
+        return self._run_desk().export_packet(run_id, path, to, valid)
+
+    def take_back_run(self, run_id: str, *, by: str | Actor, reason: str, force: bool = False) -> Run:
+        """Take a run back that was handed over and that the other ledger never imported; it is `blocked` then.
+
+        Without `force` this works from an hour after the packet has become useless. With `force` you say that you
+        looked: the other ledger has not imported the run, and the packet is destroyed.
+
+        Args:
+            run_id: The run.
+            by: The person who takes it back. An agent cannot.
+            reason: Why, for the record.
+            force: Take it back although the packet could still be imported. Default: False.
+        """
+        return self._run_desk().take_back(run_id, _person(by), reason, force=force)
 
     def import_packet(
         self, packet: Mapping[str, Any] | str | Path, *, key: str | None = None, trust: bool = False
@@ -562,6 +597,17 @@ class Ledger(OpenedDesk):
         Within a millisecond the order is arbitrary. For the order of calls in a run, read `run_story`.
         """
         return self._engine.store.effects(self.tenant, self._filter(status, tool, run_id, side_effect, before, limit))
+
+    def compensations(self, effects: Sequence[Effect]) -> dict[str, Effect]:
+        """Return the compensations of those effects that were compensated, by the id of the effect.
+
+        An effect stays `succeeded` when it is compensated: the compensation is an effect of its own. It is returned
+        while it runs, is in doubt or succeeded, and not if it failed or was never started.
+
+        Args:
+            effects: The effects to look at, such as a page of `effects()`.
+        """
+        return self._compensations(effects)
 
     def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
         """Lists a run's events in their order; pass the last one's number as `after` for the next page."""

@@ -13,8 +13,10 @@ from indelible.core.effects.binding import as_read
 from indelible.core.effects.binding import bound as bound
 from indelible.core.effects.calls import MODEL_TURN as MODEL_TURN
 from indelible.core.effects.calls import IdentityWords as IdentityWords
+from indelible.core.effects.calls import ModelTurn as ModelTurn
 from indelible.core.effects.calls import Options, ToolCall
 from indelible.core.effects.calls import check_tool_name as check_tool_name
+from indelible.core.effects.calls import is_tool_name as is_tool_name
 from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of

@@ -114,3 +114,22 @@ def test_alike_questions_are_approved_together_and_payments_never(story: Story) 
     open_newest(page)
     expect(page.get_by_role("heading", name="stripe.refund")).to_be_visible()
     expect(page.get_by_text("of the same tool, by the same rule")).to_have_count(0)
+
+
+@on_one_store
+def test_84_the_page_shows_what_is_recorded_and_names_what_to_look_at_closely(story: Story) -> None:
+    """A vote names the digest of what was shown, a denial too."""
+    asked = story.ask("stripe.refund", to="p\u0430ypal\u202e", amount=7)
+    page = story.review("ana", "approver")
+    shown = page.get_by_role("region", name="Exact arguments")
+    expect(shown).to_contain_text("RLO")
+    closely = page.get_by_role("list", name="Look closely")
+    expect(closely).to_contain_text("args.to: mixes Cyrillic and Latin letters in one word: U+0430")
+    expect(closely).to_contain_text("args.to: holds what cannot be seen: U+202E RIGHT-TO-LEFT OVERRIDE")
+    votes: list[Any] = []
+    page.route("**/decisions", lambda route: (votes.append(route.request.post_data_json), route.continue_()))
+    page.get_by_role("button", name="Deny").click()
+    page.get_by_role("dialog").get_by_role("textbox").fill("no")
+    page.get_by_role("dialog").get_by_role("button", name="Deny").click()
+    expect(page.get_by_role("article").locator("header").get_by_text("denied", exact=True)).to_be_visible()
+    assert [(vote["decision"], vote["digest"]) for vote in votes] == [("deny", story.asked_about(asked).digest)]

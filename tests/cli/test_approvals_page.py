@@ -94,7 +94,11 @@ def test_the_page_can_be_followed_from_top_to_bottom(cli: Cli, tmp_path: Path, m
         reader._names["ledger"].close()
     assert reader.printed == [
         "{'refunded': 4200}",
-        "{'amount': 100, 'charge': 'ch_2'} [Difference(path='args.amount', before=4200, after=100), "
+        "{",
+        '  "amount": 100,',
+        '  "charge": "ch_2"',
+        "}",
+        "[Difference(path='args.amount', before=4200, after=100), "
         "Difference(path='args.charge', before='ch_1', after='ch_2')]",
         "{'refunded': 100}",
         "pending",

@@ -245,3 +245,24 @@ def test_every_status_that_a_person_can_change_comes_with_a_command(
     assert "Its worker never reported and its lease is over" in said
     assert "lease        ran out" in said
     assert f"indelible effects settle {begun.claim.effect.id}" in said
+
+
+def test_96_a_compensated_effect_says_so_in_the_list_and_on_its_page(cli: Cli, ledger_url: str) -> None:
+    with Ledger.open(ledger_url) as ledger:
+
+        @ledger.tool(side_effect="payment", compensate=lambda effect: "re_1")
+        def buy(n: int) -> str:
+            return f"ch_{n}"
+
+        with ledger.start_run("order-9", agent="shop"):
+            buy(n=1)
+        (bought,) = ledger.effects(run_id="order-9")
+        assert cli("effects", "show", bought.id, "--json").json["effect"].get("compensation") is None
+        ledger.compensate("order-9")
+        undone = ledger.compensations([bought])[bought.id]
+    shown = cli("effects", "show", bought.id)
+    assert shown.out.splitlines()[0].split() == [bought.id, "buy", "succeeded,", "compensated"]
+    assert f"effects show {undone.id}" in shown.out
+    assert cli("effects", "show", bought.id, "--json").json["effect"]["compensation"]["id"] == undone.id
+    row = next(line for line in cli("effects", "list").out.splitlines() if line.startswith(bought.id))
+    assert row.split()[1] == "compensated"

@@ -315,15 +315,27 @@ def test_a_packet_is_written_once_and_taken_over_with_its_key(
     cli: Cli, run_id: str, ledger_url: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "run.packet"
-    with sealing(ledger_url):
-        said = cli("runs", "packet", run_id, "--out", str(file)).out
-    assert "1 effect" in said
-    assert "there already" in cli("runs", "packet", run_id, "--out", str(file), code=2).err
     target = f"sqlite:///{tmp_path / 'other.db'}"
-    Ledger.open(target).close()
+    with Ledger.open(target) as other:
+        to = other.journal_name
+    with sealing(ledger_url):
+        copy = cli("runs", "packet", run_id, "--out", str(tmp_path / "copy"), "--json").json
+        assert copy["handedOverTo"] is None
+        said = cli("runs", "packet", run_id, "--out", str(file), "--to", to).out
+    assert "1 effect" in said
+    assert to in said
+    assert cli("runs", "inspect", run_id, "--json").json["run"]["handedOverTo"] == to
+    assert to in cli("runs", "inspect", run_id).out
+    assert "there already" in cli("runs", "packet", run_id, "--out", str(file), code=2).err
     assert "name the key" in cli("runs", "import", str(file), "--url", target, code=2).err
     key = cli("keys", "export-public").out.strip()
     assert "Imported run: order-123" in cli("runs", "import", str(file), "--key", key, "--url", target).out
+    copied = ("runs", "import", str(tmp_path / "copy"), "--trust", "--url", f"sqlite:///{tmp_path / 'third.db'}")
+    Ledger.open(f"sqlite:///{tmp_path / 'third.db'}").close()
+    assert "copy for reading" in cli(*copied, code=1).err
+    assert (
+        cli("runs", "inspect", run_id, "--url", target, "--json").json["run"]["importedFrom"] == key.partition("+")[0]
+    )
     context = cli("runs", "resume", run_id, "--url", target, "--json").json
     assert context["state"] == {"step": "sync"}
     altered = file.read_text().replace('"amount":5', '"amount":6').replace("Enrich leads", "Enrich ledas")

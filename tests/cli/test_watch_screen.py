@@ -252,7 +252,7 @@ def test_no_keys_approve_unread(keys: list[str], lines: int, height: int, column
 def test_a_reason_is_typed_and_can_be_mended() -> None:
     start, _ = press(open_page(screen(1), page(), 0.0), "d", *"noo", "backspace", *", später")
     assert "Why not? no, später_" in "\n".join(drawn(start))
-    assert press(start, "enter")[1] == Deny(approval(1).id, "no, später")
+    assert press(start, "enter")[1] == Deny(approval(1).id, page().digest, "no, später")
     left, action = press(start, "escape")
     assert (left.reason, left.message, action) == (None, "Not denied.", None)
 

@@ -178,7 +178,8 @@ def _where(effect: Effect | None, approval: Approval | None, now: datetime) -> A
     if approval is not None and approval.is_open:
         asked = (*asked, approval.is_overdue(now), bool(approval.votes), approval.lacking)
     is_edited = approval is not None and approval.edited_by is not None
-    about = (effect.status, min(effect.attempt, 1), effect.on_crash, effect.charges_json is None)
+    kind = (effect.on_crash, effect.side_effect)
+    about = (effect.status, min(effect.attempt, 1), kind, effect.charges_json is None)
     return about, asked, effect.is_abandoned(now), is_edited, effect.args_json == ARGS, effect.digest == DIGEST
 
 
@@ -197,10 +198,11 @@ def pinned(args: bytes = ARGS) -> str:
     return pinned_digest("default", "pay", None, args)
 
 
-def openings(path: Path, on_crash: str) -> Iterator[Command]:
+def openings(path: Path, on_crash: str, side_effect: str) -> Iterator[Command]:
     number = len(path.events)
     told: Any = {
         "on_crash": on_crash,
+        "side_effect": side_effect,
         "effect_id": f"eff_{number}",
         "token": f"{number:032x}",
         "stamp": stamp(path.shelf.now, AGENT),
@@ -226,8 +228,9 @@ def openings(path: Path, on_crash: str) -> Iterator[Command]:
 def commands_at(path: Path) -> Iterator[Command]:
     """Gives every kind of command in every variant that matters for what comes of it."""
     effect, now = path.effect, path.shelf.now
-    for on_crash in ("hold", "retry") if effect is None else (effect.on_crash,):
-        yield from openings(path, on_crash)
+    kinds = (("hold", "payment"), ("retry", "payment"), ("retry", "read"))
+    for on_crash, side_effect in kinds if effect is None else ((effect.on_crash, effect.side_effect),):
+        yield from openings(path, on_crash, side_effect)
     if effect is None:
         return
     yield from (Expire(ref=REF, stamp=stamp(now)), reopen(at=now), cancel(at=now))

@@ -191,7 +191,7 @@ def asked(made: Effect, verdict: Verdict | None = None, **changes: Any) -> tuple
         now=NOON,
     )
     charges = charges_json(verdict.charges) if verdict.charges else None
-    return replace(made, approval_id=approval.id, charges_json=charges), replace(approval, **changes)
+    return replace(made, permission_id=approval.id, charges_json=charges), replace(approval, **changes)
 
 
 def vote(by: str = "ada", *, is_approval: bool = True, **changes: Any) -> Vote:
@@ -272,7 +272,7 @@ class CountingMint:
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
 
-    def stamp(self, actor: Actor) -> Stamp:
+    def stamp(self, actor: Actor, values: int = 7) -> Stamp:
         return stamp(actor=actor)
 
     def effect_id(self) -> str:

@@ -13,7 +13,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Payload
 from indelible.core.runs.commands import EndRun, NewCheckpoint, SealCheckpoint, StartRun, TakeRun, Tell
 from indelible.core.runs.following import RunEvent, RunStory, by_event
-from indelible.core.runs.run import Happening, Run
+from indelible.core.runs.run import HANDED_OVER, Handover, Happening, Run
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.stamps import Stamp
 from indelible.testing.comparing import read_for
@@ -82,6 +82,8 @@ class World:
         return self.one(TakeRun(tenant=TENANT, run_id=run_id, stamp=self.stamp(), token=token, lease=LEASE, **words))
 
     def end(self, status: Any, run_id: str = "r", token: str | None = None, **words: Any) -> Any:
+        if status == HANDED_OVER:
+            words.setdefault("handover", Handover(to="ledger-2/default", until=self.now + timedelta(days=7)))
         return self.one(
             EndRun(
                 tenant=TENANT,

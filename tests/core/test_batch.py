@@ -31,6 +31,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import NO_EVENTS, Head, Payload, commitment
 from indelible.core.policy.budgets import budget_ref
 from indelible.core.sheets import Sheet
+from indelible.core.stamps import MOST_VALUES
 from tests.core.making import (
     BY,
     CY,
@@ -279,7 +280,7 @@ def test_the_most_that_a_command_commits_to_is_hidden_by_its_salts() -> None:
     spent = Sheet(kind="budget", id="spend", status="open", topic="spend", body=b'{"reserved":"2","spent":[]}')
     other = open_command(digest="12" * 32, args_json=b"{}", has_key_fields=True, verdict=priced, subject_json=b"1")
     batch = decide([other], {REF: before}, {}, NOON, BY, {**on_shelf(approval), spent.ref: spent})
-    assert len(batch.payloads) == 6
+    assert len(batch.payloads) == MOST_VALUES == 7
     fresh = decide([open_command(verdict=priced, subject_json=b"1")], {}, {}, NOON, BY)
     assert len(fresh.payloads) == 6
 

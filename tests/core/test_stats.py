@@ -44,7 +44,7 @@ MINUTE = timedelta(minutes=1)
 
 def outline(at: datetime = NOON, took: timedelta = SECOND, **changes: Any) -> Outline:
     words = {"id": "eff_1", "run_id": "run-1", "tool": "pay", "side_effect": "payment", "status": "succeeded",
-             "attempt": 1, "approval_id": None, "created_at": at, "updated_at": at + took, "digest": DIGEST,
+             "attempt": 1, "permission_id": None, "created_at": at, "updated_at": at + took, "digest": DIGEST,
              **changes}  # fmt: skip
     return Outline(**words)
 
@@ -67,7 +67,7 @@ def test_stretches_begin_alike_wherever_one_starts_to_count() -> None:
 def test_latency_is_of_calls_that_nobody_was_asked_about_and_that_ran_once() -> None:
     counted = [outline(took=n * SECOND) for n in range(1, 21)]
     others = [outline(took=HOUR, **words) for words in
-              ({"attempt": 2}, {"approval_id": "apr_1"}, {"status": "processing"}, {"status": "denied"})]  # fmt: skip
+              ({"attempt": 2}, {"permission_id": "apr_1"}, {"status": "processing"}, {"status": "denied"})]  # fmt: skip
     assert latency([*counted, *others], "tool", None) == [Figure(group="pay", count=20, p50_s=10.0, p95_s=19.0)]
     assert latency([outline(took=-SECOND)], "tool", None)[0].p50_s == 0.0, "a clock was set back"
 

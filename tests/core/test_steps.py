@@ -91,7 +91,7 @@ def made(status: str, **changes: Any) -> Effect:
 
 
 def asked_about(status: str, **changes: Any) -> Effect:
-    return made(status, approval_id=PENDING.id, **changes)
+    return made(status, permission_id=PENDING.id, **changes)
 
 
 # What is known of an effect that nobody was asked about.
@@ -165,7 +165,7 @@ COMMANDS: dict[str, Command] = {
 # WORDS has for it; each exclamation mark is an event that is written, and WRITTEN says which.
 TABLE_OF_UNASKED = """
 open:                claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
-open, asked:         wait!   wait!   busy    doubt!  wait!   doubt   wait!   value   error
+open, asked:         wait!   wait!   busy    doubt!  doubt!  doubt   doubt   value   error
 open, refused:       refuse! refuse! busy    doubt!  refuse! doubt   refuse! value   error
 open, too dear:      dear!   dear!   busy    doubt!  dear!   doubt   dear!   value   error
 open, after waiting: claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
@@ -451,7 +451,7 @@ def test_the_detail_of_a_settled_effect_is_the_outcome_and_not_the_evidence() ->
 @pytest.mark.parametrize("status", ["ready", "in_doubt"])
 def test_arguments_that_are_not_those_of_the_call_do_not_run(status: str) -> None:
     """Somebody has edited the store: a person is asked about what the call says."""
-    edited = effect(status, args_json=b'{"amount":99}', on_crash="retry")
+    edited = effect(status, args_json=b'{"amount":99}', on_crash="retry", side_effect="read")
     waiting = changed(open_command(on_crash="retry", verdict=allows()), edited)
     assert (waiting.status, waiting.args_json, waiting.opened_seq) == ("requires_approval", ARGS, SEQ)
 
@@ -543,7 +543,7 @@ def test_a_key_that_was_taken_over_replays_nothing_of_another_tool() -> None:
 
 def test_the_report_of_whoever_held_it_before_it_was_asked_about_is_kept() -> None:
     """A tool that may be repeated was abandoned, and by now the policy asks: the first worker's result still counts."""
-    left = effect("processing", lease_until=NOON, on_crash="retry")
+    left = effect("processing", lease_until=NOON, on_crash="retry", side_effect="read")
     waiting = changed(open_command(on_crash="retry", verdict=asks()), left)
     late = next_step(finish(claim_of(left), detail=b'"did it"'), waiting, NOON, SEQ)
     assert isinstance(late.answer, Late)

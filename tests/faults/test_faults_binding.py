@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel, Field, RootModel, SecretStr, field_serializer, field_validator
 
 import indelible
-from indelible import Ledger, NothingHappened, ToolCall, migrate
-from indelible.errors import ApprovalPending, BadCall, NotRecordable, PolicyRefused, VoteRefused
+from indelible import Claimed, Ledger, NothingHappened, Succeeded, ToolCall, migrate
+from indelible.errors import ApprovalPending, BadCall, KeyReused, NotRecordable, PolicyRefused, VoteRefused
 from tests.journal.exported import key_of
 
 MUCH: dict[str, Any] = {
@@ -259,7 +259,7 @@ class Till:
     ledger: Ledger
     entered: list[Any] = field(default_factory=list)
 
-    def ask(self, **words: Any) -> Any:
+    def ask(self, items: Any = None, tip: Any = None, **words: Any) -> Any:
         """Make the call; return what it waits for, or what came of it."""
 
         def pay(items: list[Item], tip: Item | None = None) -> str:
@@ -268,7 +268,7 @@ class Till:
 
         tool = self.ledger.tool("pay", side_effect="payment", wait=False, **words)(pay)
         try:
-            return tool([Item("1", 5)])
+            return tool(items or [Item("1", 5)], tip)
         except ApprovalPending as pending:
             return pending.approval
 
@@ -333,6 +333,36 @@ def test_38_an_edit_that_the_tool_reads_otherwise_is_asked_about_again(
     assert indelible.verify(exported.path, key_of(ledger), deep=True).verdict == "verified"
 
 
+@pytest.mark.parametrize("is_made_besides", [False, True])
+def test_47_an_edit_that_is_asked_about_again_takes_the_key_of_the_call_that_it_is_then(
+    ledger: Ledger, store_url: str, tmp_path: Path, is_made_besides: bool
+) -> None:
+    """The edit took the key of what the approver wrote, and not of what the tool reads there: that call ran besides."""
+    ledger.apply_policy(TIP, by="root")
+    till = Till(ledger)
+    asked = till.ask()
+    read = {"items": [Item("1", 5)], "tip": Item("3", 5000)}
+    with Ledger.open(store_url) as elsewhere:
+        new = {**elsewhere.view_approval(asked).args, "tip": {"id": "3"}}
+        edited = elsewhere.edit_approval(asked, new, digest=asked.digest, by="ana", reason="more")
+        elsewhere.approve(edited, digest=edited.digest, by="bob")
+        if is_made_besides:
+            besides = till.ask(**read)
+            elsewhere.approve(besides, digest=besides.digest, by="bob")
+            assert till.ask(**read) == "paid"
+            with pytest.raises(KeyReused):
+                till.ask()
+        else:
+            again = till.ask()
+            assert till.ask(**read).id == till.ask().id == again.id, "both are one call"
+            elsewhere.approve(again, digest=again.digest, by="bob")
+            assert till.ask(**read) == till.ask() == till.ask(**read) == "paid"
+    assert [tool_args(*one)["tip"] for one in till.entered] == [{"id": "3", "amount": 5000}]
+    ledger.seal()
+    exported = ledger.export(tmp_path / "bundle")
+    assert indelible.verify(exported.path, key_of(ledger), deep=True).verdict == "verified"
+
+
 @pytest.mark.parametrize("rules", [["args.items"], []])
 def test_38_a_caller_that_waits_is_asked_again_and_redacted_values_stay_the_callers(
     store_url: str, tmp_path: Path, rules: list[str]
@@ -387,6 +417,24 @@ def test_38_a_model_whose_dump_hides_a_field_is_no_argument_of_any_type(ledger: 
     with pytest.raises(NotRecordable):
         ledger.run(ToolCall(tool="free", args={"order": value}, run_id="r"), tool.handler, redact=["args.order.charge"])
     assert list(ledger.effects()) == []
+
+
+@pytest.mark.parametrize("redact", [[], ["args.order"]])
+def test_44_who_claims_an_older_call_by_hand_gets_what_added_says(store_url: str, redact: list[str]) -> None:
+    """`begin` gave the recorded arguments alone, so the caller's own default took the place of the old value."""
+    migrate(store_url)
+    call = ToolCall(tool="pay", args={"order": "1"}, run_id="r")
+    words: dict[str, Any] = {"redact": redact} if redact else {}
+    with Ledger.open(store_url) as ledger:
+        old = ledger.begin(call, **words)
+        assert isinstance(old, Claimed)
+        assert old.claim.args == old.claim.effect.args
+        ledger.commit(old.claim, NothingHappened("the bank is closed"))
+        new = ledger.begin(replace(call, args={"order": "1", "currency": "usd"}, added={"currency": "usd"}), **words)
+        assert isinstance(new, Claimed)
+        assert new.claim.attempt == 2
+        assert new.claim.args == {**old.claim.effect.args, "currency": "usd"}
+        ledger.commit(new.claim, Succeeded("paid"))
 
 
 def test_44_an_older_call_that_is_open_runs_with_what_added_says(store_url: str) -> None:

@@ -11,15 +11,16 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
-from indelible import Ledger, Resource, ToolCall, migrate
+from indelible import Ledger, Resource, ToolCall, connect, migrate
 from indelible.core.policy.explaining import explain
 from indelible.core.policy.policy import Asked, Policy
-from indelible.errors import BadCall, BadPolicy, KeyReused, Misconfigured, PolicyRefused, ResourceBusy
+from indelible.errors import BadCall, BadPolicy, KeyReused, Misconfigured, ResourceBusy
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.terms import Named, Terms
 from indelible.server.gateway_tools import GatewayTool, load_tools
 from tests.integrations.langchain_agents import Till, agent, calls, said
+from tests.server.places import Place
 
 ORDER = {"namespace": "shop", "type": "order", "id": "args.order"}
 
@@ -203,14 +204,36 @@ def test_55_a_run_that_allows_few_tools_asks_its_model(ledger: Ledger) -> None:
         assert run.model_turn("m", {"ask": "what"}, lambda request: "charge") == "charge"
 
 
-@pytest.mark.parametrize("side_effect", ["payment", "external_mutation", "write"])
-def test_55_only_a_record_passes_by_that_name(store_url: str, side_effect: Any) -> None:
+@pytest.mark.parametrize("side_effect", ["none", "read", "payment"])
+@pytest.mark.parametrize("words", [{"policy": LISTED}, {"approval": "required"}])
+def test_55_no_call_passes_by_the_name_of_our_record(store_url: str, words: dict[str, Any], side_effect: Any) -> None:
+    """Any handler ran unjudged and unasked by that name, as long as its caller said that it only reads."""
+    ran: list[str] = []
     migrate(store_url)
     call = ToolCall(tool="model.turn", args={"turn": 1}, run_id="r1")
-    with Ledger.open(store_url, policy=LISTED) as ledger:
-        with pytest.raises(PolicyRefused):
-            ledger.run(call, lambda effect: "paid", side_effect=side_effect)
-        assert ledger.run(call, lambda effect: "answered", side_effect="read") == "answered"
+    with Ledger.open(store_url, **words) as ledger:
+        for door in (ledger.begin, ledger.ask, lambda *a, **w: ledger.run(*a, lambda effect: ran.append("paid"), **w)):
+            with pytest.raises(BadCall):
+                door(call, side_effect=side_effect)
+        with ledger.start_run("r2", agent="billing") as run:
+            assert run.model_turn("m", {"ask": "what"}, lambda request: "charge") == "charge"
+        assert [effect.run_id for effect in ledger.effects()] == ["r2"]
+    assert ran == []
+
+
+def test_55_no_call_passes_by_the_name_of_our_record_over_http(store_url: str) -> None:
+    place = Place(store_url, policy=Policy.of(LISTED))
+    try:
+        for side_effect in ("none", "read"):
+            begun = place.begin(tool="model.turn", args={"turn": 1}, run_id="r1", side_effect=side_effect)
+            assert begun.status_code == 400
+        with connect(place.served.url, token=place.tokens["agent"]) as client:
+            with pytest.raises(BadCall):
+                client.begin(ToolCall(tool="model.turn", run_id="r1"), side_effect="read")
+            with client.start_run("r2", agent="billing") as run:
+                assert run.model_turn("m", {"ask": "what"}, lambda request: "charge") == "charge"
+    finally:
+        place.close()
 
 
 def test_55_no_tool_can_have_the_name_of_our_record(sqlite_url: str, tmp_path: Path) -> None:

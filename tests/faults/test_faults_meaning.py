@@ -14,6 +14,7 @@ import pytest
 
 import indelible
 from indelible import (
+    Claimed,
     Failed,
     Idempotent,
     Ledger,
@@ -385,6 +386,41 @@ def test_37_an_attempt_that_did_nothing_leaves_the_doubt_of_a_retried_one(ledger
         with pytest.raises(BudgetExceeded):
             charge("2", 1000)
     assert provider.charged == [1000, 1000]
+
+
+@pytest.mark.parametrize("refusals", [1, 2])
+@pytest.mark.parametrize("on_crash", ["hold", "retry"])
+def test_37_a_refusal_after_a_lost_answer_leaves_the_doubt(ledger: Ledger, refusals: int, on_crash: Any) -> None:
+    """It ended failed, and gave its budget back: that a later attempt was refused says nothing of the first one."""
+    provider = Provider(ConnectionError("answer lost"), *[Refused("no such customer")] * refusals)
+    kinds = (ConnectionError, Refused) if refusals == 2 else (ConnectionError,)
+    retry = Retry(on=kinds, attempts=3, backoff=timedelta(milliseconds=1))
+    charge = ledger.tool("charge", side_effect="payment", retry=retry, on_crash=on_crash)(provider.charge)
+    with ledger.in_run("r"):
+        with pytest.raises(Refused):
+            charge("1", 1000)
+        (effect,) = ledger.effects()
+        assert (effect.status, effect.attempt) == ("in_doubt", 1 + refusals)
+        with pytest.raises(BudgetExceeded):
+            charge("2", 1000)
+
+
+def test_37_a_refusal_after_a_crash_leaves_the_doubt(ledger: Ledger) -> None:
+    """`on_crash="retry"` says that repeating is safe, not that the attempt that vanished did nothing."""
+    call = ToolCall(tool="charge", args={"order": "1", "cents": 1000}, run_id="r")
+    words: dict[str, Any] = {"side_effect": "payment", "on_crash": "retry"}
+    lost = ledger.begin(call, lease=timedelta(milliseconds=1), **words)
+    assert isinstance(lost, Claimed)
+
+    def refuse(effect: Any) -> None:
+        raise Refused("no such customer")
+
+    with pytest.raises(Refused):
+        ledger.run(call, refuse, **words)
+    (effect,) = ledger.effects()
+    assert (effect.status, effect.attempt) == ("in_doubt", 2)
+    assert effect.charges_json is not None
+    assert ledger.run(call, lambda effect: "done", **words) == "done", "a later attempt that succeeds proves it"
 
 
 def test_37_callers_wait_for_a_retry_and_get_its_result(ledger: Ledger) -> None:

@@ -211,8 +211,8 @@ def test_97_a_packet_carries_the_order_to_another_ledger(ledger: Ledger, tmp_pat
     for n in (2, 3):
         called(shop, n)
     approved(ledger, waiting, 1)
-    packet = ledger.export_packet("r1")
     with Ledger.open(f"sqlite:///{tmp_path / 'there.db'}", tenant="acme", seal=False) as there:
+        packet = ledger.export_packet("r1", to=there.journal_name)
         there.import_packet(packet, trust=True)
         assert undone(Shop(there)) == [1, 3, 2]
 

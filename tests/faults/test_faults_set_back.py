@@ -20,7 +20,10 @@ from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.cli.doctor.command import Check, examine
 from indelible.cli.opening import Where
 from indelible.engine.stops import Stops
-from indelible.errors import EffectInDoubt, IllegalMove, KeyUnusable, Stopped
+from indelible.errors import EffectInDoubt, IllegalMove, KeyUnusable, SignerRefused, Stopped
+from indelible.journal import sealing
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
 from tests.journal.test_set_back import Backup
 from tests.scenarios.shells import Count
@@ -85,6 +88,38 @@ def test_60_a_stop_in_the_copy_does_not_hide_that_it_was_set_back(
         ledger.go(by="ana", reason="maintenance is over")
         assert ledger.run(charge(3), till) == "paid"
     assert till.charged == {1: 1, 2: 1, 3: 1}
+
+
+@pytest.mark.parametrize("dies_at", ["continue_from", "_sign", "go_after_loss"])
+def test_60_a_continuation_that_was_cut_off_is_repeated(
+    stopped_and_restored: tuple[dict[str, Any], Till], dies_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the signer had forgotten, nothing was lost any more to the second command, and the stop stayed."""
+    place, till = stopped_and_restored
+
+    def die(*_: Any) -> None:
+        raise SystemExit("killed")
+
+    with Ledger.open(**place) as ledger, pytest.raises(Stopped, match="set back"):
+        ledger.run(charge(2), till)
+    with Ledger.open(**place) as ledger, monkeypatch.context() as patch:
+        sealer = ledger._engine.notary.sealer()
+        where = {"continue_from": sealer._signer, "_sign": sealer, "go_after_loss": sealing}[dies_at]
+        patch.setattr(where if where is sealing else type(where), dies_at, die)
+        with pytest.raises(SystemExit):
+            ledger.continue_journal()
+    with Ledger.open(**place) as ledger:
+        ledger.continue_journal()
+        told = [event.read() for event in ledger.events("indelible:journal") if event.type == "log_continued"]
+        assert len(told) == 1, "and it is told once"
+        with pytest.raises(Stopped, match="maintenance"):
+            ledger.run(charge(3), till)
+        ledger.go(by="ana", reason="maintenance is over")
+        assert ledger.run(charge(3), till) == "paid"
+        with pytest.raises(SignerRefused):
+            ledger.continue_journal()
+        report = verify(LiveEvidence(ledger._engine.store, "default"))
+        assert report.flaw is None, report.why
 
 
 def test_60_go_compares_before_it_lifts_a_stop(stopped_and_restored: tuple[dict[str, Any], Till]) -> None:

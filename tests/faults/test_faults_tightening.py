@@ -19,6 +19,7 @@ from indelible import (
     GrantTerms,
     Ledger,
     MayRun,
+    Replayed,
     Resource,
     Retry,
     Succeeded,
@@ -35,7 +36,10 @@ from indelible.errors import (
     EffectInDoubt,
     KeyReused,
     MayHaveHappened,
+    NoRun,
+    NothingHappened,
     NotRun,
+    NotSealed,
     PolicyRefused,
     ResourceBusy,
     VoteRefused,
@@ -44,6 +48,7 @@ from indelible.integrations.function_calls import FunctionCalls
 from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import GatewayTool
 from indelible.server.signin.credentials import Credentials
+from tests.journal.test_sealing import Broken
 from tests.scenarios.policies import asking
 from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge, somebody_waits, types_of
 from tests.server.conftest import each_place as each_place
@@ -552,6 +557,33 @@ def test_51_a_retry_of_what_was_approved_is_asked_again(ledger: Driver, end: str
     assert types_of(ledger).count("approval_requested") == 2
 
 
+@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("end", ["in_doubt", "failed", "ready"])
+def test_51_a_retry_of_what_ran_on_a_grant_takes_a_grant_or_is_asked_again(ledger: Driver, end: str, uses: int) -> None:
+    """It ran unasked when the call came without `approval=`: its row did not say that it had needed permission."""
+    terms = GrantTerms(count=uses, until=datetime.now(UTC) + timedelta(hours=1))
+    approve(ledger, asked(ledger, run_id="first"), grant=terms)
+    problem = {"in_doubt": MayHaveHappened, "failed": ValueError, "ready": NothingHappened}[end]
+    declared = {"failed_on": ValueError} if end == "failed" else {}
+    with pytest.raises(problem):
+        ledger.run(charge(), _raising(problem), approval="required", **declared)
+    (effect,) = ledger.effects(run_id="order-1")
+    assert (effect.status, effect.approval_id) == (end, None)
+    if end != "ready":
+        ledger.retry(effect.id, by="ana", reason="the provider knows nothing of it")
+    handler = Count()
+    if uses == 2:
+        ledger.run(charge(), handler, approval="required", wait=False)
+        assert (handler.entries, ledger.grants()) == (1, [])
+        return
+    with pytest.raises(ApprovalPending) as pending:
+        ledger.run(charge(), handler, wait=False)
+    assert handler.entries == 0
+    approve(ledger, pending.value)
+    ledger.run(charge(), handler)
+    assert handler.entries == 1
+
+
 def _raising(problem: type[BaseException]) -> Any:
     def handler(effect: Any) -> None:
         raise problem("it went wrong")
@@ -901,4 +933,81 @@ def test_53_a_grant_does_not_say_whether_a_repeat_is_meant(ledger: Driver, words
     ledger.run(wire(2, 1), handler, side_effect="payment")
     with pytest.raises(ApprovalPending):
         ledger.run(wire(2, 2), handler, side_effect="payment", wait=False)
+    assert handler.entries == 1
+
+
+PAYS: dict[str, Any] = {
+    "tools": {"wire": {"side_effect": "payment"}, "look": {"side_effect": "read"}},
+    "defaults": "allow",
+}
+
+
+@pytest.mark.parametrize("by", ["own", "stored"])
+def test_53_what_a_policy_calls_a_payment_is_not_repeated_as_a_read(shell: Shell, by: str) -> None:
+    """Two call ids in one turn entered it twice: only options of ledger, tool and call were asked, not the policy."""
+    ledger, handler = shell.open(policy=PAYS if by == "own" else None), Count()
+    if by == "stored":
+        ledger.apply_policy(PAYS, by="root")
+
+    def wire(call_id: str, turn: str | None = None, **words: Any) -> ToolCall:
+        return ToolCall(
+            tool="wire", args={"to": "x"}, **{"run_id": "r", **words}, dedupe="call", call_id=call_id, turn=turn
+        )
+
+    for number in range(3):
+        assert ledger.run(wire(f"c{number}", "m1"), handler, side_effect="read") == "done"
+    assert (handler.entries, [effect.side_effect for effect in ledger.effects()]) == (1, ["payment"])
+    with pytest.raises(ApprovalPending):
+        ledger.run(wire("c4", "m2"), handler, side_effect="read", wait=False)
+    assert isinstance(ledger.begin(wire("c5", "m1"), side_effect="read"), Replayed)
+    for number in range(2):
+        read = replace(wire(f"c{number}", "m1"), tool="look")
+        ledger.run(read, handler, side_effect="read")
+    assert handler.entries == 3, "what is a read to the policy too is read anew each time"
+
+
+def test_53_by_an_adapter_what_a_policy_calls_a_payment_is_not_repeated_as_a_read(store_url: str) -> None:
+    entries: list[str] = []
+    migrate(store_url)
+
+    def wire(to: str) -> str:
+        entries.append(to)
+        return "sent"
+
+    with Ledger.open(store_url, policy=PAYS) as ledger:
+        calls = FunctionCalls(ledger, {"wire": wire}, run="r1", terms={"wire": {"side_effect": "read"}})
+        for number in range(3):
+            calls.answer(_asked_for("wire", number, to="x"), turn="m1")
+        assert entries == ["x"]
+        for words in [{}, {"redact": ["args.to"]}]:
+            with pytest.raises(NoRun):
+                ledger.run(ToolCall(tool="wire", args={"to": "y"}), Count(), side_effect="read", **words)
+        ledger.run(ToolCall(tool="wire", args={"to": "y"}, scope="webhook-7"), Count(), side_effect="read")
+        ledger.run(ToolCall(tool="look", args={"to": "y"}), Count(), side_effect="read")
+
+
+def test_53_a_server_refuses_a_payment_that_its_client_tells_apart_as_a_read(store_url: str) -> None:
+    place = Place(store_url, policy=policy_of({"tools": {"charge": {"side_effect": "payment"}}, "defaults": "allow"}))
+    try:
+        with connect(place.served.url, token=place.tokens["agent"]) as client:
+            for number in range(2):
+                with pytest.raises(BadCall):
+                    client.run(charge(dedupe="call", call_id=f"c{number}"), Count(), side_effect="read")
+            assert client.run(charge(dedupe="call", call_id="c1"), Count(), side_effect="payment") == "done"
+        for number in range(2):
+            words: dict[str, Any] = {"run_id": "r1", "side_effect": "read", "dedupe": "call", "turn": "m1"}
+            begun = place.begin(**words, call_id=f"c{number}")
+            assert begun.status_code == (201, 409)[number], "another call id in the same turn is the same payment"
+    finally:
+        place.close()
+
+
+def test_53_what_a_policy_calls_a_payment_is_not_run_where_nothing_can_be_sealed(store_url: str) -> None:
+    migrate(store_url)
+    handler = Count()
+    with Ledger.open(store_url, policy=PAYS, signer=Broken(), on_unsealed="refuse") as ledger:
+        for number in range(2):
+            with pytest.raises(NotSealed):  # the first time after it ran: only then is it known that nobody signs
+                ledger.run(ToolCall(tool="wire", args={"n": number}, run_id="r"), handler, side_effect="read")
+        assert ledger.run(ToolCall(tool="look", run_id="r"), Count(), side_effect="read") == "done"
     assert handler.entries == 1

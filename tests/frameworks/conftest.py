@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from indelible import Ledger
+from indelible.integrations.ways import Way
 
 # CrewAI reports to its makers unless it is told not to before it is imported.
 os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false", OTEL_SDK_DISABLED="true")
@@ -48,3 +49,18 @@ def told_of(ledger: Ledger, kind: str) -> list[Any]:
 
     ledger.run_story("order-123", each=look)
     return told
+
+
+OTHERS = ["strands-agents", "google-adk", "mcp", "langgraph", "openai-agents", "pydantic-ai-slim"]
+"""The packages that strict mode cannot hold, or that are not tried here."""
+
+
+def table_of(page: Path) -> list[str]:
+    """Return the rows of a page's table of all ways in which code runs."""
+    _, _, rest = page.read_text().partition("| how code runs | the ledger |\n|---|---|\n")
+    return rest.partition("\n\n")[0].splitlines()
+
+
+def row_of(way: Way) -> str:
+    """Return what the page of its framework says of a way."""
+    return f"| {way.name} | {'guarded' if way.is_guarded else 'named, and refused in strict mode'} |"

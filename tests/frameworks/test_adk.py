@@ -19,8 +19,8 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from indelible import Ledger, MayHaveHappened, NothingHappened, Refused, Succeeded
-from indelible.errors import ApprovalPending, BadCall, EffectInDoubt
-from indelible.integrations.adk import LedgerPlugin, ToolFailed
+from indelible.errors import BadCall
+from indelible.integrations.adk import LedgerPlugin, ToolAsked, ToolFailed
 from indelible.integrations.model_turns import sha256_of
 from indelible.integrations.telling import TEXTS
 from indelible.testing.adapters.adk import ScriptedLlm, called
@@ -114,12 +114,13 @@ class Played:
         return None if answer is None else answer.waiting
 
 
-def test_a_call_waits_for_a_person_and_an_app_that_is_resumed_too_early_can_be_resumed_again(ledger: Ledger) -> None:
+def test_a_call_waits_for_a_person_and_an_app_that_is_resumed_too_early_is_asked_again(ledger: Ledger) -> None:
     Played(ledger, CHARGE, approval="required").begin()
     (approval,) = ledger.approvals(status="pending")
     assert Played(ledger, CHARGE, approval="required").waiting() == [approval.id]
-    with pytest.raises(ApprovalPending):
-        Played(ledger, CHARGE, approval="required").resume()
+    for _ in range(2):
+        assert [set(told) for told in Played(ledger, CHARGE, approval="required").resume()] == [{"error"}]
+        assert Played(ledger, CHARGE, approval="required").waiting() == [approval.id]
     assert DONE == []
     decide(ledger)
     assert Played(ledger, CHARGE, approval="required").waiting() == []
@@ -235,7 +236,8 @@ def test_a_default_that_is_left_out_is_recorded_and_is_the_same_call_as_one_spel
     calls = [called("refund", "c1", order="o1"), called("refund", "c2", order="o1", amount=5000, colour="red")]
     Played(ledger, tools=[refund], turns=[[calls[0]], [calls[1]], SAYS_DONE]).begin()
     (effect,) = ledger.effects()
-    assert effect.args == {"order": "o1", "amount": 5000, "on": "2026-11-16"}
+    beside = {"tool_context": {"state": {}, "user_id": "ana"}}
+    assert effect.args == {"order": "o1", "amount": 5000, "on": "2026-11-16", **beside}
     assert DONE == ["o1 5000"]
 
 
@@ -299,23 +301,30 @@ def test_a_tool_may_say_that_it_may_have_happened_and_a_person_settles_it(ledger
 
     call = called("lose", "c1", order="o1")
     Played(ledger, call, tools=[lose]).begin()
-    with pytest.raises(EffectInDoubt):
-        Played(ledger, call, tools=[lose]).resume()
+    assert [set(told) for told in Played(ledger, call, tools=[lose]).resume()] == [{"error"}], "it is asked again"
     (effect,) = ledger.effects()
     ledger.settle(effect, Succeeded({"id": "ch_1"}), by="ana", evidence="the statement")
     assert Played(ledger, call, tools=[lose]).resume() == [{"id": "ch_1"}]
     assert DONE == ["o1"]
 
 
-def test_a_tool_that_asks_by_itself_is_entered_again(ledger: Ledger) -> None:
+ASKING: Any = [({}, "in_doubt"), ({"nothing_on": ToolAsked}, "ready"), ({"side_effect": "read"}, "ready")]
+
+
+@pytest.mark.parametrize(("words", "status"), ASKING)
+def test_what_a_tool_asks_by_itself_is_asked_and_it_may_have_acted_before(
+    ledger: Ledger, words: Any, status: str
+) -> None:
     def ask(order: str, tool_context: ToolContext) -> dict[str, str]:
         """Asks."""
         DONE.append(order)
         tool_context.request_confirmation(hint="sure?")
         return {"status": "asked"}
 
-    assert Played(ledger, called("ask", "c1", order="o1"), tools=[ask]).begin() == [{"status": "asked"}]
-    assert [effect.status for effect in ledger.effects()] == ["ready"]
+    app = Played(ledger, called("ask", "c1", order="o1"), tools=[ask], **words)
+    assert app.begin() == [{"status": "asked"}]
+    hints = [one.hint for e in app.session().events for one in e.actions.requested_tool_confirmations.values()]
+    assert (hints, [effect.status for effect in ledger.effects()]) == (["sure?"], [status])
 
 
 def test_a_tool_that_streams_is_refused(ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from strands import Agent, ToolContext, tool
+from strands.interrupt import InterruptException
 from strands.middleware import ExecuteToolStage
 from strands.plugins import Plugin
 from strands.session.file_session_manager import FileSessionManager
@@ -91,7 +92,7 @@ def test_the_plugin_answers_what_the_ledger_asked_and_nothing_else(ledger: Ledge
         """Asks."""
         return f"said {tool_context.interrupt('which', reason='which card?')}"
 
-    plugin = LedgerPlugin(ledger, terms={"charge": {"approval": "required"}})
+    plugin = LedgerPlugin(ledger, terms={"charge": {"approval": "required"}, "ask": {"nothing_on": InterruptException}})
     agent = Agent(
         model=ScriptedModel([[CHARGE, called("ask", "c2", order="o1")], [{"text": "done"}]]),
         tools=[charge, ask],
@@ -325,19 +326,33 @@ def test_no_middleware_that_the_agent_was_made_with_changes_arguments_after_the_
     assert effect.args["amount"] == 10
 
 
-def test_a_tool_that_interrupts_by_itself_is_entered_again(ledger: Ledger) -> None:
-    @tool(context=True)
-    def ask(order: str, tool_context: ToolContext) -> str:
-        """Asks."""
-        DONE.append(order)
-        return f"said {tool_context.interrupt('which', reason='which card?')}"
+@tool(context=True)
+def ask(order: str, tool_context: ToolContext) -> str:
+    """Asks."""
+    DONE.append(order)
+    return f"said {tool_context.interrupt('which', reason='which card?')}"
 
+
+@pytest.mark.parametrize("words", [{"nothing_on": InterruptException}, {"side_effect": "read"}])
+def test_a_tool_that_interrupts_by_itself_before_it_acts_is_entered_again(ledger: Ledger, words: Any) -> None:
     call = called("ask", "c1", order="o1")
-    assert agent_of(ledger, call, tools=[ask])("ask").stop_reason == "interrupt"
-    agent = agent_of(ledger, call, tools=[ask])
+    assert agent_of(ledger, call, tools=[ask], **words)("ask").stop_reason == "interrupt"
+    agent = agent_of(ledger, call, tools=[ask], **words)
     assert resumed(agent, "visa").stop_reason == "end_turn"
     assert results_in(agent)[0]["content"] == [{"text": "said visa"}]
     assert DONE == ["o1", "o1"]
+
+
+def test_a_tool_that_interrupts_by_itself_may_have_acted_before_and_its_answer_is_kept(ledger: Ledger) -> None:
+    call = called("ask", "c1", order="o1")
+    assert [one.reason for one in agent_of(ledger, call, tools=[ask])("ask").interrupts] == ["which card?"]
+    (doubt,) = resumed(agent_of(ledger, call, tools=[ask]), "visa").interrupts
+    (effect,) = ledger.effects()
+    assert (doubt.reason["effect"], effect.status, DONE) == (effect.id, "in_doubt", ["o1"])
+    ledger.retry(effect, by="ana")
+    agent = agent_of(ledger, call, tools=[ask])
+    assert resumed(agent).stop_reason == "end_turn"
+    assert results_in(agent)[0]["content"] == [{"text": "said visa"}]
 
 
 def test_a_tool_may_say_that_nothing_happened(ledger: Ledger) -> None:

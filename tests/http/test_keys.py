@@ -49,7 +49,7 @@ def run_with(ledger: Ledger, name: str, handler: Handler, **words: Any) -> Any:
 
 
 @pytest.mark.parametrize("refreshes_on", [1, 2], ids=["token cached on retry", "token refreshed on retry"])
-def test_a_token_request_in_one_attempt_alone_moves_no_key(
+def test_86_a_token_request_in_one_attempt_alone_moves_no_key(
     refreshes_on: int, ledger: Ledger, provider: Provider
 ) -> None:
     for name, post in BY_ADDRESS.items():
@@ -131,7 +131,7 @@ def test_a_retry_inside_a_handler_has_the_same_key(ledger: Ledger, provider: Pro
         assert len(provider.charges) == 1, name
 
 
-def test_a_body_that_differs_never_leaves_unless_only_volatile_fields_do(ledger: Ledger, provider: Provider) -> None:
+def test_86_a_body_that_differs_never_leaves_unless_only_volatile_fields_do(ledger: Ledger, provider: Provider) -> None:
     for name, post in BY_ADDRESS.items():
 
         def handler(effect: RunningEffect, post: Post = post) -> Any:

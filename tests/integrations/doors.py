@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import inspect
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, cast
+from urllib.parse import quote
 
+import httpx2
 import mcp_types as types
 from agents import Agent as OpenAIAgent
 from agents import Runner, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from mcp.client import Client
 from mcp.server import Server
 from pydantic import BaseModel, create_model
 from pydantic_ai import Agent, DeferredToolRequests, Tool
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
-from indelible import AsyncLedger, Claimed, Succeeded, ToolCall
-from indelible.errors import ApprovalPending, NothingHappened, PolicyRefused
-from indelible.integrations.function_calls import FunctionCalls
-from indelible.integrations.langchain import LedgerMiddleware
+from indelible import AsyncLedger, Claimed, Replayed, Succeeded, ToolCall
+from indelible.core.effects.calls import OptionWords
+from indelible.errors import ApprovalPending, BudgetExceeded, EffectInDoubt, KeyReused, PolicyRefused
+from indelible.integrations.function_calls import Answered, FunctionCalls
+from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.mcp import ledger_proxy
+from indelible.integrations.mcp_words import IDEMPOTENCY_KEY, TURN
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.telling import TEXTS, heard_of, heard_of_answer
+from indelible.server.app import create_app
+from indelible.server.gateway import Gateway
+from indelible.server.gateway_tools import DEFAULT_TIMEOUT, GatewayTool, _defaults
+from indelible.server.ledgers import Ledgers
+from indelible.stores import open_store
 from indelible.tool import called
 from tests.integrations.langchain_agents import Scripted, calls
+from tests.server.serving import Served, believing
 
 TOOL = "pay"
 _IDS = itertools.count()
@@ -82,68 +95,258 @@ class Made:
 
 
 Words = dict[str, Any]
-Door = Callable[[AsyncLedger, Made, Mapping[str, Any], str, Words], Awaitable[None]]
-"""Makes one call in a run; returns when it ran, waits, or was refused."""
 
 
-async def decorator(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
+class Called(Protocol):
+    """A tool as the doors need it."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The body."""
+
+    @property
+    def model(self) -> type[BaseModel]:
+        """What it takes."""
+
+
+class Site:
+    """A ledger, and a server beside it on the same store that runs the same tools; the server starts when it is used.
+
+    Args:
+        url: The store.
+        opened: How ledgers are opened there.
+    """
+
+    def __init__(self, url: str, **opened: Any) -> None:
+        self.ledger = AsyncLedger.open(url, **opened)
+        self.tenant = str(opened.pop("tenant", "default"))
+        self._url, self._opened = url, opened
+        self._served: Served | None = None
+        self._gateway = Gateway()
+        self._remote: AsyncLedger | None = None
+
+    @functools.cached_property
+    def client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(trust_env=False)
+
+    async def __aenter__(self) -> Site:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._remote is not None:
+            await self._remote.close()
+        if "client" in vars(self):
+            await self.client.aclose()
+        if self._served is not None:
+            await asyncio.to_thread(self._served.stop)
+        await self.ledger.close()
+
+    @property
+    def token(self) -> str:
+        return quote(json.dumps(self.tenant))
+
+    def served(self, *tools: GatewayTool) -> str:
+        """Return the address of the server, which runs these tools now."""
+        self._gateway.tools = {tool.name: tool for tool in tools}
+        if self._served is None:
+            words = {word: value for word, value in self._opened.items() if word != "wakeups"}
+            ledgers = Ledgers(open_store(self._url), gateway=self._gateway, **words)
+            self._served = Served(create_app(ledgers, believing))
+        return self._served.url
+
+    def remote(self) -> AsyncLedger:
+        """Return a ledger that is behind the server: the tool runs here, and the record is there."""
+        if self._remote is None:
+            self._remote = AsyncLedger.open(self.served(), token=self.token, tenant=self.tenant)
+        return self._remote
+
+
+Door = Callable[..., Awaitable[str]]
+"""Makes one call, by `(site, made, args, run, words, turn)`. Returns what the model hears.
+
+What the tool raises is raised where that stops the agent.
+"""
+
+
+_OF_THE_LEDGER = (ApprovalPending, BudgetExceeded, EffectInDoubt, KeyReused, PolicyRefused)
+
+
+async def _came_of(made: Callable[[], Any]) -> str:
+    """Return what a program gets that calls a tool, with what the ledger refuses as a model would hear it."""
+    try:
+        value = made()
+        return str(await value if inspect.isawaitable(value) else value)
+    except _OF_THE_LEDGER as refused:
+        heard = heard_of(refused, TOOL)
+        assert heard is not None
+        return heard.text
+
+
+async def decorator(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Call the decorated function. One that is awaited is a tool of the asynchronous ledger."""
+    ledger: Any = site.ledger if inspect.iscoroutinefunction(made.function) else site.ledger.blocking
+    tool = ledger.tool(TOOL, wait=False, **words)(made.function)
+    with site.ledger.in_run(run):
+        return await _came_of(lambda: tool(**args))
+
+
+async def tool_call(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Run a `ToolCall` with the tool's handler."""
+    ledger: Any = site.ledger if inspect.iscoroutinefunction(made.function) else site.ledger.blocking
+    tool = ledger.tool(TOOL, wait=False, **words)(made.function)
+    return await _came_of(lambda: ledger.run(ToolCall(tool=TOOL, args=args, run_id=run), tool.handler))
+
+
+async def begin(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Claim the call, run the body by hand, and commit what came of it."""
+    ledger = site.ledger.blocking
+    tool = ledger.tool(TOOL, wait=False, **words)(made.function)
+
+    def by_hand() -> Any:
+        begun = ledger.begin(ToolCall(tool=TOOL, args=args, run_id=run))
+        if isinstance(begun, Replayed):
+            return begun.value
+        if not isinstance(begun, Claimed):
+            return heard_of_answer(begun, TOOL).text
+        if hasattr(made, "given_key"):
+            made.given_key = begun.claim.effect.key
+        try:
+            value = called(tool._function, begun.claim.effect.args)
+        except Exception as error:
+            ledger.commit(begun.claim, error)
+            raise
+        return ledger.commit(begun.claim, Succeeded(value))
+
+    return await _came_of(by_hand)
+
+
+async def connected(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Call the decorated function; the ledger is behind a server."""
+    ledger = await asyncio.to_thread(site.remote)
     tool = ledger.blocking.tool(TOOL, wait=False, **words)(made.function)
-    with ledger.in_run(run), suppress(ApprovalPending, PolicyRefused):
-        tool(**args)
+
+    def by_http() -> Any:
+        with ledger.in_run(run):
+            return tool(**args)
+
+    return await _came_of(lambda: asyncio.to_thread(by_http))
 
 
-async def tool_call(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
-    blocking = ledger.blocking
-    tool = blocking.tool(TOOL, wait=False, **words)(made.function)
-    with suppress(ApprovalPending, PolicyRefused):
-        blocking.run(ToolCall(tool=TOOL, args=args, run_id=run), tool.handler)
+async def functions(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Hand a model's tool call to a loop of functions."""
+    loop = FunctionCalls(site.ledger, {TOOL: made.function}, run=run, **words)
+    return _answered(await loop.answer_async([_function_call(args)], turn=turn))
 
 
-async def begin(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
-    blocking = ledger.blocking
-    tool = blocking.tool(TOOL, wait=False, **words)(made.function)
-    with suppress(PolicyRefused):
-        begun = blocking.begin(ToolCall(tool=TOOL, args=args, run_id=run))
-        if isinstance(begun, Claimed):
-            blocking.commit(begun.claim, Succeeded(called(tool._function, begun.claim.effect.args)))
+async def functions_blocking(
+    site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1"
+) -> str:
+    """Do the same without a loop."""
+    loop = FunctionCalls(site.ledger.blocking, {TOOL: made.function}, run=run, **words)
+    return _answered(await asyncio.to_thread(loop.answer, [_function_call(args)], turn=turn))
 
 
-async def functions(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
-    function = {"name": TOOL, "arguments": json.dumps(dict(args))}
-    loop = FunctionCalls(ledger, {TOOL: made.function}, run=run, **words)
-    await loop.answer_async([{"id": _new_id(), "type": "function", "function": function}])
+def _function_call(args: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": _new_id(), "type": "function", "function": {"name": TOOL, "arguments": json.dumps(dict(args))}}
 
 
-async def langchain(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
-    tool = StructuredTool.from_function(made.function, name=TOOL, description="Pays.", args_schema=made.model)
+def _answered(answered: Answered) -> str:
+    (said,) = [*(one["content"] for one in answered.messages), *(one.told for one in answered.waiting)]
+    return str(said)
+
+
+def _langchain_tool(made: Called) -> StructuredTool:
+    function: Any = made.function
+    of: Words = {"coroutine": function} if inspect.iscoroutinefunction(function) else {"func": function}
+    return StructuredTool.from_function(**of, name=TOOL, description="Pays.", args_schema=made.model)
+
+
+def _told_by_graph(result: Mapping[str, Any]) -> str:
+    told = [str(message.content) for message in result["messages"] if isinstance(message, ToolMessage)]
+    return (told or [_paused(one.value) for one in result["__interrupt__"]])[-1]
+
+
+PAUSED = "paused: "
+
+
+def _paused(question: Mapping[str, Any]) -> str:
+    """Return what a pause says to the person who is asked; the model hears nothing meanwhile."""
+    return PAUSED + str(question.get("why") or question)
+
+
+def _langchain_agent(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words) -> Any:
     turns = [calls((TOOL, dict(args), _new_id())), AIMessage(content="done")]
-    behind = LedgerMiddleware(ledger, run=run, model_turns=False, **words)
-    agent = create_agent(Scripted(responses=turns), [tool], middleware=[behind], checkpointer=InMemorySaver())
-    await agent.ainvoke({"messages": [("user", "pay")]}, {"configurable": {"thread_id": run}})  # type: ignore[call-overload]
+    behind = LedgerMiddleware(site.ledger, run=run, model_turns=False, **words)
+    return create_agent(
+        Scripted(responses=turns), [_langchain_tool(made)], middleware=[behind], checkpointer=InMemorySaver()
+    )
 
 
-async def openai_agents(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
+def _said_by_user(turn: str) -> dict[str, Any]:
+    return {"messages": [HumanMessage(content="pay", id=turn)]}
+
+
+async def langchain(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Run a LangChain agent."""
+    agent = _langchain_agent(site, made, args, run, words)
+    return _told_by_graph(await agent.ainvoke(_said_by_user(turn), {"configurable": {"thread_id": run}}))
+
+
+async def langchain_blocking(
+    site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1"
+) -> str:
+    """Do the same without a loop."""
+    agent, thread = _langchain_agent(site, made, args, run, words), {"configurable": {"thread_id": run}}
+    return _told_by_graph(await asyncio.to_thread(agent.invoke, _said_by_user(turn), thread))
+
+
+async def langgraph(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Run a graph with a node of tools."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", lambda state: {"messages": [calls((TOOL, dict(args), _new_id()))]})
+    graph.add_node("tools", ledger_tool_node([_langchain_tool(made)], site.ledger, run=run, **words))
+    graph.add_edge(START, "model")
+    graph.add_edge("model", "tools")
+    thread: Any = {"configurable": {"thread_id": run}}
+    return _told_by_graph(await graph.compile(InMemorySaver()).ainvoke(_said_by_user(turn), thread))  # type: ignore[call-overload]
+
+
+async def openai_agents(
+    site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1"
+) -> str:
+    """Run an agent of the OpenAI Agents SDK."""
     tool = function_tool(made.function, name_override=TOOL, strict_mode=False)
     turns: list[Any] = [[function_call(TOOL, dict(args), call_id=_new_id())], [assistant_message("done")]]
-    tools = LedgerTools(ledger, run=run, **words).tools([tool])
-    await Runner.run(OpenAIAgent(name="billing", model=ScriptedModel(turns), tools=tools), "pay")
+    tools = LedgerTools(site.ledger, run=run, turn=turn, **words).tools([tool])
+    result = await Runner.run(OpenAIAgent(name="billing", model=ScriptedModel(turns), tools=tools), "pay")
+    told = [str(item.output) for item in result.new_items if item.type == "tool_call_output_item"]
+    return told[-1] if told else TEXTS["waits"]
 
 
-async def pydantic_ai(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
+async def pydantic_ai(
+    site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1"
+) -> str:
+    """Run an agent of Pydantic AI."""
+
     def says(messages: list[Any], about: Any) -> ModelResponse:
         is_first = not any(isinstance(message, ModelResponse) for message in messages)
         return ModelResponse(
             parts=[ToolCallPart(TOOL, dict(args), tool_call_id=_new_id()) if is_first else TextPart("done")]
         )
 
-    behind, kinds = LedgerCapability(ledger, run=run, model_turns=False, **words), [str, DeferredToolRequests]
+    behind, kinds = LedgerCapability(site.ledger, run=run, model_turns=False, **words), [str, DeferredToolRequests]
     tools = [Tool(made.function, name=TOOL, takes_ctx=False)]
     agent: Any = Agent(FunctionModel(says), tools=tools, output_type=kinds, capabilities=[behind])  # type: ignore[arg-type]
-    with suppress(NothingHappened):  # what an approver edited, only the agent can validate
-        await agent.run("pay")
+    result = await agent.run(turn)
+    if isinstance(result.output, DeferredToolRequests):
+        return _paused(next(iter(result.output.metadata.values())))
+    parts = [part for message in result.new_messages() for part in message.parts]
+    told = [str(part.content) for part in parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
+    return told[-1]
 
 
-async def mcp(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str, words: Words) -> None:
+async def mcp(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Call a tool of an MCP server through the proxy."""
     tool = types.Tool(name=TOOL, description="Pays.", input_schema=made.model.model_json_schema())
 
     async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
@@ -151,28 +354,73 @@ async def mcp(ledger: AsyncLedger, made: Made, args: Mapping[str, Any], run: str
 
     async def entered(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         validated = made.model.model_validate(params.arguments or {})
+        if hasattr(made, "given_key"):
+            made.given_key = (params.meta or {}).get(IDEMPOTENCY_KEY)
         given = made.function(**{name: getattr(validated, name) for name in made.model.model_fields})
+        given = await given if inspect.isawaitable(given) else given
         return types.CallToolResult(content=[types.TextContent(text=str(given))])
 
     async with (
         Client(Server("till", on_list_tools=listed, on_call_tool=entered)) as upstream,
-        Client(ledger_proxy(ledger, upstream, run=run, **words), mode="legacy") as client,
+        Client(ledger_proxy(site.ledger, upstream, run=run, **words), mode="legacy") as client,
     ):
-        await client.call_tool(TOOL, dict(args))
+        result = await client.call_tool(TOOL, dict(args), meta=cast("types.RequestParamsMeta", {TURN: turn}))
+    return " ".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+def served_tool(made: Called, words: Words, url: str | None = None) -> GatewayTool:
+    """Return the tool as the server runs it: a function there, or one at an address."""
+    function: Any = None if url is not None else made.function
+    options = {word: value for word, value in words.items() if word in OptionWords.__annotations__}
+    identity = {word: value for word, value in words.items() if word not in options}
+    return GatewayTool(
+        name=TOOL,
+        url=url,
+        words={**options, "marks_sending": True} if url is not None else options,  # type: ignore[typeddict-item]
+        identity=identity,  # type: ignore[arg-type]
+        function=function,
+        defaults={} if function is None else _defaults(function),
+        schema=None if function is not None else made.model.model_json_schema(),
+        timeout=getattr(made, "timeout", DEFAULT_TIMEOUT),
+    )
+
+
+async def server(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:
+    """Ask the server to run its tool, over HTTP."""
+    url = await asyncio.to_thread(site.served, served_tool(made, words, getattr(made, "url", None)))
+    return await _asked(site, url, {"args": dict(args), "run_id": run, "turn": turn, "wait_s": 0})
+
+
+async def _asked(site: Site, url: str, body: dict[str, Any]) -> str:
+    asked = await site.client.post(
+        f"{url}/v1/tools/{TOOL}/calls", json=body, headers={"Authorization": f"Bearer {site.token}"}
+    )
+    told = asked.json()
+    if told["status"] == 202 or "approval" in told:
+        return TEXTS["waits"]
+    return str(told.get("detail") or told.get("value") or told.get("error"))
 
 
 DOORS: dict[str, Door] = {
     "decorator": decorator,
     "tool_call": tool_call,
     "begin": begin,
+    "connected": connected,
     "functions": functions,
+    "functions_blocking": functions_blocking,
     "langchain": langchain,
+    "langchain_blocking": langchain_blocking,
+    "langgraph": langgraph,
     "openai_agents": openai_agents,
     "pydantic_ai": pydantic_ai,
     "mcp": mcp,
+    "server": server,
 }
-BY_THE_TOOL = ("decorator", "tool_call", "begin")
+"""Every way in. Those that ask a model's provider, and those whose frameworks are heavy, have tests of their own."""
+BY_THE_TOOL = ("decorator", "tool_call", "begin", "connected")
 """The doors of a registered tool: its own types read what is given, and what an approver edits."""
-VALIDATING = frozenset({*BY_THE_TOOL, "langchain", "openai_agents", "pydantic_ai", "mcp"})
+VALIDATING = frozenset(
+    {*BY_THE_TOOL, "langchain", "langchain_blocking", "langgraph", "openai_agents", "pydantic_ai", "mcp"}
+)
 """The doors whose frameworks, or signatures, read a model inside the arguments; the others hand it on as it is."""
 TAKES_EDITS = frozenset(DOORS) - {"pydantic_ai"}

@@ -23,6 +23,7 @@ from indelible.integrations.telling import TEXTS, Outcome
 INDELIBLE = (sys.executable, "-m", "indelible.cli")
 PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "claude-code.md"
 PUSH = {"command": "git push", "description": "Pushes"}
+PUSHED = {**PUSH, "cwd": "/work"}  # as it is recorded
 
 
 def told(event: str = "PreToolUse", use: str = "toolu_1", args: Any = PUSH, **more: Any) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def test_a_call_is_begun_by_one_process_reported_by_another_and_denied_to_a_thir
     with Ledger.open(commands.url, seal=False) as ledger:
         (effect,) = ledger.effects()
         assert (effect.status, effect.run_id, effect.call_id) == ("succeeded", told()["session_id"], "toolu_1")
-        assert effect.args == PUSH
+        assert effect.args == PUSHED
 
 
 def test_what_waits_for_a_person_is_denied_and_runs_when_the_model_calls_again(commands: Commands) -> None:
@@ -214,7 +215,7 @@ def test_arguments_that_were_edited_are_those_that_run(
     hook.answer(told())
     (question,) = ledger.approvals(status="pending")
     dry = {"command": "git push --dry-run", "description": "Pushes"}
-    edited = ledger.edit_approval(question, dry, digest=question.digest, by="ana")
+    edited = ledger.edit_approval(question, {**dry, "cwd": "/work"}, digest=question.digest, by="ana")
     ledger.approve(edited, digest=edited.digest, by="bob")
     answer = hook.answer(told())
     denial(answer, decision)
@@ -309,9 +310,44 @@ def test_the_right_to_report_is_for_its_owner_and_for_the_ledger_it_is_of(ledger
 def test_the_page_shows_settings_that_can_be_used() -> None:
     text = PAGE.read_text()
     settings = json.loads(text.split("```json\n")[1].split("```")[0])
-    assert set(settings["hooks"]) == {"PreToolUse", "PostToolUse", "PostToolUseFailure"}
+    assert set(settings["hooks"]) == {"PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptExpansion"}
     for event, groups in settings["hooks"].items():
         (group,) = groups
         (hook,) = group["hooks"]
         assert hook["command"].startswith("indelible hook claude-code")
         assert hook.get("onFailure") == ("block" if event == "PreToolUse" else None)
+
+
+@pytest.mark.parametrize("use", ["toolu_1", "toolu_2"])
+def test_89_an_approval_is_for_the_folder_that_was_shown(use: str, store_url: str, tmp_path: Path) -> None:
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required")
+        denial(hook.answer(told(cwd="/home/ana/shop")))
+        (question,) = ledger.approvals(status="pending")
+        (effect,) = ledger.effects()
+        assert effect.args == {**PUSH, "cwd": "/home/ana/shop"}
+        ledger.approve(question, digest=question.digest, by="ana")
+        denial(hook.answer(told(use=use, cwd="/home/ana/bank")))
+        (asked,) = ledger.approvals(status="pending")
+        assert asked.id != question.id
+        if use != "toolu_1":
+            assert hook.answer(told(use="toolu_3", cwd="/home/ana/shop")) == {}
+
+
+def test_89_a_folder_may_be_left_out(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required", unbound=["cwd"])
+    denial(hook.answer(told(cwd="/home/ana/shop")))
+    (question,) = ledger.approvals(status="pending")
+    ledger.approve(question, digest=question.digest, by="ana")
+    assert hook.answer(told(use="toolu_2", cwd="/home/ana/bank")) == {}
+
+
+def test_89_an_edit_cannot_move_a_call_to_another_folder(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required")
+    denial(hook.answer(told()))
+    (question,) = ledger.approvals(status="pending")
+    edited = ledger.edit_approval(question, {**PUSH, "cwd": "/elsewhere"}, digest=question.digest, by="ana")
+    ledger.approve(edited, digest=edited.digest, by="bob")
+    denial(hook.answer(told()))
+    assert [effect.status for effect in ledger.effects() if effect.status == "processing"] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,13 +23,10 @@ from indelible.core.policy.policy import Asked
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall
 from indelible.integrations.langchain import LedgerMiddleware
-from indelible.server.gateway import Gateway
-from indelible.server.gateway_tools import GatewayTool, _defaults
 from indelible.stores import migrate
-from tests.integrations.doors import BY_THE_TOOL, DOORS, TAKES_EDITS, TOOL, VALIDATING, Made, Money
+from tests.integrations.doors import BY_THE_TOOL, DOORS, TAKES_EDITS, TOOL, VALIDATING, Made, Money, Site
 from tests.integrations.langchain_agents import Scripted, calls
 from tests.integrations.test_repeats import anyio_backend
-from tests.server.places import Place
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
@@ -112,8 +108,9 @@ async def through(
     made, bench = Made(parameters), Bench()
     words = {"side_effect": "payment", "dedupe": "args", "scope": "all"}
     opened: Any = {"tenant": run, "seal": False, "policy": bench.policy(), "wakeups": False}
-    async with AsyncLedger.open(url, **opened) as ledger, AsyncLedger.open(url, **opened) as elsewhere:
-        await DOORS[door](ledger, made, args, run, words)
+    async with Site(url, **opened) as site, AsyncLedger.open(url, **opened) as elsewhere:
+        ledger = site.ledger
+        await DOORS[door](site, made, args, run, words)
         effects = await ledger.effects(run_id=run)
         judged = bench.judged[0]
         assert all(each == judged for each in bench.judged), "judged alike each time"
@@ -131,16 +128,17 @@ async def through(
         will_run = judged
         if edits and door in TAKES_EDITS and judged["amount"] <= 1000 and edits.get("amount", 0) <= 1000:
             will_run = made.whole({**judged, **edits})
-            desk = elsewhere if is_edited_elsewhere else ledger
+            is_edited_elsewhere = is_edited_elsewhere or door == "server"
+            desk = elsewhere if is_edited_elsewhere else site.remote() if door == "connected" else ledger
             question = await desk.edit_approval(question, {**judged, **edits}, digest=question.digest, by="ana")
             if is_edited_elsewhere:  # where the tool is not known: the caller reads the edit, and asks if it has to
-                await DOORS[door](ledger, made, args, run, words)
+                await DOORS[door](site, made, args, run, words)
                 (question,) = await ledger.approvals(status="pending")
             assert (await ledger.view_approval(question)).args == will_run, "shown as it was edited"
             assert bench.judged[-1] == will_run, "judged as it was edited"
         await ledger.approve(question, digest=question.digest, by="bob")
-        await DOORS[door](ledger, made, args, run, words)
-        await DOORS[door](ledger, made, judged, run, words)  # every default spelled out: the same call
+        await DOORS[door](site, made, args, run, words)
+        await DOORS[door](site, made, judged, run, words)  # every default spelled out: the same call
         assert [encode(each) for each in made.got] == [encode(will_run)], "run once, as it was shown"
         (after,) = (one for one in await ledger.effects(run_id=run) if stands_for(one) is None)
         assert (after.id, after.status) == (effect.id, "succeeded")
@@ -243,10 +241,10 @@ async def test_38_what_a_tools_types_read_is_judged_shown_keyed_and_run(
 async def test_38_a_text_for_a_number_is_refused_where_only_a_schema_is_known(store_url: str) -> None:
     migrate(store_url)
     made = Made([_keyword("amount", int, 5), _keyword("money", Money, Money())])
-    async with AsyncLedger.open(store_url, seal=False) as ledger:
+    async with Site(store_url, seal=False) as site:
         for args in ({"amount": "5000"}, {"money": {"amount": "5000"}}):
-            await DOORS["mcp"](ledger, made, args, "r1", {"side_effect": "payment"})  # the model is told
-        assert list(await ledger.effects()) == []
+            await DOORS["mcp"](site, made, args, "r1", {"side_effect": "payment"})  # the model is told
+        assert list(await site.ledger.effects()) == []
     assert made.got == []
 
 
@@ -258,44 +256,6 @@ async def test_38_a_default_is_judged_shown_keyed_and_run_on_both_stores(
     kinds = [("amount", int, 5000), ("money", Money, Money()), ("memo", str | None, None)]
     parameters = [_keyword(*each) for each in kinds]
     await check((parameters, args, {"memo": "by ana"}), DOORS, store_url, runs)
-
-
-@pytest.mark.parametrize("args", [{}, {"amount": 5}, {"amount": 5, "memo": "hi"}])
-def test_38_a_default_is_judged_shown_keyed_and_run_by_the_server(
-    args: dict[str, Any], store_url: str, tmp_path: Path
-) -> None:
-    kinds = [("amount", int, 5000), ("memo", str | None, None)]
-    made, bench = Made([_keyword(*each) for each in kinds]), Bench()
-    function = made.function
-    tool = GatewayTool(
-        name=TOOL,
-        words={"side_effect": "payment"},
-        identity={"scope": "all"},
-        function=function,
-        defaults=_defaults(function),
-    )
-    whole = made.whole(args)
-    place = Place(store_url, gateway=Gateway({TOOL: tool}), policy=bench.policy(), keys=tmp_path / "keys")
-    try:
-        asked = place.post(f"/v1/tools/{TOOL}/calls", {"args": args, "run_id": "r1"})
-        claimed = place.post("/v1/effects", {"tool": "mail", "args": args, "run_id": "r1"})  # runs at the client
-        assert claimed.json()["effect"]["args"] == args
-        assert [each for each in bench.judged if each != whole] == []
-        if whole["amount"] > 1000:
-            assert (asked.status_code, made.got) == (403, [])
-            return
-        question = asked.json()["approval"]
-        view = place.get(f"/v1/approvals/{question['id']}", "ana").json()
-        assert view["args"] == view["effect"]["args"] == whole
-        known = identify(ToolCall(tool=TOOL, args=whole, run_id="r1", scope="all"), "acme")
-        assert (view["effect"]["key"], view["effect"]["digest"]) == (known.ref.key, known.digest)
-        vote = {"decision": "approve", "digest": question["digest"]}
-        assert place.post(f"/v1/approvals/{question['id']}/decisions", vote, "ana").status_code == 201
-        for said in (args, whole):
-            assert place.post(f"/v1/tools/{TOOL}/calls", {"args": said, "run_id": "r1"}).status_code < 300
-        assert made.got == [whole]
-    finally:
-        place.close()
 
 
 class Strict(BaseModel):
@@ -368,18 +328,19 @@ def _pays(money: Money, more: list[Money] = []) -> None:  # noqa: B006
 async def test_53_a_model_that_repeats_itself_pays_once(door: str, store_url: str) -> None:
     migrate(store_url)
     made = Made([_keyword("amount", int, 5000)])
-    async with AsyncLedger.open(store_url, seal=False) as ledger:
+    async with Site(store_url, seal=False) as site:
         for args in ({}, {"amount": 5000}, {}):  # each with a call id of its own
-            await DOORS[door](ledger, made, args, "r1", {"side_effect": "payment"})
+            await DOORS[door](site, made, args, "r1", {"side_effect": "payment"})
     assert made.got == [{"amount": 5000}]
 
 
 @pytest.mark.parametrize("door", sorted(TAKES_EDITS))
 async def test_38_an_edit_that_leaves_an_argument_out_is_refused(door: str, sqlite_url: str) -> None:
     made = Made([_keyword("order", str, "o1"), _keyword("amount", int, 5000), _keyword("money", Money, Money())])
-    async with AsyncLedger.open(sqlite_url, seal=False) as ledger:
+    async with Site(sqlite_url, seal=False) as site:
+        ledger = site.ledger
         words = {"side_effect": "payment", "approval": "required", "dedupe": "args"}
-        await DOORS[door](ledger, made, {"amount": 5}, "r1", words)
+        await DOORS[door](site, made, {"amount": 5}, "r1", words)
         (question,) = await ledger.approvals(status="pending")
         for left_out in ({"order": "o1", "money": MORE}, {"order": "o1", "amount": 6, "money": {"amount": 7}}):
             with pytest.raises(BadCall):
@@ -387,5 +348,52 @@ async def test_38_an_edit_that_leaves_an_argument_out_is_refused(door: str, sqli
         edited = {"order": "o1", "amount": 6, "money": MORE}
         question = await ledger.edit_approval(question, edited, digest=question.digest, by="ana")
         await ledger.approve(question, digest=question.digest, by="bob")
-        await DOORS[door](ledger, made, {"amount": 5}, "r1", words)
+        await DOORS[door](site, made, {"amount": 5}, "r1", words)
     assert made.got == [edited]
+
+
+BY_TERMS = [door for door in DOORS if door not in (*BY_THE_TOOL, "server")]
+"""The doors of adapters, which say by terms of their own how a tool is treated."""
+ORDER = [_keyword("order", str, "o1"), _keyword("amount", int, 5), _keyword("memo", str, "")]
+STRICT: dict[str, Any] = {"side_effect": "payment", "approval": "required"}
+KNOWN_BY: dict[str, Any] = {"key": ["order"], "scope": "orders", "varies": ["memo"]}
+
+
+async def _makes_one_payment(site: Site, door: str, made: Made, words: dict[str, Any]) -> None:
+    """Call in one run, let it be approved, and call again in other runs and in other words."""
+    ledger = site.ledger
+    await DOORS[door](site, made, {"order": "o1"}, "r1", words)
+    (effect,) = await ledger.effects()
+    assert (effect.side_effect, effect.status, made.got) == ("payment", "requires_approval", [])
+    (question,) = await ledger.approvals(status="pending")
+    await ledger.approve(question, digest=question.digest, by="ana")
+    for run, args, turn in (
+        ("r1", {"order": "o1"}, "m1"),
+        ("r1", {"order": "o1", "memo": "again"}, "m2"),
+        ("r2", {"order": "o1", "amount": 5}, "m1"),
+        ("r3", {"order": "o1", "amount": 6}, "m1"),
+    ):
+        await DOORS[door](site, made, args, run, words, turn)
+        assert len(made.got) == 1, (run, args)
+    assert [one.status for one in await ledger.effects()] == ["succeeded"]
+
+
+@pytest.mark.parametrize("words", [{}, {"side_effect": "read"}, {"side_effect": "none", "approval": "none"}])
+@pytest.mark.parametrize("door", BY_TERMS)
+async def test_39_what_a_registered_tool_says_holds_behind_every_adapter(
+    door: str, words: dict[str, Any], store_url: str
+) -> None:
+    migrate(store_url)
+    made = Made(ORDER)
+    async with Site(store_url, seal=False) as site:
+        site.ledger.blocking.tool(TOOL, **STRICT, **KNOWN_BY)(made.function)
+        await _makes_one_payment(site, door, made, words)
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_39_what_a_policy_and_a_ledger_say_holds_through_every_door(door: str, store_url: str) -> None:
+    migrate(store_url)
+    made = Made(ORDER)
+    policy = {"tools": {TOOL: {"side_effect": "payment"}}, "defaults": "ask"}
+    async with Site(store_url, seal=False, policy=policy, approval="required") as site:
+        await _makes_one_payment(site, door, made, {"side_effect": "read", **KNOWN_BY})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -401,6 +402,7 @@ async def test_84_an_approval_is_of_one_namespace(plain: Ledger, is_copy: bool) 
     gate = LedgerTools(plain, run="order-1", terms={"close": ASKS})
     tools: Any = [*closing("sandbox", closed), *closing("production", closed)]
     if is_copy:  # the namespace comes after the gate
+        tools = [dataclasses.replace(one, _tool_namespace=None) for one in tools]
         tools = [
             *tool_namespace(name="sandbox", description="sandbox", tools=gate.tools(tools[:1])),
             *tool_namespace(name="production", description="production", tools=gate.tools(tools[1:])),
@@ -736,3 +738,30 @@ def test_89_the_metadata_of_a_config_is_bound(plain: Ledger, account: str) -> No
     result = agent.invoke(Command(resume="go"), {**T1, "metadata": {"account": account}})
     assert bool(result.get("__interrupt__")) == (account == "THEIRS")
     assert paid == (["OURS"] if account == "OURS" else [])
+
+
+@pytest.mark.anyio
+async def test_91_calls_and_approvals_of_two_servers_are_told_apart(ledger: Ledger) -> None:
+    one, other = Bank(), Bank()
+    async with Client(one.server) as first, Client(other.server) as second:
+        for below, name in ((first, "bank-a"), (second, "bank-b")):
+            async with Client(ledger_proxy(ledger, below, run="order-1", server=name)) as client:
+                await client.call_tool("refund", {"order": "1"})
+        assert [len(one.entered), len(other.entered)] == [1, 1]
+        for below, url in ((first, "https://sandbox"), (second, "https://production")):
+            gate = ledger_proxy(ledger, below, run="order-2", terms={"refund": ASKS}, reached_by=url)
+            async with Client(gate) as client:
+                await client.session.call_tool("refund", {"order": "1"}, allow_input_required=True)
+            if below is first:
+                approve(ledger)
+    assert [len(one.entered), len(other.entered)] == [1, 1]
+    assert len(ledger.approvals(status="pending")) == 1
+
+
+@pytest.mark.anyio
+async def test_88_tools_in_the_settings_of_a_model_are_refused_in_strict_mode(tmp_path: Path) -> None:
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as ledger:
+        settings: Any = {"openai_native_tools": [{"type": "computer"}]}
+        agent = PydanticAgent(says(), model_settings=settings, capabilities=[LedgerCapability(ledger, strict=True)])
+        with pytest.raises(BadCall):
+            await agent.run("go", conversation_id="order-1")

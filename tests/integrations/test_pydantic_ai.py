@@ -21,6 +21,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolApproved
 
 from indelible import AsyncLedger
+from indelible.errors import EffectInDoubt
 from indelible.integrations.pydantic_ai import LedgerCapability
 
 pytestmark = pytest.mark.anyio
@@ -193,3 +194,28 @@ async def test_a_tool_that_defers_by_itself_is_entered_when_it_is_answered(ledge
     assert entered == [False, True]
     (effect,) = [one for one in await ledger.effects() if one.tool == "charge"]
     assert (effect.status, effect.attempt) == ("succeeded", 2)
+
+
+@pytest.mark.parametrize("raised", [ModelRetry("another amount, please"), "misread"])
+async def test_37_an_output_function_that_raises_after_the_deed_is_not_called_another_way(
+    ledger: AsyncLedger, raised: Any
+) -> None:
+    charged: list[int] = []
+
+    def charge(amount: int) -> str:
+        charged.append(amount)
+        if raised == "misread":
+            Money.model_validate({"amount": "much"})
+        raise raised
+
+    def says(messages: list[ModelMessage], about: AgentInfo) -> ModelResponse:
+        turn = sum(isinstance(message, ModelResponse) for message in messages)
+        (tool,) = about.output_tools
+        return ModelResponse(parts=[ToolCallPart(tool.name, {"amount": 5 + turn}, tool_call_id=f"c{turn}")])
+
+    gate = LedgerCapability(ledger, side_effect="payment")
+    agent: Agent[None, Any] = Agent(FunctionModel(says), output_type=charge, capabilities=[gate])
+    with pytest.raises(EffectInDoubt):
+        await agent.run("go", conversation_id="order-1")
+    assert charged == [5]
+    assert [effect.status for effect in await ledger.effects(status="in_doubt")] == ["in_doubt"]

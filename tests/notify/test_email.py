@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import json
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
+from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Encrypted
 from indelible.errors import BadCall
 from indelible.notify.channels import GiveUp, NotSent
 from indelible.notify.email import EmailChannel, mail_of, message_id
@@ -176,8 +179,28 @@ def test_what_was_erased_is_said_to_be() -> None:
     made = message("denied", effect=gone, approval=approval(status="denied", principal="zoe"))
     text, _ = parts(mail_of(made, "a@b.example", ["c@d.e"], NOON))
     assert "was denied: (erased)" in text
-    assert "arguments, as recorded:\n(erased)" in text.replace("\r", "")
+    assert "arguments, as recorded:\n(not shown: its arguments were erased)" in text.replace("\r", "")
     assert "agent for zoe" in text
+
+
+def test_84_a_mail_shows_the_arguments_that_the_digest_is_of_or_none() -> None:
+    asked, edited = effect({"to": "bob"}), effect({"to": "mallory"}, opened_seq=1, version=2)
+    sealed = effect(args_json=encode(Encrypted(b"\x01" + bytes(52))))
+    for other in (edited, sealed):
+        for text in parts(mail_of(message(approval=approval(asked), effect=other), "a@b.example", ["c@d.e"], NOON)):
+            assert "mallory" not in text
+            assert "$encrypted" not in text
+            assert "indelible approvals show apr_1" in text
+
+
+def test_84_a_mail_shows_json_that_says_the_same_and_what_to_look_at_closely() -> None:
+    args = {"to": "p\u0430ypal", "note": NASTY}
+    text, html = parts(mail_of(message(args=args), "a@b.example", ["c@d.e"], NOON))
+    recorded = text.replace("\r", "").partition("arguments, as recorded:\n")[2]
+    shown, _, closely = recorded.partition("\n\nlook closely\n")
+    assert json.loads(shown) == args
+    for one in (closely, html):
+        assert "args.to: mixes Cyrillic and Latin letters" in one
 
 
 @pytest.mark.parametrize(

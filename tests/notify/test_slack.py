@@ -6,11 +6,14 @@ import json
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
 
 from indelible.core.approvals.approval import Question
+from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Encrypted
 from indelible.errors import BadCall
 from indelible.notify.channels import GiveUp, Message, NotSent
 from indelible.notify.hidden import Secret
@@ -109,22 +112,43 @@ def test_all_arguments_are_there_however_they_are_divided() -> None:
     assert "".join(block["text"]["text"][4:-4] for block in blocks) == line
 
 
-def test_what_is_cut_says_so_and_cannot_be_approved_there() -> None:
+def test_84_what_is_too_long_for_slack_is_not_shown_in_part_and_not_decided_there() -> None:
     sight = sight_of(message(args={"a": "x" * 40_000, "amount": 10**6}))
     content = {"blocks": sight.blocks}
-    assert not sight.is_whole
     assert buttons(content) == {}
-    assert "cut here" in shown(content)
-    assert "decided elsewhere" in shown(content)
-    assert "indelible approvals show apr_1" in shown(content)
+    assert "xxx" not in shown(content)
+    assert "Decide with: indelible approvals show apr_1" in shown(content)
     assert len([b for b in sight.blocks if b["type"] == "section"]) <= MOST_SECTIONS + 3
+
+
+def test_84_slack_shows_the_arguments_that_the_digest_in_its_button_is_of_or_has_no_button() -> None:
+    asked, edited = effect({"to": "bob"}), effect({"to": "mallory"}, opened_seq=1, version=2)
+    content = {"blocks": sight_of(message(approval=approval(asked), effect=edited)).blocks}
+    assert buttons(content) == {}
+    assert "mallory" not in shown(content)
+
+
+def test_84_slack_tells_of_arguments_that_cannot_be_opened_here_and_has_no_button() -> None:
+    sealed = effect(args_json=encode(Encrypted(b"\x01" + bytes(52))))
+    content = {"blocks": sight_of(message(effect=sealed)).blocks}
+    assert buttons(content) == {}
+    assert "indelible approvals show apr_1" in shown(content)
+
+
+def test_84_slack_shows_json_that_says_the_same_and_what_to_look_at_closely() -> None:
+    args = {"to": "p\u0430ypal", "note": NASTY}
+    parts = [b["text"]["text"] for b in sight_of(message(args=args)).blocks if b["type"] == "section"]
+    (fence,) = [part for part in parts if "p\u0430ypal" in part]
+    text, _, closely = unescape(fence.strip("`\n")).partition("\n\nlook closely\n")
+    assert json.loads(text) == args
+    assert "args.to: mixes Cyrillic and Latin letters" in closely
 
 
 def test_what_has_to_be_signed_cannot_be_approved_there() -> None:
     question = Question(rule="signed", needs_signature=True)
     content = {"blocks": sight_of(message(approval=approval(question=question))).blocks}
     assert buttons(content) == {}
-    assert "signed with a key of your own" in shown(content)
+    assert "has to be signed" in shown(content)
 
 
 def test_the_link_leads_to_the_page_and_decides_nothing() -> None:

@@ -425,7 +425,7 @@ def test_73_a_second_press_of_a_button_is_harmless(store_url: str) -> None:
         secret = Secret(SIGNING_SECRET)
         words = {"people": {"U1": "alice"}, "signing_secret": secret, "token": Secret(TOKEN), "api": slack.api}
         channel = SlackChannel("ops", channel=CHANNEL, **words)
-        ts = channel.send(message(approval=first))["ts"]
+        ts = channel.send(message(approval=first, effect=ledger.get_effect(first.effect_id)))["ts"]
         interactions = interactions_of(channel, _decider(ledger), lambda *place: True)
         for later in range(3):
             headers, body = request(pressed(slack, ts, APPROVE, trigger_id=f"1.{later}.trigger"), NOW + later)

@@ -20,10 +20,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from indelible.core.approvals.approval import Question
+from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Encrypted
 from indelible.errors import BadCall, KeyUnusable
 from indelible.notify.channels import GiveUp, NotSent
 from indelible.notify.hidden import Secret
-from indelible.notify.webhook import WebhookChannel, key_pair
+from indelible.notify.webhook import WebhookChannel, content_of, key_pair
 from tests.notify.making import NASTY, NOON, approval, approved, effect, message
 from tests.notify.receivers import Post, Receiver, answering, cutting, dripping, make_certificate, receiving
 from tests.waiting import PATIENCE, refusing
@@ -88,6 +90,24 @@ def test_it_says_everything_that_somebody_needs_to_decide() -> None:
     assert data["expires_at"] == "2030-01-03T12:00:00.000000Z"
     assert data["links"] == {"show": "https://ledger.example/approvals/apr_1"}
     assert post.body.isascii()
+
+
+def test_84_a_webhook_carries_the_arguments_that_its_digest_is_of_or_neither() -> None:
+    asked, edited = effect({"to": "bob"}), effect({"to": "mallory"}, opened_seq=1, version=2)
+    sealed = effect(args_json=encode(Encrypted(b"\x01" + bytes(52))))
+    for other in (edited, sealed):
+        data = content_of(message(approval=approval(asked), effect=other))["data"]
+        assert (data["args"], data["text"], data["digest"]) == (None, None, None)
+        assert (bool(data["why_not"]), data["show"]) == (True, "indelible approvals show apr_1")
+
+
+def test_84_a_webhook_carries_a_text_to_show_and_what_to_look_at_closely() -> None:
+    args = {"to": "p\u0430ypal", "note": NASTY}
+    made = message(args=args)
+    data = content_of(made)["data"]
+    assert (json.loads(data["text"]), data["args"], data["digest"]) == (args, args, made.approval.digest)
+    assert "\u202e" not in data["text"]
+    assert {one["path"] for one in data["look_closely"]} == {"args.to", "args.note"}
 
 
 def test_it_tells_how_it_ended_and_who_decided() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from indelible import MayHaveHappened, NothingHappened, Refused
+from indelible.core.effects.calls import ModelTurn
 from indelible.core.runs.resuming import context_content
 from indelible.errors import BadCall, EffectFailed, EffectInDoubt, PolicyRefused, RunOver, UnknownRun
 from indelible.testing.clock import FakeClock
@@ -203,7 +204,7 @@ def test_a_model_that_gave_no_answer_is_asked_again(ledger: Driver) -> None:
 
 def test_a_turn_that_was_cut_off_is_taken_again_in_other_words(ledger: Driver, shell: Shell, clock: FakeClock) -> None:
     run = started(ledger)
-    ledger.begin(charge(run_id="r1", tool="model.turn", args={"turn": 1}), side_effect="read", on_crash="retry")
+    ledger.begin(ModelTurn(run_id="r1", args={"turn": 1}), side_effect="read", on_crash="retry")
     clock.advance(timedelta(minutes=5))  # whoever asked is gone
     other = shell.open(clock=clock)
     ask, asked = model(other, "plan")

@@ -64,6 +64,11 @@ def places(
         shell.close()
 
 
+def name_of(driver: Driver) -> str:
+    name: str = driver.ledger.journal_name
+    return name
+
+
 def ask(driver: Driver, answer: Any, asked: list[Any]) -> Any:
     async def awaited(request: Any) -> Any:
         asked.append(request)
@@ -95,8 +100,9 @@ def test_a_run_goes_on_in_another_ledger_with_nothing_repeated(places: tuple[Dri
     here, there = places
     work(here)
     before = resumed(here).context
+    here.end_run("r1", "blocked", by="ada", reason="it goes on elsewhere")
     path = tmp_path / "run.packet"
-    here.export_packet("r1", path)
+    here.export_packet("r1", path, to=name_of(there))
     assert path.stat().st_mode & 0o077 == 0, "it holds arguments and results"
     run = there.import_packet(path, key=key_of(here.ledger))
     assert (run.status, run.agent, run.intent) == ("blocked", "scout", "Enrich leads")
@@ -131,11 +137,11 @@ def test_a_packet_of_a_packet_is_as_good(places: tuple[Driver, Driver], tmp_path
     """There and on to a third ledger, of the first kind again."""
     here, there = places
     work(here)
-    there.import_packet(here.export_packet("r1"), key=key_of(here.ledger))
+    there.import_packet(here.export_packet("r1", to=name_of(there)), key=key_of(here.ledger))
     third_shell = Shell(here.kind, f"sqlite:///{tmp_path / 'third.db'}")
     try:
         third = third_shell.open(tenant="acme", keys=tmp_path / "keys3", seal=True)
-        third.import_packet(there.export_packet("r1"), key=key_of(there.ledger))
+        third.import_packet(there.export_packet("r1", to=name_of(third)), key=key_of(there.ledger))
         context = resumed(third).context
         assert (context.state, context.current_step) == (STATE, "mail")
         assert [one.uri for one in context.artifacts] == ["s3://leads.csv"]
@@ -157,19 +163,21 @@ def test_a_run_that_is_over_is_not_gone_on_with_elsewhere(shell: Shell, elsewher
     ledger = shell.open(seal=True)
     started(ledger).complete()
     with pytest.raises(RunOver):
+        ledger.export_packet("r1", to=name_of(elsewhere))
+    with pytest.raises(RunRefused):
         elsewhere.import_packet(ledger.export_packet("r1"), key=key_of(ledger.ledger))
 
 
 def test_a_packet_is_not_taken_over_a_run_that_is_there(places: tuple[Driver, Driver]) -> None:
     here, there = places
     work(here)
-    packet = here.export_packet("r1")
+    packet = here.export_packet("r1", to=name_of(there))
     imported = there.import_packet(packet, key=key_of(here.ledger))
     before = told(there), told(here)
     assert there.import_packet(packet, key=key_of(here.ledger)) == imported, "the same packet is the same run"
     with pytest.raises(RunRefused, match="here already"):
         here.import_packet(packet, key=key_of(here.ledger))
-    later = here.export_packet("r1")
+    later = here.export_packet("r1", to=name_of(there))
     with pytest.raises(RunRefused, match="here already"):
         there.import_packet(later, key=key_of(here.ledger))
     assert (told(there), told(here)[:-1]) == before, "nothing was added to either"
@@ -199,11 +207,13 @@ def test_an_import_that_was_killed_anywhere_is_made_whole_by_another(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    url = prepare_store(store_url)
+    with Ledger.open(url, tenant="acme") as ledger:
+        to = ledger.journal_name
     with Ledger.open(f"sqlite:///{tmp_path / 'first.db'}", tenant="acme", seal=True) as first:
         for number in range(3):
             work_of(first, f"r{number}")
-        packets = [first.export_packet(f"r{number}") for number in range(3)]
-    url = prepare_store(store_url)
+        packets = [first.export_packet(f"r{number}", to=to) for number in range(3)]
     ends = []
     # Six effects are three transactions, and the run is the fourth.
     for packet, writes, is_written in zip(packets, (2, 4, 4), (False, False, True), strict=True):
@@ -240,13 +250,13 @@ def work_of(ledger: Ledger, run_id: str) -> None:
 
 
 @pytest.fixture
-def exported(ledger: Driver, shell: Shell) -> dict[str, Any]:
+def exported(ledger: Driver, shell: Shell, elsewhere: Driver) -> dict[str, Any]:
     """A packet as it is read from its file by others."""
     sealing = shell.open(seal=True)
     run = started(sealing)
     sealing.run(charge(run_id="r1"), Count({"id": "ch_1"}), side_effect="payment")
     run.hand_off("another", state={"cursor": 2})
-    packet: dict[str, Any] = json.loads(json.dumps(sealing.export_packet("r1")))
+    packet: dict[str, Any] = json.loads(json.dumps(sealing.export_packet("r1", to=name_of(elsewhere))))
     packet["key"] = key_of(sealing.ledger)
     return packet
 
@@ -386,7 +396,10 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         ledger.run(charge(run_id="forgotten"), Count({"id": 1}), side_effect="payment")
         ledger.erase(run_id="forgotten", fields=["args", "result"], by="ada", reason="asked to")
         ledger.start_run("forgotten", agent="scout").release()
-        return [json.loads(json.dumps(ledger.export_packet(name))) for name in ("empty", "full", "failed", "forgotten")]
+        names = ("empty", "full", "failed", "forgotten")
+        copies = [ledger.export_packet(name) for name in names]
+        handed = [ledger.export_packet(name, to="ledger-0/default") for name in names]
+        return [json.loads(json.dumps(packet)) for packet in (*handed, *copies)]
 
 
 def test_the_schema_is_one_and_real_packets_keep_to_it(shapes: list[dict[str, Any]]) -> None:
@@ -450,7 +463,7 @@ def test_what_would_be_sent_again_is_held_in_another_ledger_and_keeps_its_turn(
     assert [effect.on_crash for effect in here.effects()] == ["resend"]
     run.hand_off("another ledger")
     path = tmp_path / "run.packet"
-    here.export_packet("r1", path)
+    here.export_packet("r1", path, to=name_of(there))
     there.import_packet(path, key=key_of(here.ledger))
     (effect,) = there.effects()
     assert (effect.status, effect.on_crash, effect.turn) == ("in_doubt", "hold", "m1")
@@ -496,7 +509,7 @@ def test_an_effect_under_way_is_in_doubt_in_the_packet(shell: Shell, elsewhere: 
     run = started(ledger)
     ledger.begin(charge(run_id="r1"), side_effect="payment")
     run.hand_off("another")
-    elsewhere.import_packet(ledger.export_packet("r1"), key=key_of(ledger.ledger))
+    elsewhere.import_packet(ledger.export_packet("r1", to=name_of(elsewhere)), key=key_of(ledger.ledger))
     handler = Count()
     with pytest.raises(EffectInDoubt):
         elsewhere.run(charge(run_id="r1"), handler, side_effect="payment")

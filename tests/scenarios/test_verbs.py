@@ -34,7 +34,8 @@ class Noting:
 # These have scenarios of their own, through both shells.
 OF_RUNS = {
     "start_run", "resume_run", "fork_run", "record", "record_all", "checkpoint", "end_run", "get_run", "runs",
-    "run_story", "follow_run", "checkpoints", "verify_run", "diff_runs", "export_packet", "import_packet", "compensate",
+    "run_story", "follow_run", "checkpoints", "verify_run", "diff_runs", "export_packet", "import_packet",
+    "take_back_run", "compensate", "compensations",
 }  # fmt: skip
 
 

@@ -89,6 +89,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/runs/{run_id}/cancel": {"reason": "x"},
     "POST /v1/runs/{run_id}/verify": None,
     "POST /v1/runs/{run_id}/packet": None,
+    "POST /v1/runs/{run_id}/take-back": {"reason": "x"},
     "POST /v1/packets": {"packet": {}},
     "POST /internal/runs/start": {"agentId": "a"},
     "POST /internal/runs/{run_id}/events": {"eventType": "acme.x"},

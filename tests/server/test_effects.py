@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from indelible import Actor, Ledger, Succeeded, ToolCall, connect
+from indelible.errors import EffectCompensated
 from indelible.server.requests import remembering
 from indelible.server.signin.credentials import Credentials
 from tests.server.places import Place, sqlite_place
@@ -442,3 +443,39 @@ def test_odd_filters_are_refused(place: Place, query: str) -> None:
     assert place.get(f"/v1/effects{query}").status_code in (400, 422)
     assert place.get("/v1/effects/%00").status_code == 404
     assert place.get("/v1/effects/x?wait=61").status_code == 422
+
+
+def test_96_a_compensated_effect_says_so_over_http_and_a_repeat_of_it_is_refused(place: Place, run: str) -> None:
+    claim = place.begin(run_id=run).json()
+    place.commit(claim)
+    path = f"/v1/effects/{claim['effect']['id']}"
+    before = place.get(path)
+    assert before.json()["effect"]["compensation"] is None
+    with ledger_of(place) as ledger:
+
+        @ledger.tool(name=claim["effect"]["tool"], side_effect="payment", compensate=lambda effect: "re_1")
+        def refundable(amount: int) -> dict[str, str]:
+            return {}
+
+        (one,) = ledger.compensate(run)
+        assert one.status == "done"
+    after = place.get(path, headers={"If-None-Match": before.headers["etag"]})
+    assert after.status_code == 200, "what it stands for has changed"
+    undone = after.json()["effect"]["compensation"]
+    assert (undone["id"][:4], undone["status"]) == ("eff_", "succeeded")
+    listed = {each["id"]: each["compensation"] for each in place.get(f"/v1/effects?run_id={run}").json()["effects"]}
+    assert listed == {claim["effect"]["id"]: undone, undone["id"]: None}
+
+    def is_refused() -> bool:
+        again = place.begin(run_id=run)
+        problem = again.json()
+        return (again.status_code, problem.get("type"), problem.get("compensation_id")) == (
+            *(409, "/problems/effect-compensated"),
+            undone["id"],
+        )
+
+    eventually(is_refused)  # a server looks up what others wrote twice a second
+    with connect(place.served.url, token=place.tokens["agent"]) as far, pytest.raises(EffectCompensated) as caught:
+        far.run(ToolCall(tool=claim["effect"]["tool"], run_id=run, args=claim["effect"]["args"]), lambda effect: "no")
+    assert caught.value.compensation is not None
+    assert caught.value.compensation.id == undone["id"]

@@ -15,7 +15,8 @@ def test_a_packet_with_nonsense_in_it_is_not_taken_over(store_url: str, tmp_path
         place.post("/v1/runs", {"agent": "a", "run_id": "r", "token": TOKEN})
         place.commit(place.begin(run_id="r", side_effect="payment").json())
         packet = place.post("/v1/runs/r/packet", None).json()
-        packet["packet"]["runId"] = "other"
+        there = place.ledgers.of("acme").blocking.journal_name
+        packet["packet"] |= {"runId": "other", "handedOverTo": there, "importBefore": "2999-01-01T00:00:00Z"}
         told = packet["packet"]["effects"][0]
         named = told["id"]
         for scope, effect_id in (("elsewhere", named), ("\0", "eff_1"), ("x" * 501, "eff_1"), ("", "eff_1")):

@@ -266,12 +266,15 @@ def test_a_packet_is_taken_over_by_an_admin_alone(place: RunsPlace, tmp_path: Pa
     run_id = f"packet-{uuid4().hex}"
     token = post("/runs", {"agent": "mover", "run_id": run_id}, 201)["token"]
     post(f"/runs/{run_id}/release", {"token": token})
-    packet = post(f"/runs/{run_id}/packet")
     other = tmp_path / "other"
     other.mkdir()
     elsewhere = RunsPlace(other)
     try:
         with elsewhere.client_of("admin") as admin:
+            copy = post(f"/runs/{run_id}/packet")
+            assert post("/packets", {"packet": copy, "trust": True}, 409, admin)["code"] == "copy"
+            there = elsewhere.ledgers.of("acme").blocking.journal_name
+            packet = post(f"/runs/{run_id}/packet", {"to": there})
             unproven = {**packet, "receipt": "c2sp.org/tlog-proof@v1"}
             refused = post("/packets", {"packet": unproven, "key": "x"}, 400, admin)
             assert "prove" in refused["detail"]
@@ -303,6 +306,7 @@ POSTS: dict[str, Any] = {
     "/cancel": {"reason": "x"},
     "/verify": None,
     "/packet": None,
+    "/take-back": {"reason": "x"},
 }
 
 

@@ -1662,10 +1662,30 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Gives a run as a signed packet that another ledger can take over
-         * @description Gives a run as a signed packet that another ledger can take over; that it was given is an event of the run.
+         * Return a run as a signed packet
+         * @description Return a run as a signed packet. With `to`, the run is handed over: its calls are refused here from now on.
          */
         post: operations["runs_export_packet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{run_id}/take-back": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take a run back that was handed over and that the other ledger never imported
+         * @description Take a run back that was handed over and that the other ledger never imported. Only people may.
+         */
+        post: operations["runs_take_back_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2393,6 +2413,11 @@ export interface components {
             args: unknown;
             /** Args Json */
             args_json: string;
+            /**
+             * Look Closely
+             * @description Where a text may deceive the eye, and why.
+             */
+            look_closely: components["schemas"]["CloselyShown"][];
             /** Changed */
             changed: components["schemas"]["DifferenceShown"][] | null;
             /** Unusual */
@@ -2422,6 +2447,20 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             };
+        };
+        /**
+         * AskedBack
+         * @description Says why a person takes a run back that the other ledger never imported.
+         */
+        AskedBack: {
+            /** Reason */
+            reason: string;
+            /**
+             * Force
+             * @description Take it back although the packet could still be imported: somebody looked, and it is destroyed.
+             * @default false
+             */
+            force: boolean;
         };
         /**
          * AskedCheckpoint
@@ -2464,6 +2503,23 @@ export interface components {
             lease_s: number;
             /** Token */
             token?: string | null;
+        };
+        /**
+         * AskedPacket
+         * @description Says which ledger goes on with a run. Without it, the packet is a copy for reading, which no ledger imports.
+         */
+        AskedPacket: {
+            /**
+             * To
+             * @description The journal name of the other ledger, or its public key. From now on this ledger refuses the run's calls.
+             */
+            to?: string | null;
+            /**
+             * Valid S
+             * @description For how many seconds the other ledger may import it; by default 7 days.
+             * @default 604800
+             */
+            valid_s: number;
         };
         /**
          * AskedResume
@@ -2826,6 +2882,16 @@ export interface components {
             lease_until: string;
         };
         /**
+         * CloselyShown
+         * @description Is a place in the arguments that a person should read twice.
+         */
+        CloselyShown: {
+            /** Path */
+            path: string;
+            /** Why */
+            why: string;
+        };
+        /**
          * Commit
          * @description Reports the outcome of an attempt.
          */
@@ -2851,6 +2917,19 @@ export interface components {
             status: "succeeded" | "failed" | "in_doubt";
             /** Attempt */
             attempt: number;
+        };
+        /**
+         * CompensationShown
+         * @description Is the effect that undid another one; it may still be `processing` or `in_doubt`.
+         */
+        CompensationShown: {
+            /** Id */
+            id: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "requires_approval" | "ready" | "processing" | "succeeded" | "failed" | "denied" | "canceled" | "in_doubt";
         };
         /**
          * ConsistencyShown
@@ -3129,6 +3208,9 @@ export interface components {
         /**
          * EffectShown
          * @description Is one tool call and its fate. `args` is null when they were erased; `erased` says what was.
+         *
+         *     If `compensation` is not null, the call succeeded and does not stand any more: repeats get 409
+         *     `effect-compensated`. Only answers that show or list effects look for it.
          */
         EffectShown: {
             /** Id */
@@ -3179,6 +3261,7 @@ export interface components {
             updated_at: string;
             /** Erased */
             erased: ("args" | "detail")[];
+            compensation: components["schemas"]["CompensationShown"] | null;
         };
         /**
          * ElsewhereShown
@@ -3662,6 +3745,19 @@ export interface components {
             until: string;
             /** Pin */
             pin?: string[] | null;
+        };
+        /**
+         * HandoverShown
+         * @description Says to which ledger a run was handed over, and until when that ledger may import it.
+         */
+        HandoverShown: {
+            /** To */
+            to: string;
+            /**
+             * Until
+             * Format: date-time
+             */
+            until: string;
         };
         /**
          * HeadList
@@ -4575,6 +4671,8 @@ export interface components {
         /**
          * RunShown
          * @description Is a run as it stands. One that was never started is `open`: `agent`, `intent` and `runtime` are empty.
+         *
+         *     `handover` names the ledger that goes on with it, `imported_from` the one that handed it over to this ledger.
          */
         RunShown: {
             /** Id */
@@ -4583,7 +4681,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            status: "active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled" | "open";
+            status: "active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled" | "handed_over" | "open";
             /** Agent */
             agent: string;
             /** Intent */
@@ -4599,6 +4697,9 @@ export interface components {
                 [key: string]: unknown;
             };
             fork: components["schemas"]["ForkShown"] | null;
+            handover: components["schemas"]["HandoverShown"] | null;
+            /** Imported From */
+            imported_from: string | null;
             /** Version */
             version: number;
             /** Seq */
@@ -5468,7 +5569,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description How things stand does not allow this. Types: `not-run`, `key-reused`, `repeat-refused`, `resource-busy`, `still-running`, `about-approval`, `approval-pending`, `approval-ended-unused`, `approval-expired`, `approval-stale`, `vote-refused`, `stopped`, `effect-denied`, `effect-canceled`, `effect-in-doubt`, `effect-failed`, `on-hold`, `illegal-move`, `lease-lost`, `result-not-recorded`, `run-refused`, `run-driven`, `run-lost`, `run-over`, `review-required`, `outcome-unknown`, `answer-not-kept`. */
+        /** @description How things stand does not allow this. Types: `not-run`, `key-reused`, `repeat-refused`, `resource-busy`, `still-running`, `about-approval`, `approval-pending`, `approval-ended-unused`, `approval-expired`, `approval-stale`, `vote-refused`, `stopped`, `effect-denied`, `effect-canceled`, `effect-in-doubt`, `effect-compensated`, `effect-failed`, `on-hold`, `illegal-move`, `lease-lost`, `result-not-recorded`, `run-refused`, `run-driven`, `run-lost`, `run-over`, `run-handed-over`, `review-required`, `outcome-unknown`, `answer-not-kept`. */
         Problem409: {
             headers: {
                 [name: string]: unknown;
@@ -8299,7 +8400,7 @@ export interface operations {
     runs_list_runs: {
         parameters: {
             query?: {
-                status?: ("active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled" | "open") | null;
+                status?: ("active" | "blocked" | "completed" | "failed" | "manual_review_required" | "canceled" | "handed_over" | "open") | null;
                 agent?: string | null;
                 /** @description A filter, as in `tool:stripe.* status:failed,denied args.amount:>1000 since:24h -tool:crm.get`. A page may hold fewer than `limit`, even none, while `next` says where to go on. */
                 q?: string;
@@ -8937,7 +9038,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AskedPacket"] | null;
+            };
+        };
         responses: {
             /** @description What was asked for. */
             200: {
@@ -8955,6 +9060,47 @@ export interface operations {
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
             413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    runs_take_back_run: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same request under the same key gets the same answer, for a day; see 409 and 422. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AskedBack"];
+            };
+        };
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunShown"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             503: components["responses"]["Problem503"];

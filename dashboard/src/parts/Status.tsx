@@ -28,6 +28,7 @@ const LOOKS: Record<string, [LucideIcon, Tone]> = {
   blocked: [OctagonAlert, 'warn'],
   completed: [Check, 'good'],
   manual_review_required: [Eye, 'warn'],
+  handed_over: [Undo2, 'plain'],
 }
 
 export function Status({ is }: { is: string }) {

@@ -40,10 +40,3 @@ function nameOf(character: string): string {
   const code = character.codePointAt(0) ?? 0
   return NAMES[character] ?? `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
 }
-
-/** Tells whether letters of different scripts stand in one word, as in `pаypal` with a Cyrillic а. */
-export function mixesScripts(text: string): boolean {
-  return (text.match(/\p{L}+/gu) ?? []).some(
-    (word) => [/\p{Script=Latin}/u, /\p{Script=Cyrillic}/u, /\p{Script=Greek}/u].filter((script) => script.test(word)).length > 1,
-  )
-}

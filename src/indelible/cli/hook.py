@@ -38,14 +38,24 @@ def hook() -> None:
 )
 @click.option("--allow", is_flag=True, help="Claude Code does not ask about what the ledger lets run.")
 @click.option("--defer", is_flag=True, help="With claude -p: end when a call waits for a person; resume to go on.")
+@click.option("--strict", is_flag=True, help="Block skills and slash commands, whose commands no hook hears of.")
+@click.option("--strict-allow", "allowed", multiple=True, metavar="NAME", help="A skill or slash command that may run.")
 @about_ledger
-def claude_code(run_id: str | None, terms: Path | None, approval: str | None, allow: bool, defer: bool) -> None:
+def claude_code(
+    run_id: str | None,
+    terms: Path | None,
+    approval: str | None,
+    allow: bool,
+    defer: bool,
+    strict: bool,
+    allowed: tuple[str, ...],
+) -> None:
     """Answer the hooks of Claude Code.
 
     Each tool call once, with permission, on the record. Reads what a hook is told from standard input, and answers on
     standard output. PreToolUse begins the effect, or denies the call with the reason; PostToolUse and
-    PostToolUseFailure record what came of it. On every error the exit code is 2, which stops the call. No ledger
-    is made.
+    PostToolUseFailure record what came of it; UserPromptExpansion records or blocks slash commands. On every error the
+    exit code is 2, which stops the call. No ledger is made.
 
     \b
     {"hooks": {"PreToolUse": [{"matcher": "Bash|Write|Edit", "hooks": [
@@ -54,7 +64,7 @@ def claude_code(run_id: str | None, terms: Path | None, approval: str | None, al
     event = _event()
     usual = {} if approval is None else {"approval": approval}
     words = {"run": run_id, "terms": {} if terms is None else read_terms(terms), "allows": allow, "defers": defer}
-    _answer(event, {**words, **usual})
+    _answer(event, {**words, "strict": strict, "allow": allowed, **usual})
 
 
 def _event() -> Mapping[str, Any]:
@@ -84,9 +94,8 @@ def _answer(event: Mapping[str, Any], words: Mapping[str, Any]) -> None:
 
 
 def _tell(answer: Mapping[str, Any]) -> None:
-    if not answer:
-        return
     if sys.stdout is None:
         raise BadCall("standard output is closed, and the answer is told there")
-    sys.stdout.write(json.dumps(answer) + "\n")
+    if answer:
+        sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

@@ -36,6 +36,7 @@ def mcp() -> None:
     envvar="INDELIBLE_RUN",
     help="The run that calls belong to.  [default: $INDELIBLE_RUN, or a new one for each start]",
 )
+@click.option("--server", "name", metavar="NAME", help="Tells this server from others whose calls are in the same run.")
 @click.option("--terms", type=_FILE, metavar="FILE", help="How single tools are treated, in TOML.")
 @click.option(
     "--approval", type=click.Choice(["required", "none"]), help="Ask a person about every call, or by policy."
@@ -50,8 +51,8 @@ def mcp() -> None:
 )
 @about_ledger
 @click.argument("server", nargs=-1, required=True)
-def proxy(run_id: str | None, terms: Path | None, approval: str | None, approver: str | None, timeout: float,
-          server: tuple[str, ...]) -> None:  # fmt: skip
+def proxy(run_id: str | None, name: str | None, terms: Path | None, approval: str | None, approver: str | None,
+          timeout: float, server: tuple[str, ...]) -> None:  # fmt: skip
     """Stand before another MCP server: each call once, with permission.
 
     It speaks MCP on standard input and output. SERVER is the command that starts it, or its URL. The same call again in
@@ -78,7 +79,8 @@ def proxy(run_id: str | None, terms: Path | None, approval: str | None, approver
     Terms(*split_meta(told, usual)[:2])  # what cannot be said of a tool is said before anything starts
     run = run_id or f"mcp-{secrets.token_hex(8)}"
     with open_existing(where(), wakeups=True) as ledger, ending_at_once():
-        _run_proxy(ledger, server, run=run, terms=told, approver=approver, **usual)
+        words: dict[str, Any] = {"server": name, "reached_by": " ".join(server), **usual}
+        _run_proxy(ledger, server, run=run, terms=told, approver=approver, **words)
 
 
 def _run_proxy(ledger: Ledger, server: tuple[str, ...], **words: Any) -> None:

@@ -18,7 +18,7 @@ from indelible.cli.confirming import WORDS
 from indelible.cli.ending import is_reader_gone
 from indelible.cli.opening import about_ledger
 from indelible.cli.options import InOrder
-from indelible.cli.show import escape_unseen
+from indelible.core.values.visible import visible_json
 
 EFFECTS, EVENTS, ERASE = "indelible.cli.effects.command", "indelible.cli.events", "indelible.cli.erase"
 # Each command's module is imported when the command is asked for.
@@ -161,7 +161,7 @@ def complain(kind: str, message: str, code: int, *, is_json: bool) -> int:
     if is_json:
         line = json.dumps({"error": {"type": kind, "message": message, "exit_code": code}})
     else:
-        line = "indelible: " + escape_unseen(message, keep=" \n")
+        line = "indelible: " + "\n".join(map(visible_json, message.split("\n")))
     click.echo(line, err=True)
     return code
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.values.visible import is_unseen
+from indelible.core.values.visible import json_text, visible_json
 from indelible.core.values.visible import visible as visible  # every command prints texts by it
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PLURALS = {"person": "people", "entry": "entries"}
 _WIDEST = 100  # a column
+_GOES_ON = "↳ "
 _COLOURS = {  # of statuses, as a terminal names them
     "succeeded": "32",
     "failed": "31",
@@ -37,6 +38,7 @@ _COLOURS = {  # of statuses, as a terminal names them
     "blocked": "1;33",
     "completed": "32",
     "manual_review_required": "1;33",
+    "handed_over": "2",
     "due": "36",
     "sending": "34",
     "sent": "32",
@@ -44,33 +46,18 @@ _COLOURS = {  # of statuses, as a terminal names them
 }
 
 
-def escape_unseen(text: str, keep: str = " ") -> str:
-    """Writes unseen characters as JSON does, so that JSON stays JSON: for what is JSON, or shown already."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(c if c in keep or not is_unseen(c) else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    number = ord(character)
-    if number > 0xFFFF:  # as JSON does, so that escaped JSON stays JSON
-        number -= 0x10000
-        return f"\\u{0xD800 + (number >> 10):04x}\\u{0xDC00 + (number & 0x3FF):04x}"
-    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character, f"\\u{number:04x}")
-
-
 def pretty_json(recorded: bytes, indent: str = "") -> str:
     """Shows recorded bytes as indented JSON in which nothing hides; still JSON that says the same."""
     try:
-        text = json.dumps(json.loads(recorded), indent=2, ensure_ascii=False)
+        text = json_text(json.loads(recorded))
     except ValueError:  # altered behind the ledger's back
         text = visible(recorded.decode("utf-8", "backslashreplace"))
-    return "\n".join(indent + line for line in escape_unseen(text, keep=" \n").split("\n"))
+    return "\n".join(indent + line for line in text.split("\n"))
 
 
 def one_line_json(recorded: bytes, most: int = 2000) -> str:
     """Shows recorded bytes on one line, cut when it is very long."""
-    text = escape_unseen(recorded.decode("utf-8", "backslashreplace"))
+    text = visible_json(recorded.decode("utf-8", "backslashreplace"))
     return text if len(text) <= most else f"{text[:most]}… ({len(recorded)} bytes)"
 
 
@@ -152,6 +139,34 @@ def text_width(text: str) -> int:
     )
 
 
+def wrapped(texts: Iterable[str], columns: int, margin: str = "  ") -> list[str]:
+    """Return texts in lines that fit, with nothing cut; a line that goes on is marked where no text can be.
+
+    Args:
+        texts: The texts. Without a margin, no text from outside may begin in the first two columns.
+        columns: The width.
+        margin: What stands before each line. Default: two spaces.
+    """
+    lines: list[str] = []
+    for line in (line for text in texts for line in text.split("\n")):
+        is_short = text_width(margin + line) <= columns
+        parts = [line] if is_short else parts_of(line, max(8, columns - len(_GOES_ON)))
+        lines += [margin + parts[0], *(_GOES_ON + part for part in parts[1:])]
+    return lines
+
+
+def parts_of(line: str, width: int) -> list[str]:
+    """Return a line in parts that are no wider than this."""
+    parts, part, used = [], "", 0
+    for letter in line:
+        takes = text_width(letter)
+        if used + takes > width:
+            parts.append(part)
+            part, used = "", 0
+        part, used = part + letter, used + takes
+    return [*parts, part]
+
+
 def shortened(text: str, most: int = 60) -> str:
     """Gives the beginning of a text that a list has no room for; whoever wants all of it looks at the one thing."""
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -170,8 +185,14 @@ def field_lines(pairs: Iterable[tuple[str, str | None]]) -> list[str]:
     return [f"  {name.ljust(width)}  {value}" for name, value in listed]
 
 
-def effect_json(effect: Effect) -> dict[str, Any]:
-    """Gives an effect for programs: arguments and detail as they are recorded, and no claim's secret."""
+def effect_json(effect: Effect, undone: Effect | None = None) -> dict[str, Any]:
+    """Return an effect for programs: arguments and detail as they are recorded, and no claim's secret.
+
+    Args:
+        effect: The effect.
+        undone: The effect that compensated it, if one did.
+    """
+    compensation = {} if undone is None else {"compensation": {"id": undone.id, "status": undone.status}}
     return {
         "id": effect.id,
         "tenant": effect.tenant,
@@ -190,6 +211,7 @@ def effect_json(effect: Effect) -> dict[str, Any]:
         "updated_at": _instant(effect.updated_at),
         "args": recorded_json(effect.args_json),
         detail_name(effect): recorded_json(effect.detail_json),
+        **compensation,
     }
 
 

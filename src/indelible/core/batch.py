@@ -25,7 +25,8 @@ from indelible.core.events import (
     fact_event,
     signed_message,
 )
-from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets
+from indelible.core.runs.run import fence_ref
+from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.steps import next_step
 from indelible.errors import StateNotRead
 
@@ -51,7 +52,7 @@ class Batch:
     """Must the journal have every entry that was signed? A claim could repeat a call that is missing there. While
     effects are stopped, nothing is claimed."""
     unlimited: set[str] = field(default_factory=set)
-    """Names runs that limit no calls as far as those know who judged its claims; the write sees that it is so."""
+    """Names limits that there are none of, as far as its claims were decided; the write sees that it is so."""
     standing: dict[SheetRef, int] = field(default_factory=dict)
     """The versions of the sheets of people and tokens that it was decided on, 0 where there is none: one that gave a
     permission may be revoked meanwhile, and the write sees that none was."""
@@ -103,10 +104,16 @@ def decide(
         if isinstance(command, Open) and step.changes:
             batch.stop_version = stop_version(sheets)
             batch.needs_signed = stop_in(sheets) is None
-            if not command.knows_limits:
-                batch.unlimited.add(command.run_id)
+            batch.unlimited.update(_unlimited(command, latest))
         batch.answers.append(step.answer)
     return batch
+
+
+def _unlimited(command: Open, sheets: Sheets) -> set[str]:
+    """Name the limits that must not be there when this claim is written: those that nobody had seen."""
+    fence = fence_ref(command.run_id)
+    unseen = set() if command.knows_limits else {command.run_id}
+    return unseen if sheet_at(sheets, fence) is not None else {*unseen, fence.id}
 
 
 def _tell(

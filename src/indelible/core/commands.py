@@ -20,6 +20,14 @@ from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp as Stamp
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Is the place of a call that an edit makes this one to be, so that nobody else makes it besides."""
+
+    ref: Ref
+    effect_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class EditRead:
     """How the caller's tool reads arguments that an approver edited; the verdict beside it is about these."""
@@ -29,6 +37,10 @@ class EditRead:
     args_json: bytes = field(repr=False)
     is_exact: bool
     """Are they what is recorded? If not, nobody approved what the tool would run with."""
+    takes: Taken | None = None
+    """The place of the call that they are, if that is another than of what is recorded."""
+    subject_json: bytes | None = field(default=None, repr=False)
+    """The mark of the person whom they are about, if the approver changed them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +95,12 @@ class Open:
     """Is set where the recorded arguments are others than the caller's own: then these run."""
     again: str | None = field(default=None, repr=False)
     """The token of the newest attempt, if this caller gave it up in doubt and its tool says that repeating is safe."""
+
+    @property
+    def subject_read(self) -> bytes | None:
+        """Return the mark of the person whom the arguments that would run are about."""
+        edited = None if self.edit is None else self.edit.subject_json
+        return edited or self.subject_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +194,8 @@ class CastVote:
     """Is the digest of the arguments that the grant pins."""
     version: int | None = None
     """Is the version of the approval that they saw, if that matters: another one is not what they answer."""
+    can_read: bool = field(default=False, compare=False)
+    """Say whether this process opens the arguments, if they are encrypted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,14 +208,6 @@ class TakeBack:
     detail_json: bytes = field(repr=False)
     version: int | None = None
     """Is the version of the approval that they saw, if that matters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """Is the place of a call that an edit makes this one to be, so that nobody else makes it besides."""
-
-    ref: Ref
-    effect_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +225,8 @@ class Amend:
     """Is the version of the approval that they saw, if that matters."""
     takes: Taken | None = None
     """Where a call with the edited arguments would be, if that is not where this effect is: the edit takes it."""
+    subject_json: bytes | None = field(default=None, repr=False)
+    """The mark of the person whom the edited arguments are about, where the editor's process can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +320,8 @@ def run_named_by(command: Command) -> str | None:
 
 def refs_of(command: Command) -> tuple[Ref, ...]:
     """Return the places of the effects that a command is decided on: its own first."""
-    taken = command.takes if isinstance(command, Amend) else None
+    edit = command.edit if isinstance(command, Open) else command if isinstance(command, Amend) else None
+    taken = None if edit is None else edit.takes
     return (command.ref,) if taken is None else (command.ref, taken.ref)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.calls import SideEffect
-from indelible.core.effects.effect import Claim, Effect, Status
+from indelible.core.effects.effect import Claim, Effect, Status, approval_named
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import JournalStore
@@ -45,11 +45,16 @@ class Outline(NamedTuple):
     side_effect: SideEffect
     status: Status
     attempt: int
-    approval_id: str | None
+    permission_id: str | None
     created_at: datetime
     updated_at: datetime
     digest: str
     """The call digest: equal for calls that say the same, in whatever run and under whatever key."""
+
+    @property
+    def approval_id(self) -> str | None:
+        """Return the id of the newest approval that was asked for, or None."""
+        return approval_named(self.permission_id)
 
 
 @dataclass(frozen=True, slots=True)

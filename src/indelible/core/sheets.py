@@ -17,8 +17,8 @@ from indelible.core.values.canonical import decode, encode
 from indelible.errors import StateNotRead
 
 KEPT_ASIDE = frozenset(
-    {"answered", "budget", "challenge", "delivery", "driver", "lease", "limit", "mark", "origin", "replays", "reply"}
-    | {"seen", "told"}
+    {"answered", "budget", "challenge", "compensated", "delivery", "driver", "lease", "limit", "mark", "origin"}
+    | {"replays", "reply", "seen", "told"}
 )
 """Names the kinds that no event commits to."""
 PERSON, CREDENTIAL, PROVIDER = "person", "credential", "provider"

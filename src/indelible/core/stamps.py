@@ -7,6 +7,11 @@ from datetime import datetime
 
 from indelible.core.effects.effect import Actor
 
+MOST_VALUES = 7
+"""How many values one command about an effect leads to at most."""
+EDIT_VALUES = MOST_VALUES + 3
+"""The same of an edit: it may take another call's place besides."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:

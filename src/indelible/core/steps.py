@@ -54,7 +54,7 @@ from indelible.core.commands import (
     ShowTo,
     TakeBack,
 )
-from indelible.core.effects.calls import OnCrash
+from indelible.core.effects.calls import HARMLESS, OnCrash
 from indelible.core.effects.claiming import (
     approval_id_of,
     approval_of,
@@ -64,6 +64,7 @@ from indelible.core.effects.claiming import (
     opened,
     tries_again,
 )
+from indelible.core.effects.compensations import compensated_ref, is_compensation, noting
 from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
 from indelible.core.effects.meaning import DOUBTFUL
 from indelible.core.effects.stops import STOP_REF, stop_in
@@ -73,8 +74,8 @@ from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.rights import RIGHTS, is_newest, verb_of, why_forbidden
 from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeRun, Tell
-from indelible.core.runs.driving import about_run, sheets_of_run, why_no_call
-from indelible.core.runs.run import driver_ref, limit_ref
+from indelible.core.runs.driving import about_run, sheets_of_run, why_fenced, why_no_call
+from indelible.core.runs.run import driver_ref, fence_ref, limit_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.values.canonical import encode
 
@@ -100,7 +101,7 @@ def next_step(
     """
     match command:
         case Open():
-            return _open(command, effect, now, seq, sheets)
+            return _open(command, effect, now, seq, sheets, beside)
         case Record() | Keep():
             return _write_down(command, now, seq, sheets)
         case StartRun() | Tell() | SealCheckpoint() | TakeRun() | EndRun():
@@ -145,11 +146,14 @@ def _moves(command: Settle | Reopen | Cancel, effect: Effect, now: datetime) -> 
 
 def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ...]:
     """Names the sheets that a command is decided on, given its effect; most commands need none."""
+    others = _fences_of_others(command, effect)
     is_plain = isinstance(command, Finish) or (
         isinstance(command, Open)
+        and not others
         and not command.verdict.charges
         and not command.grants
         and command.driver_token is None
+        and not is_compensation(command.tool)
     )
     if is_plain and (effect is None or (effect.approval_id is None and effect.charges_json is None)):
         return ()  # on the way of every call, so it is said first
@@ -165,11 +169,12 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         return sheets_of_run(command)
     if isinstance(command, Open) and effect is not None and effect.status in _FINAL:
         return ()
-    needed: list[SheetRef] = []
+    needed: list[SheetRef] = [*others]
     if isinstance(command, Open):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
         needed += [grant_ref(grant_id) for grant_id in command.grants]
         needed += sheets_led_by_run(command)
+        needed += [compensated_ref(command.run_id)] if is_compensation(command.tool) else []
     elif isinstance(command, Amend):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
     elif isinstance(command, CastVote):
@@ -191,14 +196,23 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
 
 
 def brakes_of(command: Command) -> tuple[SheetRef, ...]:
-    """Name what keeps a call from being entered, if it is there: the stop, and limits that its judge did not know.
+    """Name what keeps a call from being entered, if it is there.
+
+    That is the stop, the fence of a run that another ledger goes on with, and limits that its judge did not know.
 
     Every claim is decided on them, and hardly ever is one there. So a store may assume what it saw last, and have the
     write see that it is so: `Batch.stop_version` and `Batch.unlimited`.
     """
     if not isinstance(command, Open):
         return ()
-    return (STOP_REF,) if command.knows_limits else (STOP_REF, limit_ref(command.run_id))
+    brakes = (STOP_REF, fence_ref(command.run_id))
+    return brakes if command.knows_limits else (*brakes, limit_ref(command.run_id))
+
+
+def _fences_of_others(command: Command, effect: Effect | None) -> tuple[SheetRef, ...]:
+    """Name the fence of the run that an effect belongs to, if another run calls for it by a scope that both share."""
+    is_of_other = isinstance(command, Open) and effect is not None and effect.run_id != command.run_id
+    return (fence_ref(effect.run_id),) if is_of_other and effect is not None else ()
 
 
 def sheets_led_by_run(command: Command) -> tuple[SheetRef, ...]:
@@ -274,7 +288,7 @@ def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
     return Step(Moved(taken), (Change(taken, "tool_call_adopted", told),))
 
 
-def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
+def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets, beside: Effect | None) -> Step:
     """Opens, claims, or answers from what is recorded."""
     if effect is None:
         return _enter(command, None, now, seq, sheets)
@@ -300,16 +314,16 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         case "canceled":
             return Step(Canceled(effect))
         case "requires_approval" | "ready":
-            return _enter(command, effect, now, seq, sheets)
+            return _enter(command, effect, now, seq, sheets, beside)
         case "in_doubt":
             is_kept = effect.lease_until is not None and now < effect.lease_until
             if is_kept and not tries_again(command, effect):
                 return Step(InFlight(effect))
-            return _enter_again(command, effect, now, seq, sheets) or Step(InDoubt(effect))
+            return _enter_again(command, effect, now, seq, sheets, beside) or Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
             return Step(InFlight(effect))
         case "processing":
-            again = _enter_again(command, effect, now, seq, sheets)
+            again = _enter_again(command, effect, now, seq, sheets, beside)
             if again is not None:
                 return again
             doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=_LEASE_RAN_OUT)
@@ -324,16 +338,21 @@ def _is_of_earlier_turn(command: Open, effect: Effect) -> bool:
     return are_known and command.turn != effect.turn and effect.status in ENDED
 
 
-def _enter_again(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step | None:
+def _enter_again(
+    command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets, beside: Effect | None
+) -> Step | None:
     """Enter an effect that may have happened, if its tool allows that; None if it has to stay in doubt.
 
-    Where the provider's key makes it safe, no person is asked anew: the answer could come after the key is forgotten.
+    It also stays in doubt where a person would have to be asked, unless it only reads. The answer to a question says
+    whether a call may run, and not whether it has run: a denial would end as not done what may have happened. A person
+    says first what became of it. Where the provider's key makes a repeat safe, the answer could come after the key is
+    forgotten besides.
     """
     if not _may_enter_again(command, effect, now, sheets):
         return None
-    step = _enter(command, effect, now, seq, sheets)
-    is_asked = effect.on_crash != "retry" and isinstance(step.answer, AwaitingApproval)
-    return None if is_asked else step
+    step = _enter(command, effect, now, seq, sheets, beside)
+    may_ask = effect.on_crash == "retry" and effect.side_effect in HARMLESS
+    return step if may_ask or not isinstance(step.answer, AwaitingApproval) else None
 
 
 def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheets) -> bool:
@@ -357,23 +376,35 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
     return max(now, command.stamp.at) < max([effect.created_at, *voted]) + command.resend_within
 
 
-def _enter(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets) -> Step:
+def _enter(
+    command: Open,
+    effect: Effect | None,
+    now: datetime,
+    seq: int,
+    sheets: Sheets,
+    beside: Effect | None = None,
+) -> Step:
     """Opens or claims the effect, unless all are stopped, or whoever asks does not know the run or has lost it."""
     stop = stop_in(sheets)
     if stop is not None:
         return Step(AllStopped(stop, effect))
     if effect is not None and is_reworded(command, effect, sheets):
         return Step(Reworded(effect))
+    fenced = why_fenced(command.run_id, sheets)
+    if fenced is None and effect is not None and effect.run_id != command.run_id:
+        fenced = why_fenced(effect.run_id, sheets)
+    if fenced is not None:
+        return Step(fenced)
     if not command.knows_limits and sheet_at(sheets, limit_ref(command.run_id)) is not None:
         return Step(LimitsUnseen(effect))
     if command.driver_token is not None:
         lost = why_no_call(command.run_id, command.driver_token, sheets)
         if lost is not None:
             return Step(lost)
-    step = opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets)
+    step = opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets, beside)
     if command.only_asks and isinstance(step.answer, Claimed):
         return Step(MayRun(effect))
-    return step
+    return noting(step, command, sheets) if is_compensation(command.tool) else step
 
 
 def _may_be_other(command: Open, effect: Effect) -> bool:
@@ -419,13 +450,10 @@ def _leaves_earlier_doubt(command: Finish | Relinquish, effect: Effect) -> bool:
     """Say whether this report resolves nothing, because an earlier attempt may have happened.
 
     A tool that is entered again while in doubt proves by a later attempt that it succeeded. That the later attempt did
-    nothing says nothing of the one before; nor does a refusal, unless the tool says that repeating is safe anyway.
+    nothing, or was refused, says nothing of the one before.
     """
-    if effect.attempt < 2 or effect.side_effect not in DOUBTFUL:
-        return False
-    if command.status == "ready":
-        return effect.on_crash in ("retry", "resend")
-    return command.status == "failed" and effect.on_crash == "resend"
+    is_entered_in_doubt = effect.attempt > 1 and effect.on_crash in ("retry", "resend")
+    return is_entered_in_doubt and effect.side_effect in DOUBTFUL and command.status in ("ready", "failed")
 
 
 def _doubt_again(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:

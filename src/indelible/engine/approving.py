@@ -24,6 +24,7 @@ from indelible.core.approvals.grants import (
     read_delegation,
     read_grant,
 )
+from indelible.core.approvals.rendering import Shown
 from indelible.core.approvals.revoked import people_behind
 from indelible.core.approvals.sheets import read_approval
 from indelible.core.approvals.stuck import Stuck, people_named, why_stuck
@@ -55,7 +56,15 @@ from indelible.core.values.differences import Difference, differences
 from indelible.engine.elsewhere import read_elsewhere
 from indelible.engine.engine import Engine
 from indelible.engine.mint import EDIT_VALUES
-from indelible.errors import BadCall, IllegalMove, UnknownApproval, UnknownEffect, UnknownPermission, VoteRefused
+from indelible.errors import (
+    BadCall,
+    EffectErased,
+    IllegalMove,
+    UnknownApproval,
+    UnknownEffect,
+    UnknownPermission,
+    VoteRefused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +81,7 @@ _MOST_LISTED = 1000
 class ApprovalView:
     """Is everything somebody needs to see before they decide.
 
+    `args` is what it asks about, and `shown` the same as it is shown to a person, with the digest that a vote names.
     `changed` lists what is other than in the question this one replaces; `unusual` what is other than in the call of
     this tool that was approved last; `since_previous` what is other than in the question before this one about this
     tool in this run, which is `previous`. Each is None when there is nothing to compare with. `elsewhere` lists
@@ -81,6 +91,7 @@ class ApprovalView:
     approval: Approval
     effect: Effect
     args: Mapping[str, Any]
+    shown: Shown
     changed: Sequence[Difference] | None
     unusual: Sequence[Difference] | None
     previous: Approval | None = None
@@ -102,6 +113,7 @@ class Approving:
         verdict_on: Callable[[Approval, Effect, bytes], Verdict],
         opened: Callable[[Effect, Payload], Payload | None],
         binds: Callable[[str, Mapping[str, Any]], Mapping[str, Any]],
+        subject_in: Callable[[str, bytes], bytes | None],
     ) -> None:
         self._engine = engine
         self._tenant = tenant
@@ -109,6 +121,7 @@ class Approving:
         self._verdict_on = verdict_on
         self._opened = opened
         self._binds = binds
+        self._subject_in = subject_in
 
     # Finding
 
@@ -173,13 +186,17 @@ class Approving:
             approval, effect = self._done(
                 self._write(ShowTo(ref=approval.ref, stamp=stamp, approval_id=approval.id), effect)
             )
-        args = self._args_of(approval)
+        args_json = self._args_of(approval)
+        if args_json is None:
+            raise EffectErased(f"{effect.tool}: the arguments that {approval.id} is about were erased", effect=effect)
+        args: Any = decode(args_json)
         replaced = None if approval.replaces is None else self.get(approval.replaces)
         previous = self._asked_before(approval)
         return ApprovalView(
             approval=approval,
             effect=effect,
-            args=effect.args if args is None else args,
+            args=args,
+            shown=approval.shown(replace(effect, args_json=args_json, opened_seq=approval.args_seq), can_sign=True),
             changed=None if replaced is None else self._compared(replaced, approval, args),
             unusual=self._compared(self._last_approved(approval), approval, args),
             previous=previous,
@@ -212,11 +229,11 @@ class Approving:
     def _compared(self, other: Approval | None, approval: Approval, args: Any) -> list[Difference] | None:
         """Lists what is other than in another approval, of all that an approval binds; None when nobody can tell."""
         before = None if other is None else self._args_of(other)
-        if other is None or before is None or args is None:
+        if other is None or before is None:
             return None
         bound = [(name, getattr(other, name), getattr(approval, name)) for name in ("policy", "schema")]
         changed = [Difference(name, one, another) for name, one, another in bound if one != another]
-        return [*differences(before, args), *changed]
+        return [*differences(decode(before), args), *changed]
 
     def _asked_before(self, approval: Approval) -> Approval | None:
         """Return the question before this one about the same tool in the same run, however it ended.
@@ -235,17 +252,17 @@ class Approving:
         selected = SheetFilter(kind="approval", status="consumed", before=approval.id, limit=_MOST_COMPARED)
         return next((one for one in self._sheets(selected) if one.tool == approval.tool), None)
 
-    def _args_of(self, approval: Approval) -> Any:
-        """Gives the arguments an approval is about; None when they were erased or cannot be opened."""
+    def _args_of(self, approval: Approval) -> bytes | None:
+        """Return the recorded arguments that an approval is about; None if they were erased or cannot be opened."""
         effect = self._engine.store.look([approval.ref]).effects[0]
         if effect is not None and effect.opened_seq == approval.args_seq and effect.args_json is not None:
-            return effect.args
+            return encode(effect.args, root="args")  # raises what to do when they cannot be opened here
         if effect is None:
             return None
         found = self._engine.store.payloads(self._tenant, approval.run_id, [approval.args_seq])
         recorded = next((payload for payload in found if payload.field == "args"), None)
         opened = None if recorded is None else self._opened(effect, recorded)
-        return None if opened is None else decode(opened.value)
+        return None if opened is None else opened.value
 
     def _effect_of(self, approval: Approval) -> Effect:
         effect = self._engine.store.look([approval.ref]).effects[0]
@@ -358,13 +375,21 @@ class Approving:
             detail_json=self._said(effect.tool, reason),
             version=version,
             takes=self.taken(approval, effect, args_json),
+            subject_json=self.subject_of(effect, args_json),
         )
         return self._done(self._write(command, effect))[0]
 
     def taken(self, approval: Approval, effect: Effect, args_json: bytes) -> Taken | None:
         """Return the place of the call that an edit makes this one to be, if it is another."""
-        ref = place_taken(approval, effect, args_json)
+        ref = place_taken(approval.naming, effect, args_json)
         return None if ref is None else Taken(ref=ref, effect_id=self._engine.mint.effect_id())
+
+    def subject_of(self, effect: Effect, args_json: bytes) -> bytes | None:
+        """Return the mark of the person whom edited arguments are about; None if this process cannot tell.
+
+        Where the arguments hold marks, only the caller has all of them: it tells when it makes the call.
+        """
+        return None if holds_mark(decode(args_json)) else self._subject_in(effect.tool, args_json)
 
     def bound_edit(self, approval: Approval, effect: Effect, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return edited arguments as the tool reads them, if this process knows it.

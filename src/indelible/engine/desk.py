@@ -22,6 +22,7 @@ from indelible.core.effects.calls import (
     ToolCall,
     check_name,
 )
+from indelible.core.effects.compensations import by_effect, compensation_ref
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.effects.meaning import meaning_of
 from indelible.core.effects.reconciling import Reconciled, reconciled
@@ -364,6 +365,12 @@ class Desk(Preparing):
         if effect.tenant != self.tenant:
             raise UnknownEffect(f"no effect of tenant {self.tenant!r} has the id {effect.id}")
         return effect
+
+    def _compensations(self, effects: Sequence[Effect]) -> dict[str, Effect]:
+        made = [effect for effect in effects if effect.status == "succeeded"]
+        if not made:
+            return {}
+        return by_effect(made, self._engine.store.look([compensation_ref(effect) for effect in made]).effects)
 
     def _filter(
         self,

@@ -121,8 +121,10 @@ class Judging:
             self.refresh()
         handling = self._declared(prepared)
         if handling is not None:
-            prepared = replace(prepared, handling=handling)
+            prepared = prepared.treated(handling)
         judged = self._judge(prepared, waited)
+        if self._limits.are_compensations:
+            judged = replace(judged, may_be_compensated=True)
         return judged if handling is None else replace(judged, handling=handling)
 
     def _declared(self, prepared: Prepared) -> Handling | None:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from indelible.core.commands import Stamp
 from indelible.core.effects.effect import Actor
 from indelible.core.events import SALT_BYTES
+from indelible.core.stamps import EDIT_VALUES as EDIT_VALUES
+from indelible.core.stamps import MOST_VALUES as MOST_VALUES
 from indelible.engine.forks import after_fork
 
-MOST_VALUES = 7  # what one command about an effect leads to at most
-EDIT_VALUES = MOST_VALUES + 3  # an edit may take another call's place besides
 _AT_ONCE = 16384
 
 

@@ -60,7 +60,9 @@ class Notary:
         self._sign_events = sign_events
         self._on_unsealed = on_unsealed
         self._patience = patience
-        self._thread = SealingThread(self.sealer, prepare=prepare_to_sign) if seal else None
+        if seal:
+            _load_what_signing_needs()
+        self._thread = SealingThread(self.sealer) if seal else None
         self._signer: Signer | None = None
         self._start()
         after_fork(self._start)
@@ -247,12 +249,12 @@ def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Sig
     return make
 
 
-def prepare_to_sign() -> None:
-    """Loads what signing needs, in the thread of whoever writes first.
+def _load_what_signing_needs() -> None:
+    """Import what signing needs while the ledger is opened, and not while calls are made.
 
-    Not in the sealing thread: a process that forks while another thread imports leaves its child a module that is
-    locked for ever.
+    A process that forks while another thread imports a module leaves its child that module locked for ever.
     """
+    import indelible.journal.keys.places
     import indelible.journal.keys.ring
     import indelible.journal.keys.signer  # noqa: F401
 

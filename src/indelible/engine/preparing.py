@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,11 @@ from indelible.core.effects.calls import (
     DEFAULT_TENANT,
     MODEL_TURN,
     Handling,
+    ModelTurn,
     Options,
     OptionWords,
     ToolCall,
+    check_tool_name,
     placed,
 )
 from indelible.core.effects.effect import Actor, Effect
@@ -24,7 +27,7 @@ from indelible.core.effects.requests import Prepared
 from indelible.core.effects.tightening import handling_for, occurring
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
-from indelible.core.privacy.redaction import Redactor, Screen, subject_of
+from indelible.core.privacy.redaction import Redactor, Screen, Subject, subject_of
 from indelible.core.values.canonical import encode
 from indelible.engine.approving import Approving
 from indelible.engine.current_run import current_run
@@ -76,7 +79,13 @@ class Preparing:
         self._data_keys = data_keys
         self._forgetting = Forgetting(engine, tenant, self._options.redact, key, data_keys)
         self._approving = Approving(
-            engine, tenant, self._screen_for, self._verdict_on_edit, self._opened_payload, self._bound
+            engine,
+            tenant,
+            self._screen_for,
+            self._verdict_on_edit,
+            self._opened_payload,
+            self._bound,
+            self._subject_of_edit,
         )
         self._principal = principal
         self._outbox = outbox
@@ -120,16 +129,21 @@ class Preparing:
             words: What its caller says of it.
             is_bound: Its own tool has bound it a moment ago.
         """
+        if call.tool == MODEL_TURN and not isinstance(call, ModelTurn):
+            check_tool_name(call.tool)
         tool = None if is_bound else self._tools.get(call.tool)
         if tool is not None:
             call = tool.completed(call)
         handling = self._handling(call.tool, words)
         if words and call.dedupe == "call":
             call = occurring(call, words.get("side_effect"), handling)
+        is_alone = False
         if call.run_id is None:
-            call = placed(call, handling.side_effect, current_run() or self._run, self._mint.effect_id)
+            run_id = current_run() or self._run
+            is_alone = run_id is None and call.scope is None
+            call = placed(call, handling.side_effect, run_id, self._mint.effect_id)
         if handling.redact or handling.subject is not None:
-            return self._prepare_screened(call, handling)
+            return self._prepare_screened(call, handling, is_alone)
         return Prepared(
             call=call,
             identity=identify(call, self.tenant, max_bytes=self._max_args_bytes),
@@ -138,14 +152,15 @@ class Preparing:
             max_result_bytes=self._max_result_bytes,
             principal=self._principal,
             driver_token=self._driver_token(call),
+            is_alone=is_alone,
         )
 
-    def _prepare_screened(self, call: ToolCall, handling: Handling) -> Prepared:
+    def _prepare_screened(self, call: ToolCall, handling: Handling, is_alone: bool) -> Prepared:
         """Prepares a call of which not everything may be recorded, or that is about a person."""
         args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes, is_whole=True)
         redactor = self._forgetting.redactor(handling.redact)
         screen = None if redactor is None else redactor.screen(args_json)
-        subject = None if handling.subject is None else subject_of(handling.subject, args_json, call.tool)
+        subject_in = partial(self._subject_in, call.tool, handling.subject)
         return Prepared(
             call=call,
             identity=identify(call, self.tenant, args_json=args_json if screen is None else screen.recorded_args),
@@ -153,11 +168,27 @@ class Preparing:
             actor=self._actor,
             max_result_bytes=self._max_result_bytes,
             screen=screen,
-            subject_json=None if subject is None else self._forgetting.subject_mark(subject),
+            subject_json=subject_in(args_json),
+            subject_in=subject_in,
             principal=self._principal,
             plain_args_json=args_json,
             driver_token=self._driver_token(call),
+            is_alone=is_alone,
         )
+
+    def _subject_in(self, tool: str, subject: Subject | None, args_json: bytes) -> bytes | None:
+        """Return the mark of the person whom arguments are about, by the option `subject`; None if about no person."""
+        person = None if subject is None else self._subject_of(subject, args_json, tool)
+        return None if person is None else self._forgetting.subject_mark(person)
+
+    def _subject_of_edit(self, tool: str, args_json: bytes) -> bytes | None:
+        return self._subject_in(tool, self._handling(tool, None).subject, args_json)
+
+    def _subject_of(self, subject: Subject, args_json: bytes, tool_name: str) -> str | None:
+        """Return whom a call is about; a path that the ledger names for all tools need not be in each of them."""
+        tool = self._tools.get(tool_name)
+        is_ledgers = subject == self._options.subject and (tool is None or tool.options.subject is None)
+        return subject_of(subject, args_json, tool_name, is_optional=is_ledgers)
 
     def _driver_token(self, call: ToolCall) -> str | None:
         """Gives the right to drive the call's run, if this process has it, or had it until somebody else took it."""

@@ -8,33 +8,43 @@
     runner.run_async(…, invocation_id=answer.invocation_id, new_message=answer.message)
 
 A call that a person has to decide asks for a confirmation, as `request_confirmation` does. What is answered to that
-decides nothing: it lets the app look again, and what runs is what people let run at the ledger. Calls belong to the
-session. Within one invocation, the same tool with the same arguments is the same call.
+decides nothing: it lets the app look again, and what runs is what people let run at the ledger. The tool gets the
+answers to its own questions alone. Calls belong to the session. Within one invocation, the same tool with the same
+arguments is the same call.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.auth.auth_credential import AuthCredential
 from google.adk.events.event_actions import EventActions
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions.session import Session
+from google.adk.tools._node_tool import NodeTool
+from google.adk.tools.agent_tool import AgentTool, _TaskAgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
+from google.adk.workflow._errors import NodeInterruptedError
 from google.genai import types
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
-from indelible.integrations.entries import Entry, doubt_of
+from indelible.integrations.adk_pauses import NAME, let_resumed_calls_ask, open_questions, own_answer
+from indelible.integrations.adk_ways import FRAMEWORK, note_app, note_node, note_request
+from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain
@@ -47,15 +57,20 @@ from indelible.integrations.terms import (
     hash_of,
     question_of,
 )
+from indelible.integrations.ways import Watch
 from indelible.tool import bound
 
 RunOf = Callable[[ToolContext], str]
-NAME = "indelible"
-_INSIDE = (TransferToAgentTool, SetModelResponseTool)  # these do nothing outside of the app
+_INSIDE = (TransferToAgentTool, SetModelResponseTool, _TaskAgentTool)  # these do nothing outside of the app
 _ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
-_CONFIRMATION = "adk_request_confirmation"
 # The turn that an agent's model is taking; agents beside each other are tasks of their own, and have one each.
 _turn: ContextVar[tuple[Turn, str] | None] = ContextVar("indelible_turn", default=None)
+# The run and the turn of the call around us, if that is of an `AgentTool`: ADK forgets the session inside of it.
+_around: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_around", default=None)
+
+
+class ToolAsked(Exception):
+    """A tool asked for a confirmation or for credentials. Declare `nothing_on=ToolAsked` if it asks before it acts."""
 
 
 class Answer(NamedTuple):
@@ -72,7 +87,12 @@ class LedgerPlugin(BasePlugin):
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
     belong to the run that `run` names, by default the session. With `record_turns`, each turn of the model is an event
     of that run.
+
+    `strict` refuses what would run without the ledger, unless `allow` names it: code executors, hosted tools,
+    callbacks, nodes of workflows, agents of your own and remote ones, live runs.
     """
+
+    guards_every_runner = False
 
     def __init__(
         self,
@@ -81,18 +101,40 @@ class LedgerPlugin(BasePlugin):
         run: str | RunOf | None = None,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         record_turns: bool = False,
+        strict: bool = False,
+        allow: Iterable[str] = (),
+        watch: Watch | None = None,
         **usual: Any,
     ) -> None:
         super().__init__(name=NAME)
+        let_resumed_calls_ask()
+        self._watch = watch or Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)
         self._records_turns = record_turns
 
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Note what the app runs without the ledger, before anything of it runs."""
+        note_app(self._watch, invocation_context, self)
+        if invocation_context.agent is None and not self.guards_every_runner:  # plugins do not get to see a workflow
+            self._watch.note(FRAMEWORK, "workflow nodes", [invocation_context.app_name])
+
+    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """Note what an agent runs without the ledger: it may be none of those that the app was made with."""
+        note_node(self._watch, agent)
+
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Puts a gate at the tool itself, where all callbacks are over: none changes the arguments afterwards."""
+        """Put a gate at the tool itself, where all callbacks are over: none changes the arguments afterwards.
+
+        An answer to the ledger's question is kept from the tool, and from the callbacks after this one.
+        """
+        if tool_context.tool_confirmation is not None:
+            tool_context.tool_confirmation = own_answer(tool_context)
+        if isinstance(tool, AgentTool) and not tool.include_plugins and not self.guards_every_runner:
+            self._watch.note(FRAMEWORK, "agents as tools", [tool.name])
         if inspect.isasyncgenfunction(getattr(tool, "func", None)):
             raise BadCall(f"{tool.name}: streams while it runs, so no ledger can tell when it is done; leave it out")
         if not isinstance(tool, _INSIDE) and not isinstance(vars(tool).get("run_async"), _Gate):
@@ -107,11 +149,12 @@ class LedgerPlugin(BasePlugin):
             args = _bound(tool, args)
         except BadCall as wrong:
             return {"error": str(wrong)}
-        entry = _Entry(self._call(tool, args, context), tool, context, run)
-        return await entry.walk_async(self._ledger, self._terms.at_once(tool.name))
+        entry = _Entry(self._call(tool, args, context), tool, context, run, self._terms.at_once(tool.name))
+        return await entry.walk_async(self._ledger, entry.words)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Notes what a model is about to be asked, and when."""
+        """Note what a model is about to be asked, and when, and what its provider would run."""
+        note_request(self._watch, llm_request)
         if self._records_turns:
             asked = [llm_request.config.system_instruction, [_content_in(one) for one in llm_request.contents]]
             _turn.set((Turn.asking(asked), llm_request.model or "unknown"))
@@ -135,38 +178,40 @@ class LedgerPlugin(BasePlugin):
             await self._ledger.record(self._run_of(context), f"adk.{MODEL_INVOKED}", told(*begun))
 
     def _call(self, tool: BaseTool, args: Mapping[str, Any], context: ToolContext) -> ToolCall:
+        supplied = {"state": _state_of(context), "user_id": context.user_id}
+        beside, around = _context_name(tool), _around.get()
         named = Named(
             tool=tool.name,
+            injected={} if beside is None else {beside: recorded(supplied, self._terms.unbound(tool.name))},
             args=args,
             run_id=self._run_of(context),
             call_id=context.function_call_id,
             schema=_schema_of(tool),
-            turn=context.invocation_id,
+            turn=context.invocation_id if around is None else around[1],
             reads=lambda edited: _bound(tool, dict(edited)),
         )
         return self._terms.call(named)
 
     def _run_of(self, context: Any) -> str:
+        around = _around.get()
+        if around is not None:
+            return around[0]
         if self._run is not None:
             return self._run if isinstance(self._run, str) else self._run(context)
         return str(context.session.id)
 
     async def answer(self, session: Session) -> Answer | None:
         """Answers what a session asked for the ledger, so that its app looks again; None when it asked nothing."""
-        asked = _questions(session)
+        asked = list(open_questions(session.events).values())
         if not asked:
             return None
-        ids = [payload["approval"] for _, _, payload in asked.values() if "approval" in payload]
-        found = [await self._ledger.get_approval(id_) for id_ in ids]
+        found = [await self._ledger.get_approval(one.payload["approval"]) for one in asked if "approval" in one.payload]
         waiting = [approval.id for approval in found if approval is not None and approval.status == "pending"]
         parts = [
-            types.Part(
-                function_response=types.FunctionResponse(id=question, name=_CONFIRMATION, response={"confirmed": True})
-            )
-            for question, _, _ in asked.values()
+            types.Part(function_response=types.FunctionResponse(id=one.id, name=one.name, response={"confirmed": True}))
+            for one in asked
         ]
-        invocation_id = next(iter(asked.values()))[1]
-        return Answer(types.Content(role="user", parts=parts), invocation_id, waiting)
+        return Answer(types.Content(role="user", parts=parts), asked[0].invocation_id, waiting)
 
 
 class _Gate:
@@ -187,23 +232,48 @@ class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(
-        self, call: ToolCall, tool: BaseTool, context: ToolContext, run: Callable[..., Awaitable[Any]]
+        self,
+        call: ToolCall,
+        tool: BaseTool,
+        context: ToolContext,
+        run: Callable[..., Awaitable[Any]],
+        words: dict[str, Any],
     ) -> None:
         super().__init__(call)
+        self.words = words
         self._tool = tool
         self._context = context
         self._run = run
         self._live: list[Any] = []
+        self._halt: NodeInterruptedError | None = None
+        self._is_asking = False
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
+        self.check_injected(effect)
+        said = {name: value for name, value in effect.args.items() if name not in self.call.injected}
         with self.running(effect):
-            result = await self._run(args=_entered_with(self._tool, effect.args), tool_context=self._context)
+            result = await self._entered(_entered_with(self._tool, said), effect)
             self._live.append(result)
-            if self._asks():
-                raise NothingHappened("the tool asks for a confirmation or credentials, and is entered again then")
+            self._is_asking = self._asks()
+            if self._is_asking:
+                raise paused_by(ToolAsked("it asked for a confirmation or for credentials"), effect, self.words)
         done = self._context.actions.model_dump(mode="json", exclude_defaults=True, exclude=_ASKS)
         return {"gave": as_json(result), "actions": done}
+
+    async def _entered(self, args: dict[str, Any], effect: RunningEffect) -> Any:
+        """Enter the tool. An agent or a node inside of it may pause, and goes on where it stopped."""
+        is_forgotten = isinstance(self._tool, AgentTool) and type(self._tool).run_async is AgentTool.run_async
+        token = _around.set((effect.effect.run_id, self.call.turn) if is_forgotten else _around.get())
+        try:
+            return await self._run(args=args, tool_context=self._context)
+        except NodeInterruptedError as halt:
+            self._halt = halt
+            if isinstance(self._tool, (AgentTool, NodeTool)):  # its calls are guarded one by one
+                raise NothingHappened("what runs inside of it asks a person") from None
+            raise paused_by(ToolAsked("a node inside of it asks a person"), effect, self.words) from None
+        finally:
+            _around.reset(token)
 
     def _asks(self) -> bool:
         call_id, actions = self._context.function_call_id, self._context.actions
@@ -225,38 +295,56 @@ class _Entry(Entry):
         return self._noted(recorded["gave"])
 
     def _noted(self, gave: Any) -> Any:
-        if self.note is None:
+        if self.note is None or (gave is None and self._tool.is_long_running):  # its result comes from elsewhere
             return gave
         return {**(gave if isinstance(gave, dict) else {"result": gave}), NAME: self.note}
 
     def told_of(self, refusal: Exception, error: Exception) -> Any:
         """Return what the model hears of a call without a value, or ask for a confirmation."""
+        if self._halt is not None:
+            raise self._halt
+        if self._is_asking:
+            return self._live[0]  # what the tool asks is asked as it is
         text = getattr(heard_of(refusal, self.call.tool), "text", str(refusal))
         match refusal:
-            case NothingHappened() if self._live:
-                return self._live[0]  # the tool itself asks, and nothing has happened
             case EffectFailed() if refusal is error:
                 raise ToolFailed(text) from refusal
             case ApprovalPending():
-                return self._pause(refusal, text, question_of(refusal, self.elsewhere))
+                return self._pause(text, question_of(refusal, self.elsewhere))
             case EffectInDoubt():
-                return self._pause(refusal, text, doubt_of(refusal))
+                return self._pause(text, doubt_of(refusal))
             case _ if isinstance(refusal, (NothingHappened, *SAID_TO_THE_MODEL)):
                 return {"error": text}
             case _:
                 raise error  # of a tool that failed now, ADK's own error callbacks hear
 
-    def _pause(self, refusal: Exception, text: str, payload: dict[str, Any]) -> dict[str, str]:
-        """Ask for a confirmation by ADK's own means, by which the app stops.
-
-        ADK asks once about a call: a second question would be lost, and the call with it. So an app that is resumed too
-        early stops with what the ledger says, and can be resumed again.
-        """
-        if self._context.tool_confirmation is not None:
-            raise refusal
+    def _pause(self, text: str, payload: dict[str, Any]) -> dict[str, str]:
+        """Ask for a confirmation by ADK's own means, by which the app stops."""
         self._context.request_confirmation(hint=text, payload=payload)
         self._context.actions.skip_summarization = True  # the model has nothing to say to this
         return {"error": text}
+
+
+def _context_name(tool: BaseTool) -> str | None:
+    """Return the name under which what a tool gets beside its arguments is recorded; None if it gets nothing.
+
+    A function gets the context if it has a parameter for it. Tools of other kinds get it always.
+    """
+    if isinstance(tool, FunctionTool):
+        name = tool._context_param_name
+        return name if name in inspect.signature(tool.func).parameters else None
+    declared = tool._get_declaration()
+    return name_beside(None if declared is None else declared.parameters_json_schema, "tool_context")
+
+
+def _state_of(context: ToolContext) -> dict[str, Any]:
+    """Return the session's state, without what ADK keeps there for itself, as credentials that a tool asked for."""
+    state: dict[str, Any] = context.state.to_dict()
+    return {
+        name: value
+        for name, value in state.items()
+        if not name.removeprefix("temp:").startswith("_adk") and not isinstance(value, AuthCredential)
+    }
 
 
 def _signature(tool: BaseTool) -> inspect.Signature | None:
@@ -277,7 +365,7 @@ def _bound(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
     signature = _signature(tool)
     if signature is None:
         declared = tool._get_declaration()
-        schema = declared and (declared.parameters_json_schema or declared.parameters)
+        schema = None if declared is None else declared.parameters_json_schema or declared.parameters
         schema = schema.model_dump(exclude_none=True) if isinstance(schema, types.Schema) else schema
         return bound(schema, args, tool.name)
     defaults = {
@@ -294,20 +382,6 @@ def _entered_with(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
     said = {name: as_json(default) for name, default in defaults.items()}
     return {name: value for name, value in args.items() if said.get(name) is defaults.get(name) or said[name] != value}
-
-
-def _questions(session: Session) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
-    """Gives the confirmations that are open for the ledger, by the call that each is about."""
-    asked: dict[str, tuple[str, str, Mapping[str, Any]]] = {}
-    for event in session.events:
-        for response in event.get_function_responses():
-            asked.pop(str(response.id), None)  # what was asked about has a result since
-        for call in event.get_function_calls():
-            args: Mapping[str, Any] = call.args or {}
-            payload = args.get("toolConfirmation", {}).get("payload")
-            if call.name == _CONFIRMATION and str((payload or {}).get("type", "")).startswith(f"{NAME}."):
-                asked[args["originalFunctionCall"]["id"]] = (str(call.id), event.invocation_id, payload)
-    return asked
 
 
 def _schema_of(tool: BaseTool) -> str:

@@ -21,12 +21,22 @@ from typing import Any, cast
 
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
 
-from indelible import AsyncLedger, AwaitingApproval, Effect, Ledger, MayHaveHappened, RunningEffect, ToolCall
+from indelible import (
+    AsyncLedger,
+    AwaitingApproval,
+    Effect,
+    Ledger,
+    MayHaveHappened,
+    NothingHappened,
+    RunningEffect,
+    ToolCall,
+)
 from indelible.errors import BadCall, EffectFailed, NotRun
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.claude_calls import BuiltIn, CallIds, call_of, turn_in
+from indelible.integrations.claude_calls import BuiltIn, CallIds, call_of, folder_in, turn_in, without_folder
 from indelible.integrations.claude_words import cut, decided, may_run, was_done
 from indelible.integrations.entries import Entry
+from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError, text_in
 from indelible.integrations.telling import heard_of, waits
 from indelible.integrations.terms import Named, Terms, hash_of
@@ -69,6 +79,8 @@ class LedgerHooks:
         self._tools: dict[str, dict[str, SdkMcpTool[Any]]] = {}
         self._announced: dict[str, Named] = {}
         self._visits: dict[str, _Visit] = {}
+        self._resumed: dict[str, str] = {}
+        self._continued: dict[str, str] = {}
 
     async def __aenter__(self) -> LedgerHooks:
         return self
@@ -108,6 +120,7 @@ class LedgerHooks:
             "PreToolUse": [*before, _blocking(matcher, self._before)],
             "PostToolUse": after,
             "PostToolUseFailure": after,
+            "PostToolBatch": [HookMatcher(hooks=[cast("Any", self._batched)])],
         }
 
     # Tools of one's own
@@ -152,7 +165,8 @@ class LedgerHooks:
         if refusal is not None:
             return decided("deny", refusal)
         self._visits[event["tool_use_id"]] = visit
-        return may_run(visit.effect.args, call.args, allows=self._allows)
+        approved, said = (without_folder(args, call) for args in (visit.effect.args, call.args))
+        return may_run(approved, said, allows=self._allows, is_sdk=True)
 
     async def _after(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
         """Records what came of a call that Claude Code made; one that was not begun here is none of ours."""
@@ -167,6 +181,14 @@ class LedgerHooks:
             await visit.report(ToolError(str(event.get("error"))))
         return {}
 
+    async def _batched(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
+        """Give back the calls that a person, or a rule of Claude Code's, did not let run: no other hook tells of it."""
+        for told in event["tool_calls"]:
+            visit = self._visits.pop(told["tool_use_id"], None)
+            if visit is not None:
+                await visit.report(NothingHappened("Claude Code did not let it run"))
+        return {}
+
     def _is_ours(self, tool: str) -> bool:
         return any(tool.startswith(_prefix(name)) for name in self._tools)
 
@@ -179,14 +201,31 @@ class LedgerHooks:
             run_id=self._run or event["session_id"],
             call_id=event["tool_use_id"],
             schema="" if own is None else _schema_of(own),
-            turn=turn_in(event),
+            turn=await self._turn_of(event, tool),
             parameters=None if own is None else _parameters_of(own),
+            injected={} if own is not None else recorded(folder_in(event, tool), terms.unbound(tool)),
         )
         call = call_of(terms, named)
         if call.dedupe == "call":
             found = [await self._ledger.effects(run_id=call.run_id, tool=tool, status=status) for status in OPEN]
             call = meant(call, (effect for page in found for effect in page))
         return dataclasses.replace(named, call_id=call.call_id, turn=call.turn), call
+
+    async def _turn_of(self, event: Any, tool: str) -> str | None:
+        """Return the turn. A session that is resumed goes on in the turn of its deferred call.
+
+        Claude Code makes that call first, without a prompt id, and names the prompt that resumed the session after it.
+        """
+        said, session = turn_in(event), event["session_id"]
+        if said is None:
+            made = await self._ledger.effects(run_id=self._run or session, tool=tool)
+            turn = next((effect.turn for effect in made if effect.call_id == event["tool_use_id"]), None)
+            if turn is not None:
+                self._resumed[session] = turn
+            return turn
+        if session in self._resumed:
+            self._continued[said] = self._resumed.pop(session)
+        return self._continued.get(said, said)
 
 
 class _Entry(Entry):
@@ -278,7 +317,7 @@ class _Visit:
         self._report.set_exception(outcome)
         try:
             await self._task
-        except (ToolError, MayHaveHappened):
+        except (ToolError, MayHaveHappened, NothingHappened):
             return
 
 

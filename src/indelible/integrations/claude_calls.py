@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from indelible import ToolCall
+from indelible.integrations.injected import name_beside
 from indelible.integrations.telling import is_only_numbered
 from indelible.integrations.terms import Named, Terms
 
@@ -33,6 +34,19 @@ def call_of(terms: Terms, named: Named) -> ToolCall:
     """
     call = terms.call(named)
     return replace(call, turn=None) if call.dedupe == "call" and not is_only_numbered(call.call_id) else call
+
+
+def folder_in(event: Mapping[str, Any], tool: str) -> dict[str, Any]:
+    """Return the folder in which Claude Code runs a tool of its own, as what it gives the tool beside the arguments."""
+    folder = event.get("cwd")
+    if tool.startswith("mcp__") or not isinstance(folder, str) or not folder:
+        return {}
+    return {name_beside({"properties": event["tool_input"]}, "cwd"): folder}
+
+
+def without_folder(args: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    """Return recorded arguments as Claude Code takes them: without what it gives the tool itself."""
+    return {name: value for name, value in args.items() if name not in call.injected}
 
 
 def turn_in(event: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -30,17 +30,22 @@ from indelible import (
 )
 from indelible.errors import BadCall, NotRun
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.claude_calls import BuiltIn, call_of, turn_in
-from indelible.integrations.claude_words import cut, decided, may_run, was_done
+from indelible.integrations.claude_calls import BuiltIn, call_of, folder_in, turn_in, without_folder
+from indelible.integrations.claude_words import SKILL, cut, decided, may_run, was_done
+from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError
 from indelible.integrations.telling import heard_of, heard_of_answer
 from indelible.integrations.terms import Named, hash_of
+from indelible.integrations.ways import Watch
 
 Answer = dict[str, Any]
 """Is what a hook prints; empty when it has nothing to decide."""
 
 # Nobody renews the lease between two hooks, and a command, or whoever is asked about it, may take long.
 _LEASE = timedelta(hours=1)
+_NAME = "Claude Code"
+UNGUARDED = "claude_code.unguarded"
+"""The event by which a run's record names what Claude Code ran without asking the ledger."""
 
 
 class ClaudeCodeHook:
@@ -53,6 +58,8 @@ class ClaudeCodeHook:
         terms: How single tools are treated, in the words of `@ledger.tool`.
         allows: Claude Code does not ask about what the ledger lets run. Default: False.
         defers: A call that waits for a person ends a `claude -p`; resuming the session makes it again. Default: False.
+        strict: Refuse skills and slash commands, whose commands run before any hook hears of them. Default: False.
+        allow: Names of skills and slash commands that strict mode lets run.
         usual: The words of `terms` for all tools.
     """
 
@@ -65,9 +72,12 @@ class ClaudeCodeHook:
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         allows: bool = False,
         defers: bool = False,
+        strict: bool = False,
+        allow: Collection[str] = (),
         **usual: Any,
     ) -> None:
         self._ledger = ledger
+        self._watch = Watch(strict, allow)
         self._claims = claims
         self._run = run
         self._terms = BuiltIn(terms, {"lease": _LEASE, **usual})
@@ -85,13 +95,30 @@ class ClaudeCodeHook:
             case "PostToolUseFailure":
                 said = _recordable(str(event.get("error")))
                 return self._after(event, MayHaveHappened(said) if event.get("is_interrupt") else ToolError(said))
+            case "UserPromptExpansion":
+                return self._expanded(event)
             case str():  # another event is none of our business
                 return {}
             case _:
                 raise BadCall("this is no event of Claude Code's hooks: it has no hook_event_name")
 
+    def _expanded(self, event: Mapping[str, Any]) -> Answer:
+        """Record a slash command, or block it: its text may run commands before any hook hears of them."""
+        name = _text(event, "command_name")
+        try:
+            self._watch.note(_NAME, "slash commands", [name])
+        except BadCall as refused:
+            return {"decision": "block", "reason": f"Indelible: {refused}"}
+        self._ledger.record(self._run_of(event), UNGUARDED, {"way": "slash commands", "name": name})
+        return {}
+
     def _before(self, event: Mapping[str, Any]) -> Answer:
         call = self._call(event)
+        if call.tool == SKILL:
+            try:
+                self._watch.note(_NAME, "skills", [str(call.args.get("skill"))])
+            except BadCall as refused:
+                return decided("deny", str(refused))
         token = _Token(self._place(event))
         try:
             begun = self._ledger.begin(call, **self._terms.options(call.tool))
@@ -118,7 +145,7 @@ class ClaudeCodeHook:
             return decided("deny", f"{call.tool} was not carried out: {why}")
         token.keep(claim)
         self._begun = claim, token
-        return may_run(args, call.args, allows=self._allows)
+        return may_run(without_folder(args, call), without_folder(call.args, call), allows=self._allows)
 
     def take_back(self) -> None:
         """Give back the call that the last answer let in. Call it if that was not told, and the tool is stopped."""
@@ -155,6 +182,7 @@ class ClaudeCodeHook:
             call_id=_text(event, "tool_use_id"),
             schema=hash_of(["claude code", tool]),  # its arguments are complete as they are
             turn=turn_in(event),
+            injected=recorded(folder_in(event, tool), self._terms.unbound(tool)),
         )
         call = call_of(self._terms, named)
         if call.dedupe != "call":

@@ -11,6 +11,16 @@ from indelible.integrations.telling import TEXTS, with_note
 
 Decision = Literal["allow", "ask", "deny", "defer"]
 _MOST_TOLD = 4000
+SKILL = "Skill"
+"""The tool by which Claude Code begins a skill, whose text may run commands before any hook hears of them."""
+ONLY_READ = frozenset(
+    {
+        *("Read", "Glob", "Grep", "LS", "NotebookRead", "WebSearch", "ToolSearch", "BashOutput", "TaskOutput"),
+        *("TodoRead", "TodoWrite", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "ListMcpResourcesTool"),
+        *("ReadMcpResourceTool", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode"),
+    }
+)
+"""Tools of Claude Code's that read, ask the user, or keep its own list of tasks."""
 
 
 def decided(decision: Decision, reason: str) -> dict[str, Any]:
@@ -23,13 +33,22 @@ def decided(decision: Decision, reason: str) -> dict[str, Any]:
     return {"hookSpecificOutput": told}
 
 
-def may_run(approved: Mapping[str, Any], args: Mapping[str, Any], *, allows: bool) -> dict[str, Any]:
-    """Gives the answer for a call that the ledger lets run: with the arguments of the record, which a person may edit.
+def may_run(
+    approved: Mapping[str, Any], args: Mapping[str, Any], *, allows: bool, is_sdk: bool = False
+) -> dict[str, Any]:
+    """Return the answer for a call that the ledger lets run: with the recorded arguments, which an approver may edit.
 
-    Unless the ledger `allows` it alone, Claude Code decides as it always does, which is said by saying nothing.
+    Args:
+        approved: The recorded arguments.
+        args: The arguments of the call.
+        allows: Claude Code does not ask about it. Otherwise it decides as it always does: the answer decides nothing.
+        is_sdk: The Claude Code of the SDK takes edited arguments without a decision. Older ones may not, and are told
+            to ask.
     """
     if approved == args:
         return decided("allow", "the ledger lets it run, once") if allows else {}
+    if is_sdk and not allows:
+        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": dict(approved)}}
     edited = decided("allow" if allows else "ask", "its arguments were edited by who approved it")
     edited["hookSpecificOutput"]["updatedInput"] = dict(approved)
     return edited

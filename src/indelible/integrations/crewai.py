@@ -9,7 +9,8 @@
     …
     crew.kickoff()                                           # again, here or elsewhere: what was done replays
 
-With `llm=gate.model(llm)`, each turn of the model is an event of the run.
+With `llm=gate.model(llm)`, each turn of the model is an event of the run. With `set_provider(gate.people())`, CrewAI's
+own questions to people are asked once in a run, however often the crew is kicked off.
 
 A crew begins anew when it is kicked off again, and has no turns. So within a run, the same tool with the same arguments
 is the same call, unless `turn` names the turn. A tool that only reads is entered by every call.
@@ -20,17 +21,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailurePolicy
+from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic import PrivateAttr, TypeAdapter
 
-from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall, current_effect
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
+from indelible.integrations.crewai_questions import QUESTION, People
 from indelible.integrations.crewai_turns import recording
 from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED
@@ -39,6 +43,7 @@ from indelible.integrations.results import as_json
 from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
+    TURN,
     Named,
     OnError,
     Terms,
@@ -46,9 +51,27 @@ from indelible.integrations.terms import (
     hash_of,
     question_of,
 )
+from indelible.tool import is_tool_name
 
 CallId = Callable[[str, Mapping[str, Any]], str]
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class Stop(ToolFailure):
+    """Stops the crew: the ledger lets the call not run, and the model cannot mend that."""
+
+
+_STOPS: ContextVar[list[Stop] | None] = ContextVar("indelible_crewai_stops", default=None)
+
+
+@contextmanager
+def stops_of(delegated: list[Stop]) -> Iterator[None]:
+    """Collect the stops of an agent that another one delegates to: CrewAI tells them to the other as a text."""
+    token = _STOPS.set(delegated)
+    try:
+        yield
+    finally:
+        _STOPS.reset(token)
 
 
 class LedgerTools:
@@ -93,6 +116,40 @@ class LedgerTools:
         """Gives a model each of whose turns is an event of the run; it is durable before the crew goes on."""
         return recording(llm, lambda turn: self._ledger.record(self._run_id(), f"crewai.{MODEL_INVOKED}", turn))
 
+    def people(self, asks: Any = None) -> People:
+        """Return a provider that asks each of CrewAI's own questions to people once in the run.
+
+        Pass it to `set_provider` for tasks with `human_input`, to `@human_feedback(provider=…)`, and to a flow's
+        `input_provider`.
+
+        Args:
+            asks: Asks about flows, as a provider of CrewAI does. Default: CrewAI's console.
+        """
+        return People(self._answered, asks)
+
+    def _answered(self, asked: Mapping[str, Any], ask: Callable[[], str]) -> str:
+        """Return the recorded answer to a question, or ask and record it. An answer belongs to its turn."""
+        running = current_effect()
+        if running is not None and running.tool == QUESTION:  # another provider of ours asks it already
+            return ask()
+        args = {**asked, "turn": self._turn_now()}
+        raised: list[Exception] = []
+
+        def enter(_: RunningEffect) -> str:
+            try:
+                return ask()
+            except Exception as error:  # no one has answered: the provider pauses the flow, or the terminal is closed
+                raised.append(error)
+                raise NothingHappened(f"no answer: {type(error).__qualname__}") from error
+
+        try:
+            return str(self._ledger.run(ToolCall(tool=QUESTION, args=args, run_id=self._run_id()), enter, **TURN))
+        except NothingHappened as nothing:
+            raise raised[0] if raised else nothing from None
+
+    def _turn_now(self) -> str | None:
+        return self._turn() if callable(self._turn) else self._turn
+
     def _run_id(self) -> str:
         return self._run if isinstance(self._run, str) else self._run()
 
@@ -100,19 +157,19 @@ class LedgerTools:
         """Let a call in. Problems are returned, not raised: the crew repeats what raises, and goes on."""
         try:
             entry = _Entry(tool, self._call(tool, words), self._told, self._on_error)
-            return entry.walk(self._ledger, self._terms.at_once(tool.name))
+            return entry.walk(self._ledger, self._terms.at_once(name_of(tool)))
         except Exception as problem:  # arguments that are no JSON, a run or turn without a name, a store that is down
             return _stop(problem, tool.name)
 
     def _call(self, tool: BaseTool, words: Mapping[str, Any]) -> ToolCall:
         args = _bound(tool, words)
         named = Named(
-            tool=tool.name,
+            tool=name_of(tool),
             args=args,
             run_id=self._run_id(),
-            call_id=uuid.uuid4().hex if self._call_id is None else self._call_id(tool.name, args),
+            call_id=uuid.uuid4().hex if self._call_id is None else self._call_id(name_of(tool), args),
             schema=_schema_of(tool),
-            turn=self._turn() if callable(self._turn) else self._turn,
+            turn=self._turn_now(),
             reads=lambda edited: _bound(tool, _as_entered(tool, edited)),
         )
         return self._terms.call(named)
@@ -213,12 +270,17 @@ def _as_entered(tool: BaseTool, args: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema.model_validate(args).model_dump() if schema.model_fields else args
 
 
+def name_of(tool: BaseTool) -> str:
+    """Return the tool's name; if it has blanks or the like, as the model calls it: "Pay out" is `pay_out`."""
+    return tool.name if is_tool_name(tool.name) else str(sanitize_tool_name(tool.name))
+
+
 def never(_args: Any = None, _result: Any = None) -> bool:
     """Lets the crew keep no result in memory."""
     return False
 
 
-def _stop(refusal: Exception, tool: str, entry: _Entry | None = None) -> ToolFailure:
+def _stop(refusal: Exception, tool: str, entry: _Entry | None = None) -> Stop:
     """Return what makes the crew stop, by the tool's policy, with what the ledger says."""
     details: dict[str, Any] = {}
     if isinstance(refusal, ApprovalPending):
@@ -226,7 +288,11 @@ def _stop(refusal: Exception, tool: str, entry: _Entry | None = None) -> ToolFai
     elif isinstance(refusal, EffectInDoubt):
         details = doubt_of(refusal)
     text = getattr(heard_of(refusal, tool), "text", str(refusal))
-    return ToolFailure(message=text, code=type(refusal).__name__, details=details)
+    stop = Stop(message=text, code=type(refusal).__name__, details=details)
+    stops = _STOPS.get()
+    if stops is not None:
+        stops.append(stop)
+    return stop
 
 
 def _schema_of(tool: BaseTool) -> str:

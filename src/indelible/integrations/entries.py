@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -94,16 +95,18 @@ class Entry:
 
     @contextmanager
     def running(self, effect: RunningEffect) -> Iterator[None]:
-        """Remember what the tool raises.
+        """Remember what the tool raises. One that cancels itself has raised: no framework hears of a cancelled call.
 
         Raises:
+            MayHaveHappened: The tool raised `CancelledError`, although its caller did not cancel it.
             NothingHappened: The tool would read the recorded arguments as others, for example with a default that it
                 has since and that no person has seen.
         """
         self._check_read(effect)
         token = _walked.set((effect.id, self._said_id))
         try:
-            yield
+            with _own_cancelling():
+                yield
         except Exception as error:
             self._raised = (error, effect.id)
             raise
@@ -135,6 +138,19 @@ def is_entered_for(effect: RunningEffect, said_id: str | None) -> bool:
     The record may have another id: that of the call which first asked for the same.
     """
     return _walked.get() == (effect.id, said_id)
+
+
+@contextmanager
+def _own_cancelling() -> Iterator[None]:
+    """Raise `MayHaveHappened` for a tool that cancels itself: frameworks would tell the model in words of their own."""
+    try:
+        yield
+    except asyncio.CancelledError as cancelled:
+        with suppress(RuntimeError):  # without a loop, no caller can cancel it
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        raise MayHaveHappened("the tool was cancelled, and not by its caller") from cancelled
 
 
 def paused_by(pause: Exception, effect: RunningEffect, words: Mapping[str, Any]) -> Exception:

@@ -27,7 +27,7 @@ from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDou
 from indelible.integrations.dialects import Asked, asked_in, messages_of, object_in
 from indelible.integrations.entries import Entry
 from indelible.integrations.telling import heard_of, with_note
-from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, hash_of
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, hash_of, question_of
 from indelible.tool import called
 
 
@@ -43,6 +43,8 @@ class Waiting:
     approval: Approval | None = None
     """Is the question; None when the call is in doubt."""
     effect: Effect | None = None
+    question: Mapping[str, Any] | None = None
+    """What to show to the person who decides: the recorded arguments and the digest that their vote names."""
     elsewhere: Sequence[Elsewhere] = ()
     """The calls of the last day with the same tool and arguments, in other runs and under other keys."""
 
@@ -173,6 +175,7 @@ class _Entry(Entry):
         heard = heard_of(refusal, self.call.tool)
         match refusal:
             case ApprovalPending() | EffectInDoubt():
+                asked = question_of(refusal, self.elsewhere) if isinstance(refusal, ApprovalPending) else None
                 return Waiting(
                     call_id=self.call.call_id or "",
                     tool=self.call.tool,
@@ -180,6 +183,7 @@ class _Entry(Entry):
                     told="" if heard is None else heard.text,
                     approval=getattr(refusal, "approval", None),
                     effect=refusal.effect,
+                    question=asked,
                     elsewhere=self.elsewhere,
                 )
             case _ if heard is not None and isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):

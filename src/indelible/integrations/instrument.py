@@ -2,8 +2,8 @@
 
     print(indelible.instrument(ledger))
 
-It reaches in where a framework enters its tools, innermost, so agents and tools stay as they are. A framework for which
-this release has no such place, or another version, is left alone: the report names the line that does it by hand.
+It reaches in where a framework enters its tools, innermost, so agents and tools stay as they are. A version that this
+release does not know is left alone: the report names the line that does it by hand.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Framework(NamedTuple):
     before: str
     adapter: str
     by_hand: str
-    reach: str | None = None
-    covers: str = ""
+    reach: str
+    covers: str
     is_watched: bool = False
     """Does the reach see what runs without the ledger, and refuse it in strict mode?"""
 
@@ -91,6 +91,9 @@ FRAMEWORKS = (
         "2",
         f"{_OURS}.crewai",
         "Agent(…, tools=LedgerTools(ledger, run='order-123').tools([charge]))",
+        f"{_HERE}.crewai",
+        "the tools of every agent, alone, in a crew or in a flow, in the run around it. Model turns: LedgerTools",
+        is_watched=True,
     ),
     Framework(
         "Strands",
@@ -100,7 +103,8 @@ FRAMEWORKS = (
         f"{_OURS}.strands",
         "Agent(…, plugins=[LedgerPlugin(ledger)])",
         f"{_HERE}.strands",
-        "the tools of every agent that is made from now on; the run is the session",
+        "the tools of every agent, inside of tools, graphs and swarms too; the run is the session",
+        is_watched=True,
     ),
     Framework(
         "Google ADK",
@@ -110,7 +114,8 @@ FRAMEWORKS = (
         f"{_OURS}.adk",
         "App(…, plugins=[LedgerPlugin(ledger)])",
         f"{_HERE}.adk",
-        "the tools of every runner that is made from now on; the run is the session",
+        "the tools of every runner, agents as tools and sub-agents too; the run is the session",
+        is_watched=True,
     ),
     Framework(
         "Claude Agent SDK",
@@ -119,10 +124,13 @@ FRAMEWORKS = (
         "0.3",
         f"{_OURS}.claude_agent",
         "ClaudeAgentOptions(…, hooks=LedgerHooks(ledger).hooks('Bash|Write|Edit'))",
+        f"{_HERE}.claude_agent",
+        "every tool call that does not only read; the run is the session. Results that replay: LedgerHooks.server",
+        is_watched=True,
     ),
 )
 
-State = Literal["wrapped", "by hand", "other version", "failed"]
+State = Literal["wrapped", "other version", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,8 +314,6 @@ def _reached(known: Framework, version: str, around: Around, undos: list[Undo]) 
         return found(
             "other version", f"not wrapped: this release knows it from {known.oldest} to before {known.before}"
         )
-    if known.reach is None:
-        return found("by hand", "not wrapped: this release puts the ledger around its agents one by one")
     try:
         undos.append(import_module(known.reach).reach(around))
     except Exception as error:  # one framework that cannot be loaded leaves the others as they are

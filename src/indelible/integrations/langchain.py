@@ -16,10 +16,10 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 
-from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect
 from indelible.integrations.langgraph import DecidedBy, RunOf, ToolGate, ledger_tool_node, note_provider_tools
 from indelible.integrations.langgraph_values import kept, revived
-from indelible.integrations.terms import MODEL_TURN, TURN, OnError
+from indelible.integrations.terms import TURN, ModelTurn, OnError
 from indelible.integrations.ways import Watch
 
 __all__ = ["LedgerMiddleware", "ledger_tool_node"]
@@ -97,7 +97,7 @@ class _Turn:
         self._asked = _digest_of(request)
         config = get_config()
         args = {"asks": self._asked, "step": _step_of(config)}
-        self.call = ToolCall(tool=MODEL_TURN, args=args, run_id=gate.run_of(config))
+        self.call = ModelTurn(args=args, run_id=gate.run_of(config))
 
     def enter(self, effect: RunningEffect) -> Any:
         """Asks the model."""

@@ -31,13 +31,16 @@ def ledger_proxy(
     terms: Mapping[str, Mapping[str, Any]] | None = None,
     approver: str | None = None,
     turn: str | None = None,
+    server: str | None = None,
+    reached_by: str = "",
     **usual: Any,
 ) -> Server[Any]:
     """Return an MCP server whose tools are those of a connected client's server, behind the ledger.
 
     The words are those of `McpGate`.
     """
-    gate = McpGate(ledger, upstream, run=run, terms=terms, approver=approver, turn=turn, **usual)
+    words: dict[str, Any] = {"turn": turn, "server": server, "reached_by": reached_by, **usual}
+    gate = McpGate(ledger, upstream, run=run, terms=terms, approver=approver, **words)
     below = upstream.session
     offers = upstream.server_capabilities
     handed: dict[str, Any] = {}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, cast
 from uuid import uuid4
 
 import mcp_types as types
+from anyio import fail_after
 from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -51,6 +52,8 @@ from indelible.integrations.terms import Named, Terms, hash_of
 Context = ServerRequestContext[Any, Any]
 Answer = types.CallToolResult | types.InputRequiredResult
 _OURS, _THEIRS = "indelible:", "upstream:"
+_OF_SERVER = "indelible:mcp:"
+_LISTING_S = 10.0
 
 
 class _Said(NamedTuple):
@@ -97,6 +100,10 @@ class McpGate:
             look whether the approvers have decided.
         turn: The id of the user's last message, for calls whose `_meta` has no `io.indelible/turn`. Default: none, and
             the whole run is one turn.
+        server: A name for the server below. Calls of servers with different names are different calls, also in one
+            run. Default: none, and tools of one name are one tool.
+        reached_by: The command or the URL of the server. An approval does not hold for a server that is reached
+            otherwise.
         usual: The words of `terms` for all tools.
 
     Of a call's `_meta` nothing reaches the tool, unless its terms list it: `meta=["com.example/account"]`. Then it is
@@ -112,9 +119,13 @@ class McpGate:
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         approver: str | None = None,
         turn: str | None = None,
+        server: str | None = None,
+        reached_by: str = "",
         **usual: Any,
     ) -> None:
         self._turn = turn
+        self._server = server
+        self._origin = json.dumps([server, reached_by])
         self._ledger = ledger.awaited
         self._upstream = upstream
         self._run = run
@@ -152,8 +163,9 @@ class McpGate:
             tool=params.name,
             args=self._with_meta(params, meta),
             run_id=self._run,
+            scope=None if self._server is None else _OF_SERVER + json.dumps([self._run, self._server]),
             call_id=call_id_in(meta) or self._new_id(params.name),
-            schema=schema_of(tool),
+            schema=below.schema,
             turn=None if is_chosen(meta) else turn if isinstance(turn, str) and turn else self._turn,
             parameters=tool.input_schema,
             reads=below.checked,
@@ -208,11 +220,12 @@ class McpGate:
             if name not in self._known:
                 why = f"{name} cannot be called now: its server does not list its tools ({broken})"
                 raise MCPError(types.INTERNAL_ERROR, why) from broken
-            return _Below(self._upstream, self._known[name], binds_meta, why_not=str(broken) or type(broken).__name__)
+            known, why = self._known[name], str(broken) or type(broken).__name__
+            return _Below(self._upstream, known, self._origin, binds_meta, why_not=why)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"no tool is named {name!r}; see: tools/list")
         self._known[name] = found
-        return _Below(self._upstream, found, binds_meta)
+        return _Below(self._upstream, found, self._origin, binds_meta)
 
     async def _asked(self, ctx: Context | None, entry: _Entry, pending: ApprovalPending, said: _Said) -> Answer | None:
         """Gives what to answer while a person has to decide; None when somebody may have decided by now."""
@@ -223,7 +236,7 @@ class McpGate:
             return await self._counted(approval, said.digest, said.responses.get(said.approval))
         if ctx is None:
             return waits(approval)
-        shown = approval.shown(pending.effect, MOST_SHOWN)
+        shown = approval.shown(pending.effect, fits=lambda text: len(text) <= MOST_SHOWN)
         digest = shown.digest if self._approver is not None else None  # without one, an answer is no vote
         words = question(approval, shown, entry.elsewhere, decides=digest is not None)
         schema = LOOK_SCHEMA if digest is None else VOTE_SCHEMA
@@ -261,9 +274,16 @@ class _Below(NamedTuple):
 
     upstream: Upstream
     tool: types.Tool
+    origin: str
+    """Says which server it is of."""
     binds_meta: bool
     why_not: str | None = None
     """Why it cannot be called now."""
+
+    @property
+    def schema(self) -> str:
+        """Is the hash of what a reviewer relies on: what the tool says of itself, and whose it is."""
+        return schema_of(self.tool, self.origin)
 
     def checked(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return arguments that fit the tool's input schema, also those that an approver edited; else raise."""
@@ -276,7 +296,7 @@ class _Below(NamedTuple):
             now = await _listed(self.upstream, self.tool.name)
         except Exception as broken:
             raise NothingHappened(f"{self.tool.name} was not called: its server is away ({broken})") from broken
-        if now is None or schema_of(now) != schema_of(self.tool):
+        if now is None or schema_of(now, self.origin) != self.schema:
             raise NothingHappened(
                 f"{self.tool.name} was described anew while a person decided, so it was not called. Call it again, and "
                 "they are asked again"
@@ -376,14 +396,15 @@ class _Entry(Entry):
 
 
 async def _listed(upstream: Upstream, name: str) -> types.Tool | None:
-    """Find a tool as its server lists it now."""
+    """Find a tool as its server lists it now; a server that does not answer in time is away."""
     params = types.PaginatedRequestParams()
-    while True:
-        page: types.ListToolsResult = await upstream.session.list_tools(params=params)
-        found = next((tool for tool in page.tools if tool.name == name), None)
-        if found is not None or page.next_cursor is None:
-            return found
-        params = types.PaginatedRequestParams(cursor=page.next_cursor)
+    with fail_after(_LISTING_S):
+        while True:
+            page: types.ListToolsResult = await upstream.session.list_tools(params=params)
+            found = next((tool for tool in page.tools if tool.name == name), None)
+            if found is not None or page.next_cursor is None:
+                return found
+            params = types.PaginatedRequestParams(cursor=page.next_cursor)
 
 
 def _read(params: types.CallToolRequestParams) -> _Said:

@@ -81,12 +81,11 @@ def waits(approval: Approval) -> types.CallToolResult:
 
 def question(approval: Approval, shown: Shown, elsewhere: Iterable[Elsewhere], *, decides: bool) -> str:
     """Ask a person about one exact call. Where it cannot be decided, say where it can."""
-    head = f"{approval.tool} ({approval.side_effect}) is to be carried out once"
-    args = f", with exactly these arguments:\n\n{shown.text}" if shown.text is not None else "."
+    head = f"{shown.title} is to be carried out once"
+    args = ", with exactly these arguments:" if shown.text is not None else "."
     careful = "".join(f"Careful: {one}\n\n" for one in elsewhere)
-    why = "" if shown.why_not is None else f"It cannot be decided here: {shown.why_not}. "
-    how = "Do you approve?" if decides else f"{why}Decide with: {shown.command}. Then accept here, to go on."
-    return f"{head}{args}\n\n{careful}{how}\n\n{approval.id}, digest {approval.digest}"
+    how = "Do you approve?" if decides else f"{shown.where}. Then accept here, to go on."
+    return f"{head}{args}\n\n{shown.plain}\n\n{careful}{how}\n\n{approval.id}, digest {approval.digest}"
 
 
 def call_id_in(meta: Mapping[str, Any]) -> str | None:
@@ -103,9 +102,14 @@ def is_chosen(meta: Mapping[str, Any]) -> bool:
     return call_id_in({IDEMPOTENCY_KEY: meta.get(IDEMPOTENCY_KEY)}) is not None
 
 
-def schema_of(tool: types.Tool) -> str:
-    """Return the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold."""
-    return hash_of(tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta"}))
+def schema_of(tool: types.Tool, origin: str) -> str:
+    """Return the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold.
+
+    Args:
+        tool: The tool as its server lists it.
+        origin: Which server that is.
+    """
+    return hash_of([tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta"}), origin])
 
 
 def split_meta(

@@ -7,6 +7,7 @@
         await gate.keep(result)                         # in the ledger; the process may end
     …
     state = await gate.load(agent)                      # whenever, wherever
+    shown = await gate.questions(state)                 # what to show to the approvers: recorded arguments and digest
     if not await gate.answer(state):                    # what people decided at the ledger; nobody is left to be asked
         result = await Runner.run(agent, state)
 
@@ -59,7 +60,7 @@ from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain, text_in
 from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
-from indelible.integrations.terms import Named, Terms, hash_of, turn_of
+from indelible.integrations.terms import Named, Terms, hash_of, question_about, turn_of
 from indelible.integrations.ways import Watch
 
 STATE_KEPT = "openai_agents.state_kept"
@@ -238,6 +239,21 @@ class LedgerTools:
                 case _:
                     state.approve(item)
         return waiting
+
+    async def questions(self, state: RunState[Any, Any]) -> list[dict[str, Any]]:
+        """Return what to show of the interruptions that wait for an approver: the recorded arguments, and their digest.
+
+        `item.arguments` is what the model said. An approver may have edited it since, and it lacks defaults.
+        """
+        found = []
+        for item in state.get_interruptions():
+            call = await self._asked_about(state, item)
+            stands = await self._standing(call)
+            if isinstance(stands, AwaitingApproval):
+                alike = await self._ledger.elsewhere(stands.approval)
+                question = question_about(stands.approval, stands.effect, alike)
+                found.append({**question, "tool": call.tool, "call_id": call.call_id})
+        return found
 
     async def _standing(self, call: ToolCall) -> Any:
         """Return how a call stands; None if the ledger refuses it, and then the tool says why when it is entered."""

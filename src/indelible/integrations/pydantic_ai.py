@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed, ToolFailedError, ToolRetryError
@@ -48,8 +48,8 @@ from indelible.integrations.pauses import AskedBy, Pauses
 from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import error_in, heard_of, with_note
 from indelible.integrations.terms import (
-    MODEL_TURN,
     TURN,
+    ModelTurn,
     Named,
     Spoken,
     Terms,
@@ -64,7 +64,7 @@ RunOf = Callable[[RunContext[Any]], str]
 _NAME = "Pydantic AI"
 _DEFERRED = (ApprovalRequired, CallDeferred)
 # What the framework tells a model of these asks it to call again.
-_TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError)
+_TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError, ValidationError)
 _IS_TOOL_APPROVED: ContextVar[bool | None] = ContextVar("indelible_is_tool_approved", default=None)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
@@ -162,13 +162,13 @@ class LedgerCapability(AbstractCapability[Any]):
         tool = output_context.tool_def or ToolDefinition(name=name)
         call = ToolCallPart(name, {}, part.tool_call_id) if part is not None else ToolCallPart(name, {})
         asked = self._call(ctx, call, tool, said if isinstance(said, dict) else {"output": said})
-        entered = _Output(asked, output, handler)
-        recorded_ = await self._ledger.run(asked, entered.enter, **self._terms.at_once(name))
-        return entered.live[0] if entered.live else recorded_["gave"]
+        return await _Output(asked, output, handler).walk_async(self._ledger, self._terms.at_once(name))
 
-    def _note_unguarded(self, ctx: RunContext[Any], asked: Any) -> None:
+    def _note_unguarded(self, ctx: RunContext[Any], request: Any) -> None:
         """Note what runs without the ledger: at the model's provider, at the caller's, or as a judge of the output."""
+        asked, settings = request.model_request_parameters, request.model_settings or {}
         self._watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
+        self._watch.note(_NAME, "native tools", [name for name in _provider_tools(settings) if settings[name]])
         external = [tool.name for tool in asked.function_tools if tool.kind == "external"]
         self._watch.note(_NAME, "external tools", external)
         judges = getattr(ctx.agent, "_output_validators", None) or ()
@@ -176,13 +176,13 @@ class LedgerCapability(AbstractCapability[Any]):
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
-        self._note_unguarded(ctx, request_context.model_request_parameters)
+        self._note_unguarded(ctx, request_context)
         if not self._keeps_turns:
             response: ModelResponse = await handler(request_context)
             return response
         turn = _Turn(request_context, handler)
         args = {"asks": turn.asks, "step": len(request_context.messages)}
-        call = ToolCall(tool=MODEL_TURN, args=args, run_id=self.run_of(ctx))
+        call = ModelTurn(args=args, run_id=self.run_of(ctx))
         try:
             return turn.given(await self._ledger.run(call, turn.enter, **TURN))
         except NothingHappened as nothing:
@@ -326,16 +326,26 @@ class _Output(Entry):
         super().__init__(call)
         self._output = output
         self._handler = handler
-        self.live: list[Any] = []
+        self._live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Call it with what is recorded, which is what the agent validated."""
         _check_validated(self, effect)
-        try:
-            self.live.append(await self._handler(self._output))
-        except ToolRetryError as wrapped:  # what the function raised is what it may declare
-            raise wrapped.__cause__ or wrapped from None
-        return {"gave": as_json(self.live[0])}
+        with self.running(effect):
+            try:
+                self._live.append(await self._handler(self._output))
+            except ToolRetryError as wrapped:  # what the function raised is what it may declare
+                raise wrapped.__cause__ or wrapped from None
+        return {"gave": as_json(self._live[0])}
+
+    def given(self, recorded: Any) -> Any:
+        """Return what the function returned, now or as it was recorded."""
+        return self._live[0] if self._live else recorded["gave"]
+
+    def told_of(self, refusal: Exception, error: Exception) -> Any:
+        """Raise what ends the agent's run: a model that is asked for another output would do it another way."""
+        is_asked_again = isinstance(refusal, EffectInDoubt) and isinstance(error, _TOLD_TO_THE_MODEL)
+        raise refusal if is_asked_again else error
 
 
 def _check_validated(entry: Entry, effect: RunningEffect) -> None:
@@ -343,6 +353,11 @@ def _check_validated(entry: Entry, effect: RunningEffect) -> None:
     entry.check_injected(effect)
     if effect.args != entry.call.args:
         raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
+
+
+def _provider_tools(settings: Mapping[str, Any]) -> list[str]:
+    """Name the settings of a model by which its provider gets tools, as `openai_native_tools`."""
+    return [name for name in settings if name.endswith(("_native_tools", "_builtin_tools"))]
 
 
 def _name_of(function: Any) -> str:

@@ -38,7 +38,8 @@ from pydantic_ai.tools import ToolDefinition
 from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import BadCall, IndelibleError, KeyReused, NoRun, ReviewRequired, UnknownRun
 from indelible.integrations.pydantic_ai import LedgerCapability, OwnAnswers, RunOf, lasting
-from indelible.integrations.terms import MODEL_TURN, TURN, Terms
+from indelible.integrations.terms import MODEL_TURN, TURN, ModelTurn, Terms
+from indelible.tool import encode
 
 Params = TypeVar("Params")
 Wire = TypeVar("Wire")
@@ -174,7 +175,8 @@ class _Place:
 
     def call(self, unit: _Unit) -> ToolCall:
         """Gives the call of a unit that comes next: what it asks is bound to its number, and never changes."""
-        return ToolCall(
+        kind = ModelTurn if unit.is_turn else ToolCall
+        return kind(
             tool=unit.tool,
             args=unit.args,
             run_id=self._run_id,
@@ -207,6 +209,8 @@ class _Unit:
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Does it. A model that raises has not answered; of anything else, nobody knows how far it came."""
+        if encode(effect.args) != encode(self.args):
+            raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
         try:
             return {"gave": await self._body()}
         except IndelibleError:

@@ -8,7 +8,8 @@
     agent(plugin.answer(agent))
 
 What is answered to an interrupt decides nothing: what runs is what people let run at the ledger. Calls belong to the
-session. Since the user's last message, the same tool with the same arguments is the same call.
+session. Since the user's last message, the same tool with the same arguments is the same call. Agents that are tools of
+the agent stand behind the ledger too, and their calls belong to the same run and turn.
 """
 
 from __future__ import annotations
@@ -16,27 +17,38 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from strands import Agent
-from strands.hooks import AfterModelCallEvent, AfterToolsEvent, AgentInitializedEvent, BeforeModelCallEvent
+from strands.agent._agent_as_tool import _AgentAsTool
+from strands.hooks import (
+    AfterModelCallEvent,
+    AfterToolsEvent,
+    AgentInitializedEvent,
+    BeforeInvocationEvent,
+    BeforeModelCallEvent,
+    HookOrder,
+)
 from strands.interrupt import InterruptException
 from strands.middleware import ExecuteToolContext, ExecuteToolStage
 from strands.plugins import Plugin
 from strands.tools.decorator import DecoratedFunctionTool
+from strands.tools.mcp import MCPAgentTool
 from strands.tools.structured_output.structured_output_tool import StructuredOutputTool
 from strands.types._events import ToolInterruptEvent
 from strands.types.events import ToolResultEvent, TypedEvent
 from strands.types.session import decode_bytes_values, encode_bytes_values
 
-from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall, current_effect
 from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
-from indelible.integrations.entries import Entry, doubt_of
+from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json, text_in
+from indelible.integrations.strands_ways import note_agent
 from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
@@ -46,11 +58,16 @@ from indelible.integrations.terms import (
     hash_of,
     question_of,
 )
+from indelible.integrations.ways import Watch
 
 RunOf = Callable[[ExecuteToolContext], str]
 Next = Callable[[ExecuteToolContext], AsyncGenerator[TypedEvent, None]]
 _ASKED = ("indelible.approval", "indelible.in_doubt")
 _REFUSALS, _TURN = "indelible_refusals", "indelible_turn"
+# What the SDK puts into `invocation_state` for itself.
+_ITS_OWN = frozenset(
+    {"agent", "model", "messages", "system_prompt", "tool_config", "request_state", _REFUSALS, _TURN, "cancel_signal"}
+)
 
 
 class LedgerPlugin(Plugin):
@@ -59,6 +76,9 @@ class LedgerPlugin(Plugin):
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
     belong to the run that `run` names, by default the session. With `record_turns`, each turn of the model is an event
     of that run.
+
+    `strict` refuses what would run without the ledger, unless `allow` names it: hosted tools, and hooks, middleware and
+    executors of your own.
     """
 
     name = "indelible"
@@ -70,9 +90,13 @@ class LedgerPlugin(Plugin):
         run: str | RunOf | None = None,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         record_turns: bool = False,
+        strict: bool = False,
+        allow: Iterable[str] = (),
+        watch: Watch | None = None,
         **usual: Any,
     ) -> None:
         super().__init__()
+        self._watch = watch or Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)
@@ -81,10 +105,25 @@ class LedgerPlugin(Plugin):
     def init_agent(self, agent: Agent) -> None:
         """Waits until the agent is made: then it stands inside of all middleware that the agent was made with."""
         agent.add_hook(self._stand_innermost, AgentInitializedEvent)
-        agent.add_hook(self._stop, AfterToolsEvent)
+        self._hear(agent)
         if self._records_turns:
             agent.add_hook(_begin_turn, BeforeModelCallEvent)
             agent.add_hook(self._end_turn, AfterModelCallEvent)
+
+    def guard(self, agent: Agent) -> None:
+        """Stand before the tools of an agent that was made already, unless a plugin of ours does."""
+        stages = agent._middleware_registry._handlers.get(ExecuteToolStage, ())
+        if not any(isinstance(getattr(one.handler, "__self__", None), LedgerPlugin) for one in stages):
+            agent.add_middleware(ExecuteToolStage, self.gate)
+            self._hear(agent)
+
+    def _hear(self, agent: Agent) -> None:
+        agent.add_hook(self._stop, AfterToolsEvent)
+        agent.add_hook(self._look, [BeforeInvocationEvent, BeforeModelCallEvent], order=HookOrder.SDK_FIRST)
+
+    def _look(self, event: BeforeInvocationEvent | BeforeModelCallEvent) -> None:
+        """Note what the agent runs without the ledger, before it runs and before its model is asked."""
+        note_agent(self._watch, event.agent, event.agent.model)
 
     def answer(self, agent: Agent) -> list[Any]:
         """Answers the interrupts that an agent's session has for the ledger, so that the agent looks again."""
@@ -111,19 +150,21 @@ class LedgerPlugin(Plugin):
 
     async def gate(self, context: ExecuteToolContext, next_fn: Next) -> AsyncGenerator[TypedEvent, None]:
         """Runs a tool call, replays it, interrupts the agent, or tells the model why not."""
-        if context.tool is None or isinstance(context.tool, StructuredOutputTool):  # nothing is done outside
+        if context.tool is None or _is_inside(context.tool):  # nothing is done outside
             async for event in next_fn(context):
                 yield event
             return
+        if isinstance(context.tool, _AgentAsTool):
+            self.guard(context.tool.agent)
         try:
-            entry = _Entry(context, next_fn, self._call(context))
+            entry = _Entry(context, next_fn, self._call(context), self._terms.at_once(context.tool_use["name"]))
         except _Misfit as wrong:
             yield _result(context, "error", [{"text": str(wrong)}], wrong)
             return
         except IndelibleError as refusal:
             context.invocation_state.setdefault(_REFUSALS, []).append(refusal)
             raise
-        walk = asyncio.ensure_future(entry.walk_async(self._ledger, self._terms.at_once(entry.call.tool)))
+        walk = asyncio.ensure_future(entry.walk_async(self._ledger, entry.words))
         walk.add_done_callback(lambda _: entry.told.put_nowait(None))
         try:
             while (told := await entry.told.get()) is not None:  # what a tool streams is passed on as it comes
@@ -139,13 +180,16 @@ class LedgerPlugin(Plugin):
     def _call(self, context: ExecuteToolContext) -> ToolCall:
         use, tool = context.tool_use, context.tool
         assert tool is not None, "unknown tools do not come this far"
+        beside = _context_name(tool)
+        supplied = {"invocation_state": _given(context), "state": context.agent.state.get()}
         named = Named(
             tool=use["name"],
+            injected={} if beside is None else {beside: recorded(supplied, self._terms.unbound(use["name"]))},
             args=_validated(tool, use["input"]),
             run_id=self._run_of(context),
             call_id=use["toolUseId"],
             schema=hash_of(tool.tool_spec),
-            turn=_turn(context.agent),
+            turn=_turn(context.agent, is_kept=_session_of(context.agent) is not None),
             parameters=tool.tool_spec["inputSchema"].get("json"),
             reads=partial(_validated, tool),
         )
@@ -154,10 +198,11 @@ class LedgerPlugin(Plugin):
     def _run_of(self, context: Any) -> str:
         if self._run is not None:
             return self._run if isinstance(self._run, str) else self._run(context)
-        session = getattr(getattr(context.agent, "_session_manager", None), "session_id", None)
-        if not session:
+        running = current_effect()
+        found = _session_of(context.agent) or (None if running is None else running.effect.run_id)
+        if not found:
             raise NoRun("an agent's calls belong to its session: give it a session_manager, or say run='order-123'")
-        return str(session)
+        return found
 
 
 class _Misfit(ValueError):
@@ -167,8 +212,9 @@ class _Misfit(ValueError):
 class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, context: ExecuteToolContext, next_fn: Next, call: ToolCall) -> None:
+    def __init__(self, context: ExecuteToolContext, next_fn: Next, call: ToolCall, words: dict[str, Any]) -> None:
         super().__init__(call, context.tool_use["toolUseId"])
+        self.words = words
         self.context = context
         self.told: asyncio.Queue[TypedEvent | None] = asyncio.Queue()
         self._next = next_fn
@@ -177,7 +223,9 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
-        use: Any = {**self.context.tool_use, "input": effect.args}
+        self.check_injected(effect)
+        said = {name: value for name, value in effect.args.items() if name not in self.call.injected}
+        use: Any = {**self.context.tool_use, "input": said}
         with self.running(effect):
             try:
                 async for event in self._next(self.context.replace(tool_use=use)):
@@ -185,12 +233,21 @@ class _Entry(Entry):
             except InterruptException as interrupt:
                 self._halt = interrupt
             if self._halt is not None:
-                raise NothingHappened("the tool interrupts the agent, and is entered again when that is resumed")
+                raise self._paused(effect)
             if self._live is None:
                 raise MayHaveHappened("the tool was entered, and no result came of it")
             if self._live.tool_result["status"] == "error":
                 raise self._live.exception or ToolError(_text_of(self._live))
         return {"gave": _kept(self._live.tool_result["content"])}
+
+    def _paused(self, effect: RunningEffect) -> Exception:
+        """Return what it means that the tool interrupts the agent. An agent inside goes on where it stopped."""
+        if isinstance(self.context.tool, _AgentAsTool):  # its calls are guarded one by one
+            return NothingHappened("the agent inside interrupts the agent")
+        halt = self._halt
+        assert halt is not None, "it interrupts"
+        pause = InterruptException(halt.interrupts[0]) if isinstance(halt, ToolInterruptEvent) else halt
+        return paused_by(pause, effect, self.words)
 
     def _hear(self, event: TypedEvent) -> None:
         match event:
@@ -213,11 +270,11 @@ class _Entry(Entry):
 
     def told_of(self, refusal: Exception, error: Exception) -> TypedEvent:
         """Return what the model hears of a call without a value, or interrupt the agent."""
+        if isinstance(self._halt, InterruptException):
+            raise self._halt
+        if self._halt is not None:
+            return self._halt  # what the tool asks is asked as it is
         match refusal:
-            case NothingHappened() if isinstance(self._halt, InterruptException):
-                raise self._halt
-            case NothingHappened() if self._halt is not None:
-                return self._halt
             case ApprovalPending():
                 return self._pause(question_of(refusal, self.elsewhere))
             case EffectInDoubt():
@@ -241,6 +298,37 @@ def _result(context: ExecuteToolContext, status: Any, content: Any, error: Excep
     return ToolResultEvent({"toolUseId": use_id, "status": status, "content": content}, exception=error)
 
 
+def _is_inside(tool: Any) -> bool:
+    """Say whether a tool does nothing outside: it makes the structured output, or hands over in a swarm."""
+    made_by = getattr(getattr(tool, "_tool_func", None), "__module__", None)
+    return isinstance(tool, StructuredOutputTool) or made_by == "strands.multiagent.swarm"
+
+
+def _context_name(tool: Any) -> str | None:
+    """Return the name under which what a tool gets beside its arguments is recorded; None if it gets nothing.
+
+    A decorated function gets it if it has a parameter for it. Tools of other kinds get it always, but for those of MCP
+    servers and agents, which make no use of it.
+    """
+    if isinstance(tool, (MCPAgentTool, _AgentAsTool)):
+        return None
+    if not isinstance(tool, DecoratedFunctionTool):
+        return name_beside(tool.tool_spec["inputSchema"].get("json"), "tool_context")
+    taken = tool._metadata.signature.parameters
+    return next((name for name in (tool._metadata._context_param, "agent") if name in taken), None)
+
+
+def _given(context: ExecuteToolContext) -> dict[str, Any]:
+    """Return what the program gave the agent for its tools."""
+    given = context.invocation_state.items()
+    return {name: one for name, one in given if name not in _ITS_OWN and not name.startswith("event_loop_")}
+
+
+def _session_of(agent: Any) -> str | None:
+    found = getattr(getattr(agent, "_session_manager", None), "session_id", None)
+    return str(found) if found else None
+
+
 def _validated(tool: Any, args: Any) -> Any:
     """Return the arguments as the tool's own validation makes them, defaults included."""
     if not isinstance(tool, DecoratedFunctionTool):
@@ -251,16 +339,26 @@ def _validated(tool: Any, args: Any) -> Any:
         raise _Misfit(str(wrong)) from wrong
 
 
-def _turn(agent: Any) -> str | None:
+def _turn(agent: Any, *, is_kept: bool = True) -> str | None:
     """Return the place of the user's last message in the session; None before the first.
 
-    A message that is sent again to a session that was put back has the same place, but another id.
+    A message that is sent again to a session that was put back has the same place, but another id. The messages of an
+    agent without a session may begin anew: inside of a call it is in the turn of that call, elsewhere what the message
+    says counts too.
     """
+    running = current_effect()
+    if not is_kept and running is not None:
+        return running.effect.turn
     cut_off = getattr(getattr(agent, "conversation_manager", None), "removed_message_count", 0)
-    for place, message in reversed(list(enumerate(agent.messages))):
-        if message["role"] == "user" and any("toolResult" not in part for part in message["content"]):
-            return f"message {cut_off + place}"
-    return None
+    said = [
+        (place, message["content"])
+        for place, message in enumerate(agent.messages)
+        if message["role"] == "user" and any("toolResult" not in part for part in message["content"])
+    ]
+    if not said:
+        return None
+    place, content = said[-1]
+    return f"message {cut_off + place}" if is_kept else f"message {cut_off + place} {hash_of(content)[:16]}"
 
 
 def _kept(content: Any) -> Any:

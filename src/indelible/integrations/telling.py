@@ -29,6 +29,7 @@ from indelible.errors import (
     ApprovalPending,
     BudgetExceeded,
     EffectCanceled,
+    EffectCompensated,
     EffectDenied,
     EffectErased,
     EffectFailed,
@@ -56,6 +57,7 @@ Outcome = Literal[
     "busy",
     "running",
     "canceled",
+    "compensated",
     "erased",
 ]
 
@@ -81,6 +83,8 @@ TEXTS: Mapping[Outcome, str] = MappingProxyType(
         "running": "{tool} is being carried out by another caller and is not finished ({effect}). Do not do it another "
         "way; call again with the same arguments to get its result.",
         "canceled": "{tool} was withdrawn and was not carried out: {why}.",
+        "compensated": "{tool} was done once ({effect}) and undone since ({compensation}), so it does not stand. "
+        "Nothing was run now. Do not call it again unless the user asks for it in a new message.",
         "erased": "{tool} was done, and its result was erased since ({effect}). It is not done again.",
     }
 )
@@ -102,6 +106,7 @@ _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     (ResourceBusy, "busy"),
     (StillRunning, "running"),
     (EffectCanceled, "canceled"),
+    (EffectCompensated, "compensated"),
     (EffectErased, "erased"),
 )
 
@@ -174,6 +179,7 @@ def _facts(error: Exception, tool: str) -> dict[str, Any]:
     return {
         "tool": tool,
         "effect": "not recorded" if effect is None else effect.id,
+        "compensation": getattr(getattr(error, "compensation", None), "id", "not recorded"),
         "why": _why(error),
         "stands": getattr(effect, "status", "made").replace("succeeded", "done"),
         **_reused(error),

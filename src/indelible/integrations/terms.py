@@ -11,13 +11,14 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
-from indelible import Elsewhere, Options, ToolCall
+from indelible import Approval, Effect, Elsewhere, Options, ToolCall
 from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalPending,
     BadCall,
     BudgetExceeded,
     EffectCanceled,
+    EffectCompensated,
     EffectDenied,
     EffectErased,
     KeyReused,
@@ -30,12 +31,13 @@ from indelible.errors import (
 from indelible.integrations.telling import is_only_numbered
 from indelible.tool import MODEL_TURN as MODEL_TURN
 from indelible.tool import IdentityWords, Parameters, bound, check_tool_name, check_words, identity_of
+from indelible.tool import ModelTurn as ModelTurn
 
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))
 _IDENTITY = frozenset(IdentityWords.__annotations__)
 SAID_TO_THE_MODEL = (
-    *(EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled, EffectErased),
+    *(EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled, EffectCompensated, EffectErased),
     *(KeyReused, RepeatRefused, ResourceBusy, Stopped),
 )
 """Refusals that a model is told of (see `telling`); the agent goes on."""
@@ -46,6 +48,10 @@ OCCURRENCE = "occurrence"
 """Tells calls apart by what they say and how often it was said before: the one rule that frameworks share."""
 TURN: dict[str, Any] = {"side_effect": "read", "on_crash": "retry", "wait": timedelta(minutes=10)}
 """Say how a turn is treated: to ask a model again does no harm, and the answer that another waits for may take long."""
+
+
+MOST_IN_PAUSE = 1_000_000
+"""The number of characters of arguments that the pause of a framework carries."""
 
 
 class Spoken(NamedTuple):
@@ -99,22 +105,19 @@ def question_of(pending: ApprovalPending, elsewhere: Iterable[Elsewhere] = ()) -
         pending: What the ledger says of a call that waits. An approver may have edited its arguments.
         elsewhere: The same call in other runs and under other keys.
     """
-    approval = pending.approval
+    return question_about(pending.approval, pending.effect, elsewhere)
+
+
+def question_about(approval: Approval, effect: Effect | None, elsewhere: Iterable[Elsewhere] = ()) -> dict[str, Any]:
+    """Return what a framework's own pause shows of an approval and the effect that it is about."""
+    shown = approval.shown(effect, fits=lambda text: len(text) <= MOST_IN_PAUSE, can_sign=True)
     return {
         "type": "indelible.approval",
         "approval": approval.id,
-        "digest": approval.digest,
         "expires_at": approval.expires_at.isoformat(),
-        "show": f"indelible approvals show {approval.id}",
-        "args": asked_args(pending),
         "elsewhere": [one.shown() for one in elsewhere],
+        **shown.as_json(),
     }
-
-
-def asked_args(pending: ApprovalPending) -> Any:
-    """Return the arguments that are asked about, as they are recorded: what would run, and what the digest is of."""
-    effect = pending.effect
-    return None if effect is None or effect.args_json is None else json.loads(effect.args_json)
 
 
 def asked_again(refusal: Exception, words: dict[str, Any]) -> bool:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from indelible.core.commands import (
+    Amend,
     Answer,
     ArgsErased,
     Attend,
+    CastVote,
     Claimed,
     Command,
     Expire,
@@ -27,7 +30,7 @@ from indelible.core.commands import (
     ShowTo,
     run_named_by,
 )
-from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.effect import ENDED, Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import JournalStore
@@ -89,8 +92,14 @@ class EncryptingStore:
 
     def encrypted(self, command: Command) -> Command:
         """Gives a command as it goes on the record."""
+        if isinstance(command, CastVote) and command.is_approval:
+            command = replace(command, can_read=self._can_read(command.ref))
         key = self._key_for(command)
         return command if key is None else encrypted_command(command, key)
+
+    def _can_read(self, ref: Ref) -> bool:
+        effect = self._store.look([ref]).effects[0]
+        return effect is not None and not self._opened(effect).are_args_erased
 
     def opened(self, answer: Answer) -> Answer:
         """Gives an answer as its caller may see it."""
@@ -108,17 +117,22 @@ class EncryptingStore:
         if run_id is not None:
             return self.keys.make(self._run_holder(command.ref.tenant, run_id)) if self._is_encrypting else None
         holder = self._holder_of(command.ref)
+        if holder is not None and isinstance(command, Amend) and command.subject_json is not None:
+            holder = holder_of_subject(command.subject_json)
         return None if holder is None else self.keys.make(holder)
 
     def _key_for_opening(self, command: Open) -> DataKey:
-        subject = command.subject_json
+        subject = command.subject_read
         holder = self._run_holder(command.ref.tenant, command.run_id) if subject is None else holder_of_subject(subject)
         key = self.keys.current(holder)
-        if key is None and self._store.look([command.ref]).effects[0] is not None:
-            # The arguments of an effect that is there are recorded no second time: somebody who was erased, and whose
-            # call is only made again, must not get a new key for it.
+        if key is not None:
+            return key
+        found = self._store.look([command.ref]).effects[0]
+        if found is not None and (found.status in ENDED or found.are_args_erased):
+            # Nothing is recorded of a call that has ended: a person who was erased, and whose call is only made again,
+            # gets no new key. As long as it is open, a question may record its arguments anew.
             return DataKey(holder, os.urandom(DATA_KEY_BYTES))
-        return key or self.keys.make(holder)
+        return self.keys.make(holder)
 
     def _holder_of(self, ref: Ref) -> bytes | None:
         """Gives whose key the values of an effect are encrypted with: all of them with that of its arguments."""

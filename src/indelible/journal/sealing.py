@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -15,12 +16,12 @@ from typing import Any, Protocol
 from indelible.core.commands import Answer, Outrun, Record, Stamp
 from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
-from indelible.core.events import Event, facts_json
+from indelible.core.events import Event, facts_json, instant
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, TreeHead, parse_head, parse_note
 from indelible.core.journal.receipts import Receipt
-from indelible.core.journal.set_back import go_after_loss, stop_of_set_back
+from indelible.core.journal.set_back import go_after_loss, is_set_back, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
@@ -143,10 +144,12 @@ class Sealer:
     def resume_after_loss(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, says so on the record, gives the lost head."""
         lost, here = self.lost()
-        self.record("log_continued", {"lost": _shown(lost), "size": here.size})
+        if lost != self._declared_lost():  # a command that died may have said so
+            self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         self.integrate()
         tree = self._journal.tree(self._tenant)
-        self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
+        if lost_head(self._store, self._tenant, self._signer) is not None:
+            self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
         self._sign(tree)
         _change_stop(
             self._store,
@@ -159,10 +162,19 @@ class Sealer:
     def lost(self) -> tuple[TreeHead, Tree]:
         """Return the head that was signed and is not here, and the tree that is; raise if nothing is lost."""
         self.integrate()
-        lost = lost_head(self._store, self._tenant, self._signer)
+        lost = lost_head(self._store, self._tenant, self._signer) or self._declared_lost()
         if lost is None:
             raise SignerRefused(f"{self.origin}: all that was signed is here, so nothing is lost; just seal it")
         return lost, self._journal.tree(self._tenant)
+
+    def _declared_lost(self) -> TreeHead | None:
+        """Return the head that was declared lost since the stop; None if none was, or effects go on since."""
+        stop = stop_of(self._store, self._tenant)
+        told = [event.read() for event in self.own_events() if event.type == "log_continued"]
+        if stop is None or not is_set_back(stop) or not told or told[-1]["at"] < instant(stop.at):
+            return None
+        lost = told[-1]["facts"]["lost"]
+        return TreeHead(self.origin, lost["size"], b64decode(lost["root"]))
 
     def _introduce_key(self) -> None:
         """Names the key in the journal's first event; refuses to sign with another key than the one before."""

@@ -41,12 +41,10 @@ class SealingThread:
         self,
         make: Callable[[], Seals],
         *,
-        prepare: Callable[[], None] = lambda: None,
         every: timedelta = SEAL_EVERY,
         beat_every: timedelta = BEAT_EVERY,
     ) -> None:
         self._make = make
-        self._prepare = prepare
         self._every = every.total_seconds()
         self._beat_every = beat_every.total_seconds()
         self.start_afresh()
@@ -107,7 +105,6 @@ class SealingThread:
 
     def _wake(self) -> None:
         if self._thread is None:
-            self._prepare()
             thread = threading.Thread(target=self._run, name="indelible-sealing", daemon=True)
             thread.start()  # which the system may refuse; then whoever writes next tries again
             self._thread = thread

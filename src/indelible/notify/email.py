@@ -16,6 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from indelible.core.approvals.rendering import show_command
 from indelible.errors import BadCall
 from indelible.notify import wording
 from indelible.notify.channels import GiveUp, Message, NotSent, check_name
@@ -162,7 +163,7 @@ def plain_text(message: Message) -> str:
         lines.append(f"It {wording.ending(message)}.")
     width = max(len(name) for name, _ in wording.facts(message))
     lines += ["", *(f"{name.ljust(width)}  {value}" for name, value in wording.facts(message))]
-    lines += ["", "arguments, as recorded:", wording.args_text(message.effect), "", _next_step(message)]
+    lines += ["", "arguments, as recorded:", wording.shown(message).plain, "", _next_step(message)]
     if message.link is not None:
         lines.append(f"Look at it: {message.link}")
     return "\n".join(lines) + "\n"
@@ -180,7 +181,7 @@ def html_text(message: Message) -> str:
         "<!doctype html>\n<html><body>\n"
         f"<p><strong>{escape(wording.headline(message))}</strong></p>\n{told}"
         f"<table cellpadding=4>\n{rows}</table>\n"
-        f"<p>Arguments, as recorded:</p>\n<pre>{escape(wording.args_text(message.effect))}</pre>\n"
+        f"<p>Arguments, as recorded:</p>\n<pre>{escape(wording.shown(message).plain)}</pre>\n"
         f"<p>{escape(_next_step(message))}</p>\n{link}</body></html>\n"
     )
 
@@ -194,7 +195,7 @@ def checked_address(text: object) -> str:
 
 def _next_step(message: Message) -> str:
     verb = "See it in full and decide" if message.asks else "See it in full"
-    return f"{verb}: {wording.show_command(message.approval)}"
+    return f"{verb}: {show_command(message.approval)}"
 
 
 def _is_for_good(code: int) -> bool:

@@ -1,7 +1,7 @@
 """What a Slack message about an approval looks like. Pure: a message in, blocks out.
 
 Whatever comes from a call stands in code fences, escaped, so that it can neither format nor mention nor link anything.
-What does not fit is cut with a note, and then nobody can approve it there: people approve what they were shown.
+Arguments that do not fit are not shown, and then nobody can approve them there: people approve what they were shown.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.core.approvals.approval import Approval
-from indelible.core.values.visible import mark_of
+from indelible.core.approvals.rendering import show_command
+from indelible.core.values.visible import escaped_json, mark_of
 from indelible.notify import wording
 from indelible.notify.channels import Message
 
@@ -42,16 +42,18 @@ def sight_of(message: Message) -> Sight:
 
 
 def _question(message: Message) -> Sight:
-    approval = message.approval
-    shown, is_whole = fenced(wording.args_text(message.effect))
-    blocks = [_header(message), *_facts(message), *shown]
-    if not is_whole:
-        blocks.append(_plain("The arguments are too long to be shown here: they are cut, so it is decided elsewhere."))
-    elif approval.question.needs_signature:
-        blocks.append(_plain("It has to be signed with a key of your own, so it is decided elsewhere."))
+    shown = wording.shown(message, fits=lambda text: fenced(_json_in_fence(text))[1])
+    blocks = [_header(message), *_facts(message), *fenced(_json_in_fence(shown.plain))[0]]
+    if shown.digest is None:
+        blocks.append(_plain(shown.where))
     else:
-        blocks.append(_buttons(approval))
-    return Sight([*blocks, _elsewhere(message)], escaped(wording.headline(message)), is_whole)
+        blocks.append(_buttons(message.approval.id, shown.digest))
+    return Sight([*blocks, _elsewhere(message)], escaped(wording.headline(message)), shown.text is not None)
+
+
+def _json_in_fence(text: str) -> str:
+    """Return JSON that ends no fence, and says the same."""
+    return text.replace("`", escaped_json("`"))
 
 
 def _ending(message: Message) -> Sight:
@@ -91,9 +93,9 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def button_value(approval: Approval, decision: str) -> str:
+def button_value(approval_id: str, digest: str, decision: str) -> str:
     """Gives what a button says when it is pressed: which approval, exactly what was shown, and the answer."""
-    return json.dumps({"id": approval.id, "digest": approval.digest, "decision": decision})
+    return json.dumps({"id": approval_id, "digest": digest, "decision": decision})
 
 
 def reason_view(tool: str, carried: str) -> dict[str, Any]:
@@ -135,23 +137,19 @@ def _facts(message: Message) -> list[Block]:
     return fenced("\n".join(f"{name.ljust(width)}  {value}" for name, value in found))[0]
 
 
-def _buttons(approval: Approval) -> Block:
+def _buttons(approval_id: str, digest: str) -> Block:
     confirm = {
         "title": {"type": "plain_text", "text": "Approve?"},
         "text": {
             "type": "plain_text",
-            "text": f"It then runs with exactly the arguments shown: digest {approval.digest[:_DIGEST_BEGINS]}…",
+            "text": f"It then runs with exactly the arguments shown: digest {digest[:_DIGEST_BEGINS]}…",
         },
         "confirm": {"type": "plain_text", "text": "Approve"},
         "deny": {"type": "plain_text", "text": "Back"},
     }
-    return {
-        "type": "actions",
-        "elements": [
-            {**_button("Approve", "primary", APPROVE, button_value(approval, "approve")), "confirm": confirm},
-            _button("Deny", "danger", DENY, button_value(approval, "deny")),
-        ],
-    }
+    approve = _button("Approve", "primary", APPROVE, button_value(approval_id, digest, "approve"))
+    deny = _button("Deny", "danger", DENY, button_value(approval_id, digest, "deny"))
+    return {"type": "actions", "elements": [{**approve, "confirm": confirm}, deny]}
 
 
 def _button(text: str, style: str, action: str, value: str) -> Block:
@@ -160,7 +158,7 @@ def _button(text: str, style: str, action: str, value: str) -> Block:
 
 
 def _elsewhere(message: Message) -> Block:
-    text = f"`{wording.show_command(message.approval)}`"
+    text = f"`{show_command(message.approval)}`"
     if message.link is not None:
         text += f" or <{message.link}|look at it>"
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}

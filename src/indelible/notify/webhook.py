@@ -17,6 +17,7 @@ from typing import Any
 
 from indelible.core.events import instant
 from indelible.errors import BadCall, KeyUnusable
+from indelible.notify import wording
 from indelible.notify.channels import GiveUp, Message, NotSent, check_name
 from indelible.notify.hidden import Kept, Secret, secrets_of
 from indelible.notify.posting import Reply, post
@@ -120,17 +121,18 @@ class WebhookChannel:
 def content_of(message: Message) -> dict[str, Any]:
     """Gives what a receiver is told: everything somebody needs to decide, and how it stands."""
     approval, effect = message.approval, message.effect
+    shown = wording.shown(message, can_sign=True)
     data = {
         "approval": approval.id,
         "version": approval.version,
         "status": approval.status,
-        "digest": approval.digest,
         "tenant": approval.ref.tenant,
         "run": approval.run_id,
         "effect": approval.effect_id,
         "tool": approval.tool,
         "side_effect": approval.side_effect,
-        "args": None if effect.args_json is None else json.loads(effect.args_json),
+        **shown.as_json(),
+        "digest": shown.digest if message.asks else approval.digest,
         "elsewhere": [one.shown() for one in message.elsewhere],
         "asked_by": approval.requester.id,
         "asked_for": approval.principal,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from indelible.core.approvals import rendering
 from indelible.core.approvals.approval import Approval, Need
+from indelible.core.approvals.rendering import Shown, title_of
 from indelible.core.effects.effect import Effect
 from indelible.core.values.visible import visible
 from indelible.errors import EffectErased
 from indelible.notify.channels import Message
 
 ERASED = "(erased)"
+MOST_SHOWN = 1_000_000
+"""The number of characters of arguments that a message carries."""
 _ENDED = {
     "approved": "was approved",
     "denied": "was denied",
@@ -31,7 +33,7 @@ _ASKED = {
 def headline(message: Message) -> str:
     """Says in one line what a message is about."""
     what = _ASKED.get(message.kind) or _ENDED.get(message.kind, f"is {message.kind}")
-    return f"{visible(message.approval.tool)} ({visible(message.approval.side_effect)}) {what}"
+    return f"{title_of(message.approval)} {what}"
 
 
 def facts(message: Message) -> list[tuple[str, str]]:
@@ -50,8 +52,8 @@ def facts(message: Message) -> list[tuple[str, str]]:
     ]
     if approval.edited_by is not None:
         found.insert(4, ("edited by", approval.edited_by))
-    found += [("careful", str(one)) for one in message.elsewhere]
-    return [(name, visible(value)) for name, value in found]
+    careful = [("careful", str(one)) for one in message.elsewhere]
+    return [*((name, visible(value)) for name, value in found), *careful]
 
 
 def ending(message: Message) -> str:
@@ -72,14 +74,11 @@ def reason(effect: Effect) -> str:
     return said if isinstance(said, str) else ""
 
 
-def args_text(effect: Effect) -> str:
-    """Shows all arguments as they are recorded, as indented JSON in which nothing hides."""
-    return ERASED if effect.are_args_erased else rendering.args_text(effect)
-
-
-def show_command(approval: Approval) -> str:
-    """Gives the command that shows the approval, from which it can be decided."""
-    return f"indelible approvals show {approval.id}"
+def shown(
+    message: Message, *, fits: Callable[[str], bool] = lambda text: len(text) <= MOST_SHOWN, can_sign: bool = False
+) -> Shown:
+    """Return what a message shows of the arguments, and the digest that a vote on them names."""
+    return message.approval.shown(message.effect, fits=fits, can_sign=can_sign)
 
 
 def needs(listed: Iterable[Need]) -> str:

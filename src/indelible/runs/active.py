@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from indelible.carrying import CarriedRun
-from indelible.core.effects.calls import MODEL_TURN, ToolCall, check_name
+from indelible.core.effects.calls import ModelTurn, ToolCall, check_name
 from indelible.core.effects.effect import Effect, hash_of
 from indelible.core.effects.requests import Invoke, Prepared, Recall, Request, Submit, Walk
 from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, Told
@@ -345,7 +345,7 @@ class ActiveRun(CarriedRun):
         self._turns += 1
         number = self._turns
         try:
-            yield ToolCall(tool=MODEL_TURN, args={"turn": number}, run_id=self.id)
+            yield ModelTurn(args={"turn": number}, run_id=self.id)
         except BaseException:
             self._turns -= self._turns == number
             raise

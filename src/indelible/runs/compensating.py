@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from indelible.core.effects import walk
 from indelible.core.effects.calls import HARMLESS, OptionWords, ToolCall
+from indelible.core.effects.compensations import COMPENSATION, KEY_FIELD, is_compensation
 from indelible.core.effects.effect import Effect
-from indelible.core.effects.requests import Raised, Recall, Request
-from indelible.core.runs.limits import COMPENSATION
+from indelible.core.effects.requests import Prepared, Raised, Recall, Request
 from indelible.engine.running import Compensated, CompensationStatus
 from indelible.errors import ApprovalPending, EffectInDoubt, IndelibleError, StillRunning, StoreError
 
@@ -34,17 +34,17 @@ def compensations_of(desk: Desk, effects: Iterator[Effect]) -> Iterator[Compensa
         tool = desk._tools.get(effect.tool)
         compensate = None if tool is None else tool.options.compensate
         is_needed = compensate is not None or effect.side_effect not in HARMLESS
-        if effect.status != "succeeded" or not is_needed or effect.tool.endswith(COMPENSATION):
+        if effect.status != "succeeded" or not is_needed or is_compensation(effect.tool):
             continue
         call = ToolCall(
             tool=effect.tool + COMPENSATION,
             args={
                 "args": None if effect.are_args_erased else effect.args,
-                "effect": effect.id,
+                KEY_FIELD: effect.id,
                 "result": None if effect.is_detail_erased else effect.detail,
             },
             run_id=effect.run_id,
-            key=["effect"],
+            key=[KEY_FIELD],
         )
         yield Compensation(effect, call, None if compensate is None else _handler(compensate, effect))
 
@@ -65,7 +65,7 @@ def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compe
     ref = prepared.identity.ref
     before: Effect | None = yield Recall(ref)
     try:
-        value = yield from walk.run(prepared, desk._mint)
+        value = yield from _walked(desk, prepared)
     except StoreError:
         raise
     except IndelibleError as error:
@@ -78,6 +78,14 @@ def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compe
         return Compensated(one.effect, "in_doubt" if is_in_doubt else "failed", error=value.error)
     was_done = before is not None and before.status == "succeeded"
     return Compensated(one.effect, "nothing_to_do" if was_done else "done", value)
+
+
+def _walked(desk: Desk, prepared: Prepared) -> Generator[Request, Any, Any]:
+    """Walk a compensation; from then on, repeats of what it undoes look whether they still stand."""
+    try:
+        return (yield from walk.run(prepared, desk._mint))
+    finally:
+        desk._engine.judging.forget()
 
 
 def _status_after(error: IndelibleError) -> CompensationStatus:

@@ -26,6 +26,9 @@ def run_content(run: Run, ledger_id: str, story: RunStory | None = None) -> dict
         "lastSafeEventId": last_safe,
         "createdAt": millis(run.created_at),
         "updatedAt": millis(run.updated_at),
+        "handedOverTo": None if run.handover is None else run.handover.to,
+        "importBefore": None if run.handover is None else millis(run.handover.until),
+        "importedFrom": run.imported_from,
     }
 
 

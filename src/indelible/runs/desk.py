@@ -19,14 +19,17 @@ from indelible.core.effects.requests import Walk
 from indelible.core.events import facts_json
 from indelible.core.runs.commands import Told
 from indelible.core.runs.diff import RunDifference, compare
-from indelible.core.runs.resuming import PACKET_EXPORTED, Packet, ResumeContext, read_packet
+from indelible.core.runs.resuming import PACKET_EXPORTED, Packet, ResumeContext, read_packet, why_not_imported
 from indelible.core.runs.run import (
+    HANDED_OVER,
+    IMPORTED_FROM,
     OVER,
     RUN_STATUSES,
     Checkpoint,
     CheckpointReason,
     CheckpointRule,
     Fork,
+    Handover,
     Run,
     RunStatus,
 )
@@ -46,6 +49,9 @@ if TYPE_CHECKING:
     from indelible.engine.desk import Desk
 
 LEASE = timedelta(seconds=30)
+VALID = timedelta(days=7)
+"""Is for how long a packet may be imported, unless told otherwise."""
+LONGEST_VALID = timedelta(days=366)
 _TURN: OptionWords = {"side_effect": "read", "on_crash": "retry"}
 _PACKET = "packet"
 """Names, among what a run may do, the packet that it was imported from."""
@@ -265,8 +271,9 @@ class RunsDesk:
 
     def end_run(self, run_id: str, status: RunStatus, by: Actor, reason: str) -> Run:
         """Ends a run or sets it aside."""
-        if status not in RUN_STATUSES or status == "active":
-            raise BadCall(f"status={status!r}: choose one of {', '.join(RUN_STATUSES[1:])}")
+        if status not in RUN_STATUSES or status in ("active", HANDED_OVER):
+            known = [one for one in RUN_STATUSES if one not in ("active", HANDED_OVER)]
+            raise BadCall(f"status={status!r}: choose one of {', '.join(known)}")
         return self.keeping.end(run_id, None, status, reason, by=by)
 
     # Model turns
@@ -308,11 +315,16 @@ class RunsDesk:
 
     # Packets
 
-    def export_packet(self, run_id: str, path: str | Path | None) -> dict[str, Any]:
-        """Gives the packet of a run with the proof that this ledger made it; writes it to a file if one is named.
+    def export_packet(
+        self, run_id: str, path: str | Path | None, to: str | None = None, valid: timedelta = VALID
+    ) -> dict[str, Any]:
+        """Return the packet of a run with the proof that this ledger made it; write it to a file if one is named.
 
-        It is made where the ledger is: through a server, by the server, from what it finds in the record itself.
+        The run is handed over first, then the packet is made: whatever happens in between, nothing of it runs here.
+        The packet is made where the ledger is: through a server, by the server, from what it finds in the record.
         """
+        if to is not None:
+            self._hand_over(run_id, to, valid)
         elsewhere: Callable[[str, str], bytes] | None = getattr(self._engine.store, "packet", None)
         written = self.signed_packet(run_id) if elsewhere is None else elsewhere(self.tenant, run_id)
         if path is not None:
@@ -320,8 +332,27 @@ class RunsDesk:
         content: dict[str, Any] = json.loads(written)  # as others read it: what JSON cannot say is tagged
         return content
 
+    def _hand_over(self, run_id: str, to: str, valid: timedelta) -> None:
+        name = to.partition("+")[0]  # a public key begins with the name of its journal
+        check_name("to", name)
+        if name == self._engine.store.origin(self.tenant):
+            raise BadCall(f"to={name!r} is this ledger; name the journal of the one that goes on, its journal_name")
+        if not timedelta(0) < valid <= LONGEST_VALID:
+            raise BadCall(f"valid={valid}: longer than nothing and at most {LONGEST_VALID.days} days")
+        until = self._engine.store.look([]).now + valid
+        self.keeping.hand_over(run_id, Handover(to=name, until=until), f"handed over to {name}")
+        active = self.driven.get(run_id)
+        if active is not None:
+            active._is_over = True  # so the end of its block ends nothing
+            self.let_go(active)
+
+    def take_back(self, run_id: str, by: Actor, reason: str, *, force: bool) -> Run:
+        """Take a run back that the other ledger never imported."""
+        return self.keeping.take_back(run_id, reason, by, is_forced=force)
+
     def signed_packet(self, run_id: str) -> bytes:
         """Makes the packet of a run, tells its hash on the record, and gives it with the proof of that."""
+        before = self.keeping.find(run_id)
         packet = self.keeping.packet(run_id)
         command = Record(
             tenant=self.tenant,
@@ -334,6 +365,10 @@ class RunsDesk:
         seq: int = recorded.seq  # type: ignore[union-attr]  # a Record without a sheet is always recorded
         self._desk._await_sealed(run_id, seq)
         event = self._engine.store.events(self.tenant, run_id, seq - 1, 1)[0]
+        if self.keeping.find(run_id).handover != before.handover:  # taken back meanwhile: nobody may import this one
+            raise RunRefused(
+                f"run {run_id} was handed over or taken back while its packet was made; export it again", code="moved"
+            )
         signed = {
             "event": b64encode(event.body).decode("ascii"),
             "packet": dict(packet.content),
@@ -353,6 +388,7 @@ class RunsDesk:
         elif not trust:
             raise BadCall("name the key of the ledger the packet comes from, or say that you trust it as it is")
         packet = read_packet(signed["packet"], self.stamp(0).at)
+        self.keeping.check_tenant(packet)
         there = self.keeping.get(packet.content["runId"])
         if there is not None and there.permissions.get(_PACKET) == packet.digest:
             return there  # it was imported before
@@ -372,7 +408,7 @@ class RunsDesk:
             parent=None,
             parent_event=None,
             allowed_tools=None,
-            permissions={**told["permissions"], _PACKET: packet.digest},
+            permissions={**told["permissions"], _PACKET: packet.digest, IMPORTED_FROM: content["ledgerId"]},
             checkpointing=CheckpointRule(),
         )
         imported = {"event_type": "indelible.packet_imported", "payload": origin, "step": content["currentStep"]}
@@ -385,6 +421,10 @@ class RunsDesk:
         return taken
 
     def _refuse_import(self, content: Mapping[str, Any], there: Run | None) -> None:
+        store = self._engine.store
+        refusal = why_not_imported(content, store.origin(self.tenant), store.look([]).now)
+        if refusal is not None and there is None:
+            raise RunRefused(refusal[1], code=refusal[0])
         run_id, status = content["runId"], content["run"]["status"]
         if there is not None:
             raise RunRefused(f"run {run_id} is here already and {there.status}; resume it", code="exists", run=there)

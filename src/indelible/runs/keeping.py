@@ -33,10 +33,12 @@ from indelible.core.runs.following import Opened, RunEvent, RunStory, by_event
 from indelible.core.runs.ordering import Order, in_order
 from indelible.core.runs.resuming import Packet, ResumeContext, context_of, packet_of
 from indelible.core.runs.run import (
+    HANDED_OVER,
     UNSTARTED,
     Checkpoint,
     CheckpointReason,
     Driver,
+    Handover,
     Happening,
     Run,
     RunStatus,
@@ -59,6 +61,7 @@ from indelible.errors import (
     NotPermitted,
     ReviewRequired,
     RunDriven,
+    RunHandedOver,
     RunLost,
     RunOver,
     RunRefused,
@@ -76,6 +79,7 @@ _REFUSALS: Mapping[str, type[RunRefused]] = {
     "driven": RunDriven,
     "lost": RunLost,
     "over": RunOver,
+    "handed_over": RunHandedOver,
     "review": ReviewRequired,
 }
 
@@ -195,6 +199,20 @@ class RunKeeping:
         """Ends a run, or sets it aside."""
         run = self._moved(self._ending(run_id, token, status, reason, checkpoint, by)).run
         assert run is not None, "a run that ends was there"
+        return run
+
+    def hand_over(self, run_id: str, handover: Handover, reason: str) -> Run:
+        """Hand a run over to another ledger: from then on nothing of it runs here."""
+        ending = self._ending(run_id, None, HANDED_OVER, reason, None)
+        run = self._moved(replace(ending, handover=handover)).run
+        assert run is not None, "a run that is handed over is there"
+        return run
+
+    def take_back(self, run_id: str, reason: str, by: Actor, *, is_forced: bool) -> Run:
+        """Take a run back that the other ledger never imported."""
+        ending = self._ending(run_id, None, "blocked", reason, None, by)
+        run = self._moved(replace(ending, takes_back=True, is_forced=is_forced)).run
+        assert run is not None, "a run that is taken back is there"
         return run
 
     def _ending(
@@ -552,13 +570,16 @@ class RunKeeping:
                 return
             before = page[-1].id
 
-    def adopt(self, packet: Packet, origin: Mapping[str, Any]) -> None:
-        """Takes over the effects of a packet, so that none of them is done again here; those that are here stay."""
+    def check_tenant(self, packet: Packet) -> None:
+        """Raise `BadCall` unless a packet is of the tenant that this ledger works for."""
         if packet.content["tenant"] != self._tenant:
             raise BadCall(
                 f"the packet is of tenant {packet.content['tenant']!r}, and this ledger works for {self._tenant!r}: "
                 "keys of other tenants mean nothing here. Open the ledger with tenant=…"
             )
+
+    def adopt(self, packet: Packet, origin: Mapping[str, Any]) -> None:
+        """Takes over the effects of a packet, so that none of them is done again here; those that are here stay."""
         for effect in packet.effects:
             here = self._engine.store.get_effect(self._tenant, effect.id)
             if here is not None and here.ref != effect.ref:

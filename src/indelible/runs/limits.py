@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indelible.core.effects.compensations import COMPENSATED_KIND
 from indelible.core.effects.requests import Origin, Prepared
 from indelible.core.policy.verdicts import UNREAD_LIMITS, Verdict
 from indelible.core.ports import Store
@@ -20,12 +21,15 @@ class RunLimits:
         self._store = store
         self._tenant = tenant
         self.are_any = False
+        self.are_compensations = False
         self._known: dict[str, Run | None] = {}
         self._unread: set[str] = set()
 
     def refresh(self) -> None:
-        """Looks whether any run has limits, and forgets what was known."""
+        """Looks whether any run has limits or compensations, and forgets what was known."""
         self.are_any = bool(self._store.sheets(self._tenant, SheetFilter(kind="limit", limit=1)))
+        compensated = SheetFilter(kind=COMPENSATED_KIND, limit=1)
+        self.are_compensations = bool(self._store.sheets(self._tenant, compensated))
         self._known, self._unread = {}, set()
 
     def verdict_on(self, prepared: Prepared) -> Verdict | None:

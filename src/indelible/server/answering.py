@@ -18,6 +18,7 @@ from indelible.core.commands import (
     CastVote,
     Claimed,
     Command,
+    EditRead,
     Finish,
     Kept,
     LimitsUnseen,
@@ -26,7 +27,8 @@ from indelible.core.commands import (
     Record,
     Relinquish,
 )
-from indelible.core.effects.calls import Handling, ToolCall
+from indelible.core.effects.calls import HARMLESS, UNNAMED_RUN, Handling, ToolCall
+from indelible.core.effects.compensations import is_compensation
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
@@ -213,7 +215,7 @@ class Answering:
         ready = admitted(command, self._caller, stamp, self._ledger._max_result_bytes)
         if isinstance(ready, Open):
             if not self._caller.is_trusted:  # ids are in order of time, and nobody else has the same
-                ready = replace(ready, effect_id=mint.effect_id())
+                ready = replace(ready, effect_id=mint.effect_id(), edit=self._placed(ready))
             return await self._judged(ready)
         if isinstance(ready, Amend):
             return await in_own_thread(self._edited, ready)
@@ -225,6 +227,17 @@ class Answering:
         if keeps_driving(ready) and not self._caller.is_trusted:
             await in_own_thread(self._check_driver, ready.sheet)
         return ready
+
+    def _placed(self, command: Open) -> EditRead | None:
+        """Return how a client's tool reads an edit, with an id of ours; refuse another place than the call has."""
+        edit = command.edit
+        if edit is None or edit.takes is None:
+            return edit
+        ref = command.ref
+        key = command.naming.key(ref, command.tool, edit.args_json)
+        if key is None or edit.takes.ref != Ref(ref.tenant, ref.scope, key):
+            raise BadCall("edit: takes is the place of the call with these arguments, and this is another one")
+        return replace(edit, takes=replace(edit.takes, effect_id=self._engine.mint.effect_id()))
 
     def _check_driver(self, sheet: Sheet) -> None:
         """Lets nobody take a run over by a heartbeat: the right to drive only lasts longer by it, or is given back."""
@@ -255,6 +268,8 @@ class Answering:
         # Both have to know: who asks replays from the record of the run that this one was forked from.
         knows = command.knows_limits and judged.knows_limits
         handling = judged.handling or handling
+        if judged.verdict.decision != "refuse":
+            _check_not_misread(command, handling)
         return replace(
             command,
             side_effect=handling.side_effect,
@@ -296,8 +311,13 @@ class Answering:
                 command = replace(command, args_json=encode(self._ledger._bound(effect.tool, edited), root="args"))
             check_underived(approval, decode(command.args_json), effect.args)
         own = self._ledger._verdict_on_edit(approval, effect, command.args_json)
-        takes = self._ledger._approving.taken(approval, effect, command.args_json)
-        return replace(command, verdict=strictest([own, command.verdict]), takes=takes)
+        approving, args_json = self._ledger._approving, command.args_json
+        return replace(
+            command,
+            verdict=strictest([own, command.verdict]),
+            takes=approving.taken(approval, effect, args_json),
+            subject_json=approving.subject_of(effect, args_json) or command.subject_json,
+        )
 
     def _pinned(self, command: CastVote) -> CastVote:
         effect = self._engine.store.look([command.ref]).effects[0]
@@ -350,15 +370,27 @@ def _without_tokens(answer: Answer) -> Answer:
 
 def _salts_for(command: Command) -> int:
     """Gives how many values a command may have to hide, by what it tells; two of each happening."""
-    if isinstance(command, Amend):
+    if isinstance(command, Amend) or (isinstance(command, Open) and command.edit is not None):
         return EDIT_VALUES
     told = len(command.happenings) if isinstance(command, Tell) else 0
     committed = len(command.committed) if isinstance(command, Record) else 0
     return MOST_VALUES + min(2 * told + committed, 2 * MOST_TOLD)
 
 
+def _check_not_misread(command: Open, handling: Handling) -> None:
+    """Refuse a call with effects that its client has told apart as one that only reads: each would run anew."""
+    is_misread = command.side_effect in HARMLESS and handling.side_effect not in HARMLESS
+    if is_misread and (command.dedupe == "call" or command.run_id == UNNAMED_RUN):
+        raise BadCall(
+            f"{command.tool}: its caller says side_effect={command.side_effect!r}, and to this server it is "
+            f"{handling.side_effect!r}, so a repeat must not run. Declare side_effect={handling.side_effect!r} and "
+            "call it again in a run"
+        )
+
+
 def _changes_rules(command: Command) -> bool:
-    """May calls be judged otherwise after this: by another policy, or by the limits of a run?"""
+    """May calls be judged otherwise after this: by another policy, the limits of a run, or a compensation?"""
     if isinstance(command, Record):
         return command.sheet is not None and command.sheet.kind == "policy"
-    return isinstance(command, StartRun | TakeRun)
+    undoes = isinstance(command, Open) and is_compensation(command.tool)
+    return undoes or isinstance(command, StartRun | TakeRun)

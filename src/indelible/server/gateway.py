@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import httpx2
 from pydantic import Field
@@ -29,6 +29,7 @@ from indelible.errors import (
     EffectFailed,
     EffectInDoubt,
     MayHaveHappened,
+    NotAuthenticated,
     NothingHappened,
     NotPermitted,
     Refused,
@@ -40,6 +41,8 @@ from indelible.server.speaking import CallersMint
 
 LONGEST_WAIT = 60.0
 MOST_ANSWER_BYTES = 1024 * 1024
+_NO_WORDS = frozenset({"text/html", "application/xhtml+xml", "application/json"})
+"""The kinds of answers that are no plain words of a tool: pages, and JSON that could not be read."""
 _BEFORE_SENDING = "connection."
 """How the client's trace names what it does before the first byte of a request: names, sockets and TLS."""
 
@@ -66,6 +69,14 @@ class ToolRefused(Refused):
 
 class ToolNotDone(Exception):
     """The tool did not say that it did it. The class of its side effect decides what that means."""
+
+
+class _Revoked(NothingHappened):
+    """The caller was revoked while the call waited, so the tool was not entered."""
+
+    def __init__(self, problem: NotAuthenticated | NotPermitted) -> None:
+        super().__init__("its caller was revoked before the tool was entered")
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +119,20 @@ class Gateway:
         if name in self.tools:
             raise NotPermitted(f"{name} runs at the server; ask for it with: POST /v1/tools/{name}/calls")
 
-    async def run(self, ledger: AsyncLedger, caller: Caller, actor: Actor, tool: GatewayTool, asked: CallAsked) -> Came:
-        """Run a call at most once and return what came of it. A client that disconnects does not stop it."""
+    async def run(
+        self,
+        ledger: AsyncLedger,
+        caller: Caller,
+        actor: Actor,
+        tool: GatewayTool,
+        asked: CallAsked,
+        check_still_let_in: Callable[[], Awaitable[None]],
+    ) -> Came:
+        """Run a call at most once and return what came of it. A client that disconnects does not stop it.
+
+        Raises:
+            NotAuthenticated: The caller's credential was revoked while the call waited. The tool was not entered.
+        """
         call = await in_own_thread(tool.call, asked.args, asked.run_id, asked.call_id, asked.turn, asked.dedupe)
         prepared = ledger._prepare(call, {**tool.words, "wait": timedelta(seconds=asked.wait_s)})
         check_arguments(prepared.identity.args_json, None)
@@ -122,6 +145,7 @@ class Gateway:
         async def enter(effect: RunningEffect) -> Any:
             entered.append(effect.effect)
             try:
+                await _check(check_still_let_in)
                 return await self._enter(tool, effect)
             except Exception as error:
                 raised.append(error)
@@ -133,6 +157,8 @@ class Gateway:
         try:
             value = await asyncio.shield(task)
         except Exception as error:
+            if isinstance(error, _Revoked):
+                raise error.problem from None
             if error in raised:  # the tool's own: how the effect stands now says what it means
                 return await _meaning(ledger, entered[-1], tool, error)
             if isinstance(error, EffectFailed):
@@ -183,16 +209,14 @@ class Gateway:
         watched = _Watched(effect)
         try:
             async with asyncio.timeout(tool.timeout.total_seconds()):  # all of it, however slowly the tool speaks
-                status, content = await self._asked(tool, headers, body, watched)
+                answer = await self._asked(tool, headers, body, watched)
         except (httpx2.RequestError, TimeoutError) as problem:
             watched.is_over()
             raise ToolNotDone(f"{tool.name} did not answer: {type(problem).__name__}") from problem
         effect.mark_sending()
-        return _outcome(tool, status, content)
+        return _outcome(tool, answer)
 
-    async def _asked(
-        self, tool: GatewayTool, headers: Mapping[str, str], body: bytes, watched: _Watched
-    ) -> tuple[int, bytes]:
+    async def _asked(self, tool: GatewayTool, headers: Mapping[str, str], body: bytes, watched: _Watched) -> _Answer:
         """Return the tool's answer, no more of it than is allowed and one byte, by which too much is seen."""
         assert tool.url is not None
         assert self._client is not None
@@ -204,7 +228,7 @@ class Gateway:
                 content += part[: MOST_ANSWER_BYTES + 1 - len(content)]
                 if len(content) > MOST_ANSWER_BYTES:
                     break
-        return response.status_code, content
+        return _Answer(response.status_code, response.headers.get("content-type", ""), content)
 
     async def close(self) -> None:
         """Lets what runs come to its end, then closes the connections."""
@@ -213,6 +237,14 @@ class Gateway:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+async def _check(check_still_let_in: Callable[[], Awaitable[None]]) -> None:
+    """Raise `_Revoked` if the caller is not let in any more."""
+    try:
+        await check_still_let_in()
+    except (NotAuthenticated, NotPermitted) as problem:
+        raise _Revoked(problem) from problem
 
 
 class _Watched:
@@ -257,22 +289,34 @@ async def _called(function: Any, args: Mapping[str, Any]) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _outcome(tool: GatewayTool, status: int, content: bytes) -> Any:
+class _Answer(NamedTuple):
+    """What a tool at an address answered."""
+
+    status: int
+    kind: str
+    content: bytes
+
+
+def _outcome(tool: GatewayTool, answer: _Answer) -> Any:
     """Return the value of an answer that says it was done.
 
     A status alone proves nothing else: a proxy in between sends 4xx and 5xx too. The tools file says which statuses
-    are the tool's own word.
+    are the tool's own word. 202 says that it is not done yet. A page is a gateway's, and JSON that cannot be read was
+    broken on its way: neither is the tool's answer.
     """
+    status, kind, content = answer
     said = f"status {status}: {content.decode('utf-8', 'replace')[:2000]}"
     if status in tool.refused:
         raise ToolRefused(said)
     if status in tool.nothing:
         raise NothingHappened(f"{tool.name}, {said}")
-    if not 200 <= status < 300:
+    if not 200 <= status < 300 or status == 202:
         raise ToolNotDone(said)
     if len(content) > MOST_ANSWER_BYTES:
         raise MayHaveHappened(f"{tool.name} did it, and its answer has more than {MOST_ANSWER_BYTES} bytes")
     try:
         return json.loads(content) if content else None
-    except (ValueError, RecursionError):  # what it did is done, however it says so
-        return content.decode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        if kind.partition(";")[0].strip().lower() in _NO_WORDS:
+            raise ToolNotDone(f"its answer cannot be read as {kind}: {said}") from None
+        return content.decode("utf-8", "replace")  # what it did is done, however it says so

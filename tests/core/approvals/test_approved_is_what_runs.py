@@ -353,7 +353,7 @@ class Burglar:
         asked = shelf.do(twin.open(7))
         for actor in (ADA, BO):
             shelf.do(cast(asked.approval, actor))
-        self.edit(shelf, made, approval_id=asked.approval.id)
+        self.edit(shelf, made, permission_id=asked.approval.id)
 
     def let_time_pass(self, shelf: Shelf, made: Made) -> None:
         shelf.now = NOON + HOUR + timedelta(microseconds=self.random.randint(0, 10**9))

@@ -143,7 +143,7 @@ def test_what_is_over_or_erased_has_nothing_left_to_compare() -> None:
     assert why_altered(approval, shelf.effects[REF]) is None
     assert why_altered(ended(approval, "expired"), altered) is None
     assert why_altered(approval, replace(altered, args_json=None)) is None
-    assert why_altered(approval, replace(altered, approval_id="apr_2")) is None
+    assert why_altered(approval, replace(altered, permission_id="apr_2")) is None
 
 
 def test_the_person_the_agent_acts_for_does_not_count() -> None:
@@ -581,7 +581,7 @@ def test_a_question_that_was_asked_anew_takes_no_more_answers() -> None:
 
 def test_what_nobody_asked_about_cannot_be_decided() -> None:
     shelf, approval = asked_for(asks())
-    shelf.effects[REF] = replace(shelf.effects[REF], approval_id=None)
+    shelf.effects[REF] = replace(shelf.effects[REF], permission_id=None)
     assert isinstance(shelf.do(cast(approval)), Illegal)
     shelf, approval = asked_for(asks())
     ref = next(ref for ref in shelf.sheets if ref.kind == "approval")

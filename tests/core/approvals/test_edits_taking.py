@@ -81,13 +81,13 @@ def test_a_call_that_no_argument_identifies_moves_nowhere(words: Any) -> None:
 def test_an_edit_moves_only_to_another_call() -> None:
     shelf, approval = waiting()
     made = shelf.effects[REF]
-    assert place_taken(approval, made, b'{"amount":6}') is not None
-    assert place_taken(approval, made, made.args_json or b"") is None
-    assert place_taken(approval, replace(made, args_json=None), b"{}") is None
-    assert place_taken(replace(approval, naming=Naming(is_fixed=True)), made, b"{}") is None
+    assert place_taken(approval.naming, made, b'{"amount":6}') is not None
+    assert place_taken(approval.naming, made, made.args_json or b"") is None
+    assert place_taken(approval.naming, replace(made, args_json=None), b"{}") is None
+    assert place_taken(Naming(is_fixed=True), made, b"{}") is None
     home = BY_ALL_ARGS.key(made.ref, made.tool, b'{"amount":7}')
     assert home is not None
-    assert place_taken(approval, replace(made, key=home), b'{"amount":7}') is None, "back to where it was called"
+    assert place_taken(approval.naming, replace(made, key=home), b'{"amount":7}') is None, "back to where it was called"
 
 
 def test_only_what_an_edit_left_says_where_it_was_edited_from() -> None:

@@ -205,3 +205,16 @@ def test_somebody_who_may_decide_needs_no_delegation() -> None:
     assert delegation_for(approval, "eve", found, NOON) is None
     assert delegation_for(approval, "bo", found, LENT.until) is None
     assert delegation_for(APPROVAL, "bo", found, NOON) is None, "where anybody may decide, nobody needs one"
+
+
+def test_51_a_delegate_of_several_people_votes_for_one_who_has_not() -> None:
+    people = {name: Person(("finance",)) for name in ("ada", "cy")}
+    _, approval = asked(effect("requires_approval"), asks(Need(2, "finance"), people=people))
+    found = [LENT, replace(LENT, id="dlg_2", giver="cy")]
+    assert delegation_for(replace(approval, votes=(vote("cy"),)), "bo", found, NOON) == "dlg_1"
+    assert delegation_for(replace(approval, votes=(vote("ada"),)), "bo", found, NOON) == "dlg_2"
+    assert delegation_for(replace(approval, editors=("ada",)), "bo", found, NOON) == "dlg_2"
+    all_voted = replace(approval, votes=(vote("ada"), vote("cy")))
+    assert delegation_for(all_voted, "bo", found, NOON) == "dlg_1", "the refusal says who voted"
+    signed = replace(approval, question=replace(approval.question, needs_signature=True), votes=(vote("ada"),))
+    assert delegation_for(signed, "bo", found, NOON) == "dlg_2"

@@ -15,6 +15,7 @@ from indelible.core.commands import (
     Claimed,
     Decided,
     Forbidden,
+    InDoubt,
     Moved,
     NotCounted,
     Outrun,
@@ -170,13 +171,16 @@ def test_an_approval_is_not_handed_back_to_an_attempt_after_its_voter_was_revoke
         assert isinstance(again, Claimed if gone is None else AwaitingApproval)
 
 
-def test_an_attempt_after_a_crash_is_asked_about_anew_when_its_voter_was_revoked() -> None:
-    shelf, approval = asked_for(asks(), on_crash="retry")
+@pytest.mark.parametrize(("side_effect", "expected"), [("payment", InDoubt), ("read", AwaitingApproval)])
+def test_an_attempt_after_a_crash_needs_another_approval_when_its_voter_was_revoked(
+    side_effect: Any, expected: Any
+) -> None:
+    shelf, approval = asked_for(asks(), on_crash="retry", side_effect=side_effect)
     shelf.do(cast(approval))
     assert isinstance(call(shelf, asks()), Claimed)
     revoke(shelf, "ada")
     shelf.now += HOUR
-    assert isinstance(call(shelf, asks(), token="bb" * 16, on_crash="retry"), AwaitingApproval)
+    assert isinstance(call(shelf, asks(), token="bb" * 16, on_crash="retry"), expected)
 
 
 @pytest.mark.parametrize(("via", "is_written"), [("passkey", False), ("api_key", False), ("process", True)])

@@ -14,7 +14,7 @@ from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.values.canonical import decode
 from tests.core.making import CountingMint, asked, claim_of, effect, prepared
 
-CLAIM = claim_of(effect("processing"))
+CLAIM = claim_of(effect("processing", side_effect="external_mutation"))
 CLAIMED = Claimed(CLAIM)
 RUNNING = effect("processing")
 WAITING, PENDING = asked(effect("requires_approval"))

@@ -293,7 +293,7 @@ def test_a_status_of_the_effect_alone_allows_nothing(status: Any) -> None:
     shelf.do(opening())
     shelf.effects[REF] = replace(shelf.effects[REF], status=status)
     assert isinstance(shelf.do(opening(2)), AwaitingApproval)
-    shelf.effects[REF] = replace(shelf.effects[REF], status=status, approval_id=None)
+    shelf.effects[REF] = replace(shelf.effects[REF], status=status, permission_id=None)
     assert isinstance(shelf.do(opening(3)), AwaitingApproval)
 
 
@@ -308,7 +308,7 @@ def test_the_approval_of_another_effect_with_the_same_call_allows_nothing() -> N
     """Two calls of one run under ids of their own have equal arguments, and one is approved."""
     shelf, approval = approved()
     twin = shelf.do(opening(2, ref=ELSEWHERE)).effect
-    shelf.effects[ELSEWHERE] = replace(twin, status="ready", approval_id=approval.id)
+    shelf.effects[ELSEWHERE] = replace(twin, status="ready", permission_id=approval.id)
     answer = shelf.do(opening(3, ref=ELSEWHERE))
     assert isinstance(answer, AwaitingApproval)
 

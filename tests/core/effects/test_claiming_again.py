@@ -9,7 +9,7 @@ import pytest
 
 from indelible.core.approvals.grants import GrantTerms, grant_of, grant_ref, grant_sheet
 from indelible.core.approvals.sheets import approval_sheet
-from indelible.core.commands import AwaitingApproval
+from indelible.core.commands import AwaitingApproval, Illegal
 from indelible.core.effects.effect import Claim
 from tests.core.effects.claiming import PRICED, approved, claim_on, edited, opening
 from tests.core.explored import pinned
@@ -26,6 +26,7 @@ from tests.core.making import (
     amend,
     asks,
     attend,
+    cancel,
     cast,
     charge,
     charging,
@@ -83,7 +84,7 @@ def test_an_attempt_after_a_crash_is_covered_by_the_approval_that_was_used() -> 
 
 @pytest.mark.parametrize("drift", [{"verdict": asks(policy="policy-2")}, {"schema": "f00d"}])
 def test_after_a_crash_it_covers_nothing_else(drift: Any) -> None:
-    shelf, _ = approved(on_crash="retry")
+    shelf, _ = approved(on_crash="retry", side_effect="read")
     claim_on(shelf, opening(2, on_crash="retry"))
     shelf.now += LEASE
     answer = shelf.do(opening(3, on_crash="retry", **drift))
@@ -93,8 +94,24 @@ def test_after_a_crash_it_covers_nothing_else(drift: Any) -> None:
     assert claim_on(shelf, opening(4, on_crash="retry", **drift)).attempt == 2
 
 
+@pytest.mark.parametrize("is_abandoned", [False, True])
+@pytest.mark.parametrize("drift", [{"verdict": asks(policy="policy-2")}, {"schema": "f00d"}])
+def test_51_what_may_have_happened_stays_in_doubt_where_a_person_would_be_asked(drift: Any, is_abandoned: bool) -> None:
+    """A denial would end as not done what may have happened, and give its budget back."""
+    shelf, _ = approved(PRICED, on_crash="retry")
+    claim = claim_on(shelf, opening(2, on_crash="retry", verdict=PRICED))
+    if is_abandoned:
+        shelf.now += LEASE
+    else:
+        shelf.do(relinquish(claim, "in_doubt"))
+    answer = shelf.do(opening(3, on_crash="retry", **drift))
+    assert (type(answer).__name__, answer.effect.status) == ("InDoubt", "in_doubt")
+    assert (shelf.approval().status, shelf.budget().reserved) == ("consumed", 2)
+    assert isinstance(shelf.do(cancel()), Illegal)
+
+
 def test_after_a_crash_its_votes_are_counted_again() -> None:
-    shelf, _ = approved(on_crash="retry")
+    shelf, _ = approved(on_crash="retry", side_effect="read")
     claim_on(shelf, opening(2, on_crash="retry"))
     edited(shelf, shelf.approval(), votes=())
     shelf.now += LEASE
@@ -160,7 +177,7 @@ def test_an_attempt_that_ran_on_a_grant_hands_no_approval_back() -> None:
 
 
 def test_an_attempt_after_the_crash_of_one_that_ran_on_a_grant_is_not_covered_by_an_older_approval() -> None:
-    shelf, _ = granted_again(on_crash="retry")
+    shelf, _ = granted_again(on_crash="retry", side_effect="read")
     shelf.now += LEASE
     answer = shelf.do(opening(4, on_crash="retry"))
     assert isinstance(answer, AwaitingApproval)

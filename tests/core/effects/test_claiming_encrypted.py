@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.core.commands import AwaitingApproval, Claimed, Decided, Open, Relinquish
+from indelible.core.commands import AwaitingApproval, Claimed, Decided, Illegal, Open, Relinquish
 from indelible.core.privacy.encryption import DataKey, encrypted_command
 from tests.core.making import ADA, AGENT, BO, OTHER_ARGS, REF, Shelf, allows, amend, asks, cast, open_command, stamp
 
@@ -34,7 +34,7 @@ def test_an_approved_call_is_claimed_under_another_key() -> None:
     shelf = Shelf()
     asked = shelf.do(opening(1, FIRST, verdict=asks()))
     assert isinstance(asked, AwaitingApproval)
-    shelf.do(cast(asked.approval, ADA))
+    shelf.do(cast(asked.approval, ADA, can_read=True))
     assert isinstance(shelf.begin(opening(2, SECOND, verdict=asks())), Claimed)
 
 
@@ -46,7 +46,17 @@ def test_an_edited_call_runs_on_the_approval_of_its_edit_alone() -> None:
     edited = shelf.do(edit)
     assert isinstance(edited, Decided)
     assert isinstance(shelf.begin(opening(2, SECOND, verdict=asks())), AwaitingApproval)
-    shelf.do(cast(edited.approval, BO))
+    shelf.do(cast(edited.approval, BO, can_read=True))
     begun = shelf.begin(opening(3, SECOND, verdict=asks()))
     assert isinstance(begun, Claimed)
     assert begun.claim.effect.args_json == shelf.effects[REF].args_json == FIRST.encrypt(OTHER_ARGS, REF, "args")
+
+
+def test_95_arguments_that_are_encrypted_are_approved_only_where_they_can_be_read() -> None:
+    shelf = Shelf()
+    asked = shelf.do(opening(1, FIRST, verdict=asks()))
+    assert isinstance(asked, AwaitingApproval)
+    assert isinstance(shelf.do(cast(asked.approval, ADA)), Illegal)
+    assert shelf.effects[REF].status == "requires_approval"
+    denied = shelf.do(cast(asked.approval, ADA, is_approval=False))
+    assert isinstance(denied, Decided), "to deny it, a person need not read it"

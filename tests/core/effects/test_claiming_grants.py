@@ -45,7 +45,7 @@ def test_a_grant_lets_calls_pass_and_counts_them() -> None:
     claim_on(shelf, under_grant())
     left = read_grant(shelf.sheets[grant_ref("grt_1")])
     assert (left.uses_left, left.version, left.before) == (1, 2, ("run-0", 7))
-    assert shelf.effects[REF].approval_id is None
+    assert (shelf.effects[REF].approval_id, shelf.effects[REF].permission_id) == (None, "grant:grt_1")
     assert set(shelf.last_commits()) == {"args", "key", "policy", "grant"}
     claim_on(shelf, under_grant(2, ref=ELSEWHERE))
     assert read_grant(shelf.sheets[grant_ref("grt_1")]).uses_left == 0

@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 
-from indelible.core.commands import ApprovalEnded, AwaitingApproval, Claimed, EditRead, EditUnread, RefusedByPolicy
+from indelible.core.approvals.edits import edited_from
+from indelible.core.commands import (
+    ApprovalEnded,
+    AwaitingApproval,
+    Claimed,
+    EditRead,
+    EditUnread,
+    KeyTaken,
+    RefusedByPolicy,
+    Taken,
+)
 from indelible.core.effects import walk
 from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.identity import identify
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.values.canonical import encode
-from indelible.errors import BadCall
-from tests.core.effects.claiming import claim_on, opening
+from indelible.errors import BadCall, EffectErased
+from tests.core.effects.claiming import ELSEWHERE, OTHER, claim_on, opening
 from tests.core.effects.playing import CLAIMED, CountingMint, play, prepared
 from tests.core.making import (
     ADA,
@@ -32,6 +42,7 @@ from tests.core.making import (
     effect,
     read_edit,
     refuses,
+    stamp,
 )
 
 WHOLE = b'{"amount":6,"tip":5000}'
@@ -89,6 +100,30 @@ def test_an_edit_that_the_tool_reads_otherwise_is_asked_about_as_it_is_read(awai
     assert (claim.effect.args_json, shelf.budget().reserved) == (WHOLE, 2)
 
 
+def test_47_an_edit_that_is_asked_about_again_takes_the_place_of_the_call_that_it_is_then() -> None:
+    stamped = {"stamp": replace(stamp(), salts=bytes(320))}
+    shelf = edited()
+    reading = replace(otherwise(shelf), takes=Taken(ref=ELSEWHERE, effect_id="eff_taken"))
+    again = shelf.do(opening(2, edit=reading, **stamped))
+    assert isinstance(again, AwaitingApproval)
+    taken = shelf.effects[ELSEWHERE]
+    assert (taken.id, taken.status, edited_from(taken)) == ("eff_taken", "canceled", REF)
+    reading = replace(reading, version=shelf.effects[REF].version)
+    anew = shelf.do(opening(3, edit=reading, **stamped))
+    assert anew.approval.id != again.approval.id, "asked once more, it has its place"
+    assert shelf.effects[ELSEWHERE] == taken
+
+
+def test_47_an_edit_that_is_a_call_which_was_made_by_itself_is_not_asked_about() -> None:
+    shelf = edited()
+    made = claim_on(shelf, opening(5, ref=ELSEWHERE, verdict=allows())).effect
+    reading = replace(otherwise(shelf), takes=Taken(ref=ELSEWHERE, effect_id="eff_taken"))
+    assert shelf.do(opening(2, edit=reading)) == KeyTaken(made)
+    assert shelf.effects[REF].status == "ready"
+    refused = shelf.do(opening(2, edit=reading, verdict=refuses()))
+    assert isinstance(refused, RefusedByPolicy)
+
+
 def test_a_caller_that_waited_for_what_went_stale_is_still_told_so() -> None:
     shelf = edited()
     ended = shelf.do(opening(2, verdict=asks(policy="policy-2"), awaited_approval=shelf.approval().id))
@@ -96,7 +131,7 @@ def test_a_caller_that_waited_for_what_went_stale_is_still_told_so() -> None:
 
 
 def test_after_a_crash_an_edit_that_the_tool_reads_otherwise_by_now_is_asked_about() -> None:
-    shelf = edited(on_crash="retry")
+    shelf = edited(on_crash="retry", side_effect="read")
     claim_on(shelf, opening(2))
     shelf.now += LEASE
     assert isinstance(shelf.do(opening(3, on_crash="retry")), EditUnread)
@@ -112,6 +147,35 @@ def test_an_edit_of_what_was_never_asked_about_again_keeps_no_editors() -> None:
     again = shelf.do(opening(2, edit=read_edit(shelf.effects[REF]), verdict=allows()))
     assert isinstance(again, AwaitingApproval)
     assert again.approval.editors == ()
+
+
+# Whom they are about
+
+ANN, BEN = b'"aa"', b'"bb"'
+
+
+def test_95_a_question_about_other_arguments_says_whom_they_are_about() -> None:
+    shelf = Shelf()
+    shelf.do(opening(subject_json=ANN, has_key_fields=True))
+    shelf.do(opening(2, subject_json=BEN, **OTHER))
+    assert shelf.last_commits()["subject"] == BEN
+
+
+def test_95_an_edit_says_whom_it_is_about_and_so_does_the_attempt_that_reads_it() -> None:
+    shelf = Shelf()
+    changed = shelf.do(amend(shelf.do(opening(subject_json=ANN)).approval, ADA, subject_json=BEN)).approval
+    assert shelf.last_commits()["subject"] == BEN
+    shelf.do(cast(changed, BO))
+    claim = claim_on(shelf, opening(2, subject_json=ANN, edit=replace(read_edit(shelf.effects[REF]), subject_json=BEN)))
+    assert shelf.last_commits()["subject"] == BEN
+    assert claim.effect.args_json == OTHER_ARGS
+
+
+def test_95_an_edit_that_the_tool_reads_otherwise_is_asked_about_with_whom_it_is_about() -> None:
+    for about, expected in ((BEN, BEN), (None, ANN)):
+        shelf = edited(subject_json=ANN)
+        shelf.do(opening(2, subject_json=ANN, edit=replace(otherwise(shelf), subject_json=about)))
+        assert shelf.last_commits()["subject"] == expected
 
 
 # In a walk
@@ -144,7 +208,9 @@ def test_a_walk_reads_and_judges_an_edit_as_the_tool_does(binds: Any, args: Any,
     played = play(walk.begin(mine(binds=binds), CountingMint()), recorded(args), CLAIMED)
     first, second = played.commands
     assert first.edit is None
-    assert second.edit == EditRead(3, encode(read), is_exact)
+    assert replace(second.edit, takes=None) == EditRead(3, encode(read), is_exact)
+    place = identify(replace(mine().call, args=read), "default").ref
+    assert second.edit.takes == (None if is_exact else Taken(ref=place, effect_id=second.edit.takes.effect_id))
     assert (first.args_json, first.digest) == (second.args_json, second.digest), "it is still the same call"
     assert [judge.prepared.identity.args_json for judge in played.judged] == [first.args_json, encode(read)]
     assert isinstance(played.value, Claimed)
@@ -177,3 +243,16 @@ def test_a_mark_that_this_caller_has_no_value_for_is_left_to_the_tool() -> None:
     args = {**effect("ready", args_json=screen.recorded_args).args, "amount": 6}
     played = play(walk.begin(mine(binds=bound), CountingMint()), recorded(args), CLAIMED)
     assert played.commands[1].edit.is_exact
+
+
+@pytest.mark.parametrize(("args", "about"), [({"amount": 6}, b'{"amount":6}'), ({"amount": 5, "tip": 1}, None)])
+def test_95_a_walk_says_whom_an_edit_is_about_if_it_is_another_call(args: Any, about: bytes | None) -> None:
+    named = replace(mine(), subject_json=ANN, subject_in=lambda args_json: args_json)
+    played = play(walk.begin(named, CountingMint()), recorded(args), CLAIMED)
+    assert played.commands[1].edit.subject_json == about
+    assert played.commands[1].subject_read == (about or ANN)
+
+
+def test_95_a_walk_stops_at_arguments_whose_key_is_gone() -> None:
+    gone = EditUnread(effect("ready", args_json=None))
+    assert isinstance(play(walk.begin(mine(), CountingMint()), gone).error, EffectErased)

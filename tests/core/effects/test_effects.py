@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -114,3 +115,9 @@ def test_neither_secrets_nor_payloads_are_shown() -> None:
 def test_an_actor_is_of_a_known_kind_and_has_a_name(words: tuple[Any, ...]) -> None:
     with pytest.raises(BadCall):
         Actor(*words)
+
+
+def test_44_a_claim_of_an_older_call_has_the_values_of_added() -> None:
+    claim = claim_of(effect("processing", args_json=b'{"amount":5}'))
+    assert claim.args == {"amount": 5}
+    assert replace(claim, added={"currency": "usd", "amount": 9}).args == {"amount": 5, "currency": "usd"}

@@ -429,7 +429,7 @@ def test_a_call_that_waited_for_a_person_counts_its_window_from_their_vote() -> 
     _, pending = asked(effect("requires_approval", on_crash="resend", created_at=NOON - HOUR * 5))
     voted = replace(pending, status="approved", votes=(replace(vote("bo"), at=NOON - HOUR / 2),))
     used = consumed(voted, 1)
-    doubtful = replace(effect("in_doubt", on_crash="resend", created_at=NOON - HOUR * 5), approval_id=used.id)
+    doubtful = replace(effect("in_doubt", on_crash="resend", created_at=NOON - HOUR * 5), permission_id=used.id)
     command = open_command(on_crash="resend", resend_within=HOUR, verdict=asks())
     assert not isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(used)).answer, InDoubt)
     late = replace(used, votes=(replace(vote("bo"), at=NOON - HOUR),))
@@ -441,7 +441,7 @@ def test_37_a_vote_after_the_first_entry_does_not_stretch_the_window() -> None:
     voted = replace(pending, status="approved", votes=(replace(vote("bo"), at=NOON - HOUR / 2),))
     again = consumed(replace(voted, id="apr_2"), 2)
     doubtful = effect("in_doubt", on_crash="resend", created_at=NOON - HOUR * 5, attempt=2)
-    doubtful = replace(doubtful, approval_id=again.id)
+    doubtful = replace(doubtful, permission_id=again.id)
     command = open_command(on_crash="resend", resend_within=HOUR, verdict=asks())
     assert isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(again)).answer, InDoubt)
 
@@ -574,7 +574,7 @@ def test_89_an_open_call_asks_if_what_is_supplied_changed() -> None:
     ready = effect(args_json=first.args_json, digest=first.digest, status="ready")
     assert isinstance(next_step(supplied("acme"), ready, NOON, SEQ).answer, Claimed)
     assert isinstance(next_step(supplied("mallory"), ready, NOON, SEQ).answer, AwaitingApproval)
-    doubtful = replace(ready, status="in_doubt", on_crash="retry")
+    doubtful = replace(ready, status="in_doubt", on_crash="retry", side_effect="read")
     assert isinstance(next_step(supplied("mallory", on_crash="retry"), doubtful, NOON, SEQ).answer, AwaitingApproval)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,14 +10,16 @@ import pytest
 
 from indelible.core.commands import Claimed, Finish, Late, Open, Relinquish
 from indelible.core.effects import outcomes, walk
-from indelible.core.effects.calls import Idempotent, Options, Retry, handling_of
-from indelible.core.effects.requests import Invoke, Judged, Pause, Raised, Returned, Submit
+from indelible.core.effects.calls import Idempotent, Options, Retry, ToolCall, handling_of
+from indelible.core.effects.effect import Claim
+from indelible.core.effects.requests import AwaitSeal, CheckSealing, Invoke, Judged, Pause, Raised, Returned, Submit
 from indelible.core.policy.verdicts import ALLOWED
 from indelible.core.values.canonical import decode
 from indelible.errors import (
     BadCall,
     LeaseLost,
     MayHaveHappened,
+    NoRun,
     NothingHappened,
     NotRecordable,
     Refused,
@@ -26,6 +28,11 @@ from indelible.errors import (
 )
 from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, play, reason_of, run
 from tests.core.making import CountingMint, claim_of, effect, prepared
+
+
+def entered(attempt: int, **fields: Any) -> Claim:
+    return claim_of(effect("processing", attempt=attempt, side_effect="external_mutation", **fields))
+
 
 WRITING = Claimed(claim_of(effect("processing", side_effect="write")))
 
@@ -116,7 +123,7 @@ def test_a_handler_that_was_never_entered_gives_its_claim_back() -> None:
 
 def test_in_doubt_the_same_request_is_sent_again_where_the_provider_honours_the_key() -> None:
     downstream = Idempotent(attempts=3, backoff=timedelta(seconds=2))
-    again = Claimed(claim_of(effect("processing", attempt=2, on_crash="resend")))
+    again = Claimed(entered(2, on_crash="resend"))
     played = run(
         CLAIMED, Raised(OSError("cut")), MOVED, None, again, Returned("ok"), MOVED, downstream=downstream
     )  # fmt: skip
@@ -128,7 +135,7 @@ def test_in_doubt_the_same_request_is_sent_again_where_the_provider_honours_the_
 
 def test_a_call_sends_again_only_so_often() -> None:
     last = OSError("cut again")
-    again = Claimed(claim_of(effect("processing", attempt=2, on_crash="resend")))
+    again = Claimed(entered(2, on_crash="resend"))
     answers = (CLAIMED, Raised(OSError("cut")), MOVED, None, again, Raised(last), MOVED)
     played = run(*answers, downstream=Idempotent(attempts=2))
     assert played.error is last
@@ -142,10 +149,10 @@ def test_what_was_interrupted_is_not_sent_again() -> None:
 
 def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
     retry = Retry(on=(OSError,), attempts=3, backoff=timedelta(seconds=2))
-    second = Claimed(claim_of(effect("processing", attempt=2)))
+    second = Claimed(entered(2))
     played = run(
         CLAIMED, Raised(OSError("reset")), MOVED, None, second, Raised(OSError("again")), MOVED, None,
-        Claimed(claim_of(effect("processing", attempt=3))), Returned("ok"), MOVED,
+        Claimed(entered(3)), Returned("ok"), MOVED,
         retry=retry,
     )  # fmt: skip
     assert [type(request) for request in played.asked] == [
@@ -163,17 +170,18 @@ def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
 
 
 def test_37_an_attempt_that_did_nothing_leaves_the_doubt_of_the_one_before() -> None:
-    again = Claimed(claim_of(effect("processing", attempt=2)))
+    again = Claimed(entered(2))
     retry = Retry(on=(OSError,), attempts=2)
     for report in (Raised(NothingHappened("not connected")), Raised(OSError("fork"), was_entered=False)):
         played = run(CLAIMED, Raised(OSError("first")), MOVED, None, again, report, MOVED, retry=retry)
         assert played.commands[-1].status == "in_doubt"
 
 
-def test_37_a_refusal_that_is_tried_again_leaves_the_doubt_of_the_one_before() -> None:
-    claims = [Claimed(claim_of(effect("processing", attempt=number))) for number in (2, 3)]
+@pytest.mark.parametrize("last", [NothingHappened("no line"), Refused("no"), OSError("reset")])
+def test_37_a_refusal_that_is_tried_again_leaves_the_doubt_of_the_one_before(last: Exception) -> None:
+    claims = [Claimed(entered(number)) for number in (2, 3)]
     retry = Retry(on=(OSError, Refused), attempts=3)
-    reports = [Raised(OSError("lost")), Raised(Refused("busy")), Raised(NothingHappened("no line"))]
+    reports = [Raised(OSError("lost")), Raised(Refused("busy")), Raised(last)]
     played = run(
         CLAIMED, reports[0], MOVED, None, claims[0], reports[1], MOVED, None, claims[1], reports[2], MOVED, retry=retry
     )
@@ -181,7 +189,7 @@ def test_37_a_refusal_that_is_tried_again_leaves_the_doubt_of_the_one_before() -
 
 
 def test_37_an_attempt_that_did_nothing_is_tried_again_without_a_doubt() -> None:
-    again = Claimed(claim_of(effect("processing", attempt=2)))
+    again = Claimed(entered(2))
     retry = Retry(on=(NothingHappened,), attempts=2)
     played = run(CLAIMED, Raised(NothingHappened("busy")), MOVED, None, again, Returned("ok"), MOVED, retry=retry)
     assert [each.status for each in played.commands if isinstance(each, Relinquish)] == ["ready"]
@@ -190,7 +198,7 @@ def test_37_an_attempt_that_did_nothing_is_tried_again_without_a_doubt() -> None
 
 def test_the_last_attempt_is_the_last() -> None:
     error = OSError("reset")
-    again = Claimed(claim_of(effect("processing", attempt=2)))
+    again = Claimed(entered(2))
     retry = Retry(on=(OSError,), attempts=2)
     played = run(CLAIMED, Raised(OSError("first")), MOVED, None, again, Raised(error), MOVED, retry=retry)
     assert played.commands[-1].status == "in_doubt"
@@ -198,8 +206,8 @@ def test_the_last_attempt_is_the_last() -> None:
 
 
 def test_attempts_of_earlier_calls_do_not_use_up_those_of_this_one() -> None:
-    later = Claimed(claim_of(effect("processing", attempt=7)))
-    again = Claimed(claim_of(effect("processing", attempt=8)))
+    later = Claimed(entered(7))
+    again = Claimed(entered(8))
     retry = Retry(on=(OSError,), attempts=2)
     assert run(later, Raised(OSError("reset")), MOVED, None, again, Returned("ok"), MOVED, retry=retry).value == "ok"
 
@@ -296,8 +304,27 @@ def test_39_the_class_that_the_effect_has_says_what_an_exception_means() -> None
 def test_39_a_policy_may_demand_more_of_a_call_than_its_caller() -> None:
     payment = handling_of(Options(side_effect="payment"))
     steps = walk.run(prepared(side_effect="read"), CountingMint())
-    played = play(steps, CLAIMED, Returned("ok"), MOVED, verdicts=[Judged(ALLOWED, handling=payment)])
+    paying = Claimed(claim_of(effect("processing")))
+    judged = [Judged(ALLOWED, handling=payment)]
+    played = play(steps, None, paying, Returned("ok"), MOVED, None, verdicts=judged)
+    assert [type(request) for request in played.asked] == [CheckSealing, Submit, Invoke, Submit, AwaitSeal]
     assert (played.commands[0].side_effect, played.commands[0].on_crash) == ("payment", "hold")
+
+
+def test_53_the_class_that_a_policy_declares_says_what_tells_calls_apart() -> None:
+    payment, read = handling_of(Options(side_effect="payment")), handling_of(Options(side_effect="read"))
+    calls = [ToolCall(tool="pay", run_id="r", dedupe="call", call_id=f"c{number}", turn="m") for number in range(2)]
+    first, second = (prepared(call, side_effect="read") for call in calls)
+    assert first.identity.ref != second.identity.ref
+    assert first.treated(payment).identity.ref == second.treated(payment).identity.ref
+    assert first.treated(payment).call.dedupe == "turn"
+    assert first.treated(read).identity == first.identity
+    meant = prepared(calls[0], side_effect="notification")
+    assert meant.treated(payment).identity == meant.identity, "what its caller says has effects is told apart as said"
+    alone = replace(first, is_alone=True)
+    assert alone.treated(read).identity == first.identity
+    with pytest.raises(NoRun):
+        alone.treated(payment)
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,11 @@ from indelible.core.people.person import (
     passkey_id,
     read_ticket,
 )
-from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.people.sheets import person_again, person_sheet, read_person
 from indelible.core.people.standing import person_id, person_ref
 from indelible.core.people.vouching import ProviderRules, Said, Vouched, Voucher, read_allowed
 from indelible.core.scopes import scopes_among
+from indelible.core.sheets import body_of
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.sheet_bodies import person_in
 from indelible.errors import BadCall, IllegalMove, NotAuthenticated, NotPermitted
@@ -74,6 +75,27 @@ def invitation(**words: Any) -> Invitation:
 
 def person(**words: Any) -> Person:
     return Person(**{"id": ANA, "name": "ana", "scopes": ("approver",), "created_at": NOW} | words)
+
+
+@pytest.mark.parametrize(
+    ("issuer", "by"),
+    [
+        (None, None),
+        ("https://id.example", Voucher("https://id.example", "")),
+        ({"issuer": "https://id.example", "subject": "1"}, VOUCHED.by),
+    ],
+)
+def test_87_a_person_from_before_vouching_was_kept_is_read_and_let_in_by_no_rule(issuer: Any, by: Any) -> None:
+    """Reading the sheet raised KeyError."""
+    kept = {name: value for name, value in person_sheet(person()).read().items() if name != "vouched"}
+    sheet = replace(person_sheet(person()), body=body_of(kept | {"issuer": issuer}))
+    found = read_person(sheet)
+    assert sheet.body is not None
+    assert person_in(sheet.body) == found
+    assert person_again(sheet) == sheet
+    assert (None if found.vouched is None else found.vouched.by) == by
+    if found.vouched is not None:
+        assert RULES.scopes_of(found.vouched) == ()
 
 
 @pytest.mark.parametrize("tenant", ["default", "acme", "großer Kunde", "a.b"])

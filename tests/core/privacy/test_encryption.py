@@ -312,7 +312,7 @@ def test_what_is_approved_is_the_recorded_form_and_what_people_say_is_encrypted(
         policy=approval.policy,
         expires_at=approval.expires_at,
     )
-    shelf.do(encrypted_command(cast(approval, detail_json=SAID), KEY))
+    shelf.do(encrypted_command(cast(approval, detail_json=SAID, can_read=True), KEY))
     begun = shelf.begin(encrypted_command(asking, KEY))
     assert opened_effect(begun.claim.effect, HAVE).args == {"note": "CANARY, edited"}
     assert all(b"CANARY" not in payload.value for payload in shelf.payloads)

@@ -383,7 +383,7 @@ def walked(*answers: Any, **changes: Any) -> tuple[list[Any], Any]:
     raise AssertionError(f"the walk went on: {asked[-1]}")
 
 
-CLAIMED = Claimed(claim_of(effect("processing")))
+CLAIMED = Claimed(claim_of(effect("processing", side_effect="external_mutation")))
 MOVED = Moved(effect("succeeded"))
 
 

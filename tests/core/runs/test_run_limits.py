@@ -13,7 +13,7 @@ from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Judged, Origin
 from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE
 from indelible.core.runs.limits import DRY_RUN_RULE, child_id, limit_on, origin_of, within
-from indelible.core.runs.run import Fork, Run, limit_ref
+from indelible.core.runs.run import Fork, Run, fence_ref, limit_ref
 from indelible.core.sheets import Sheet
 from indelible.errors import BadCall, PolicyRefused
 from tests.core.making import BY, NOON, REF, CountingMint, allows, decide, effect, next_step, open_command, prepared
@@ -90,8 +90,11 @@ def test_a_call_that_was_judged_without_the_limits_of_its_run_enters_nothing(kno
 
 
 def test_a_batch_names_the_runs_that_must_have_no_limits() -> None:
-    assert decide([open_command()], {}, {}, NOON, BY).unlimited == {RUN_ID}
-    assert decide([open_command(knows_limits=True)], {}, {}, NOON, BY).unlimited == set()
+    fence = fence_ref(RUN_ID)
+    assert decide([open_command()], {}, {}, NOON, BY).unlimited == {RUN_ID, fence.id}
+    assert decide([open_command(knows_limits=True)], {}, {}, NOON, BY).unlimited == {fence.id}
+    lowered = {fence: Sheet(kind=fence.kind, id=fence.id, status="taken_back", body=b"{}")}
+    assert decide([open_command()], {}, {}, NOON, BY, lowered).unlimited == {RUN_ID}, "it was seen"
     assert decide([open_command()], {}, {}, NOON, BY, LIMITED).unlimited == set(), "it enters nothing"
 
 

@@ -48,4 +48,4 @@ def test_the_page_says_which_statuses_are_the_end() -> None:
     moves = SECTION.partition("The status of a run moves so:")[2]
     going_on, _, over = moves.partition("it is resumed, saved, ended or set aside;")
     assert set(names_in(over.partition(" are the end")[0])) == OVER
-    assert {name for name in names_in(going_on) if name in RUN_STATUSES} == set(RUN_STATUSES) - OVER
+    assert {name for name in names_in(going_on) if name in RUN_STATUSES} == set(RUN_STATUSES) - OVER - {"handed_over"}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.values.visible import is_unseen, mark_of, visible
+from indelible.core.values.visible import escaped_json, is_unseen, json_text, mark_of, visible, visible_json
 
 
 def test_plain_text_stays_as_it_is() -> None:
@@ -62,3 +63,31 @@ def test_nothing_unseen_is_left(text: str) -> None:
 def test_marks_hold_nothing_that_has_to_be_marked_but_their_bracket() -> None:
     assert [c for c in mark_of("\u202e") if is_unseen(c)] == []
     assert unicodedata.category("⟨") == "Ps"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\u202eb", r"a\u202eb"),
+        ("\x1b\x7f\n", r"\u001b\u007f\n"),
+        ("\U000e0041", r"\udb40\udc41"),
+        ("Zoe\u0308, Zoë", "Zoe\u0308, Zoë"),  # a letter takes a mark
+        ("4\u03382", r"4\u03382"),  # a digit takes none
+        ('"\u0301\u0301', r'"\u0301\u0301'),  # nor does a quotation mark, or what stands for a mark
+        ("a" + "\u0301" * 6, "a" + "\u0301" * 4 + r"\u0301\u0301"),
+        ("नमस्ते", "नमस्ते"),
+    ],
+)
+def test_what_is_unseen_in_json_is_escaped(text: str, shown: str) -> None:
+    assert visible_json(text) == shown
+
+
+@given(st.text(st.characters(categories=["Cc", "Cf", "Co", "Zl", "Zs", "Mn", "Me", "Mc", "Ps", "Lu", "Nd"])))
+def test_json_that_is_shown_says_the_same(text: str) -> None:
+    shown = json_text({text: [text]})
+    assert json.loads(shown) == {text: [text]}
+    assert not [c for c in shown if c not in " \n" and is_unseen(c)]
+
+
+def test_a_character_that_need_not_be_escaped_can_be() -> None:
+    assert escaped_json("`") == r"\u0060"

@@ -127,6 +127,22 @@ def test_lives_that_the_rules_make_are_followed() -> None:
     assert commitments(lives.follow(13, teller.fact("noted", {}, run="run-3"), "x")) == {}
 
 
+@pytest.mark.parametrize("status", ["processing", "in_doubt"])
+def test_51_nobody_is_asked_about_what_may_have_happened_unless_it_only_reads(status: str) -> None:
+    def told(side_effect: str) -> list[bytes]:
+        teller, words = Teller(), {"on_crash": "retry", "side_effect": side_effect}
+        teller.started(**words)
+        if status == "in_doubt":
+            teller.effect("tool_call_in_doubt", "in_doubt", 1, "reason", **words)
+        teller.effect("approval_requested", "requires_approval", 1, "approval", **words)
+        return teller.bodies
+
+    follow(*told("read"))
+    for side_effect in ("payment", "write"):
+        with pytest.raises(Caught, match="may have happened"):
+            follow(*told(side_effect))
+
+
 STARTED: dict[str, Any] = {"type_": "tool_call_started", "status": "processing"}
 ILLEGAL: dict[str, tuple[list[dict[str, Any]], str]] = {
     "entered a second time": ([{"type_": "tool_call_started", "status": "processing", "attempt": 2}], "entered again"),
@@ -258,6 +274,7 @@ EXPIRED: Told = ("approval_expired", "requires_approval", 0, ("approval", "reaso
 BEGUN: Told = ("tool_call_started", "processing", 1, ("args", "key"))
 USED: Told = ("tool_call_started", "processing", 1, ("approval",))
 GRANTED: Told = ("tool_call_started", "processing", 1, ("grant",))
+BORN_GRANTED: Told = ("tool_call_started", "processing", 1, ("args", "grant", "key"))
 ENTERED: Told = ("tool_call_started", "processing", 1, ())
 FREED: Told = ("tool_call_released", "ready", 1, ("approval", "reason"))
 RETRIED: Told = ("tool_call_released", "ready", 1, ("reason",))
@@ -288,7 +305,7 @@ def test_whoever_was_asked_about_is_entered_on_an_approval_or_a_grant() -> None:
         [ASKED, EXPIRED, GRANTED, RETRIED, later(GRANTED, 2), later(VIEWED, 2)],
         [ASKED, APPROVED, USED, RETRIED, later(GRANTED, 2), later(RETRIED, 2), *asked_anew(2), later(USED, 3)],
         [ASKED, EXPIRED, *asked_anew(0), USED, SUCCEEDED],
-        [BEGUN, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],
+        [BEGUN, RETRIED, later(ENTERED, 2), later(RETRIED, 2), later(GRANTED, 3), later(RETRIED, 3), *asked_anew(3)],
         [ASKED, EXPIRED, CANCELED],
     ):
         follow(*tell(*steps))
@@ -300,6 +317,7 @@ UNASKED: dict[str, tuple[list[Told], str]] = {
     "ran on an approval that nobody gave": ([BEGUN, RETRIED, later(USED, 2)], "nobody was asked"),
     "ran twice on one approval": ([ASKED, APPROVED, USED, RETRIED, later(USED, 2)], "it was used up"),
     "retried and not asked about again": ([ASKED, APPROVED, USED, RETRIED, later(ENTERED, 2)], "it was used up"),
+    "ran on a grant from the first, and then on nothing": ([BORN_GRANTED, RETRIED, later(ENTERED, 2)], "it ended"),
     "ran on a grant once, and then on nothing": ([ASKED, EXPIRED, GRANTED, RETRIED, later(ENTERED, 2)], "it ended"),
     "ran on a grant after its approval, and then on nothing": (
         [ASKED, APPROVED, USED, RETRIED, later(GRANTED, 2), later(RETRIED, 2), later(ENTERED, 3)],

@@ -86,6 +86,7 @@ def commands() -> Iterator[Command]:
     for status in RUN_STATUSES[1:]:
         yield partial(World.end, status=status)
         yield partial(ended_and_saved, status=status)
+    yield partial(World.end, status="blocked", takes_back=True, is_forced=True)
 
 
 def ways() -> Iterator[tuple[str, World]]:
@@ -125,7 +126,7 @@ def test_the_table_of_moves_of_runs_is_what_the_rules_make() -> None:
     by_ledger = {(before, kind, after) for before, kind, after, facts, _ in told() if "side_effect" not in facts}
     assert by_ledger == {(before, kind, after) for (before, kind), after in RUN_MOVES.items()}
     by_hand = {before for before, _, _, facts, _ in told() if "side_effect" in facts}
-    assert by_hand == MAY_BE_TOLD - {UNKNOWN} == {"", *RUN_STATUSES} - OVER
+    assert by_hand == MAY_BE_TOLD - {UNKNOWN} == {"", *RUN_STATUSES} - OVER - {"handed_over"}
 
 
 def test_what_is_told_of_runs_has_the_form_that_the_rules_give_it() -> None:
@@ -487,3 +488,15 @@ def test_runs_do_not_know_each_other_s_checkpoints() -> None:
     index = journal.index("run_resumed", run="r")
     events, _ = journal.retold(index, facts={"checkpoint": "ckpt_o", "fence": 2})
     assert "no checkpoint of this run" in caught(events).flaw.what
+
+
+@pytest.mark.parametrize("told", [{"to": "ledger-3/default"}, {"until": "2031-01-01T00:00:00.000000Z"}])
+def test_94_a_run_that_was_handed_to_another_ledger_than_it_tells_is_named(told: dict[str, str]) -> None:
+    world = World()
+    world.start("r", "t1")
+    world.end("handed_over")
+    journal = Journal(path_of(world))
+    examine(journal.events, journal.shown)
+    index = journal.index("run_handed_over", 0, "r")
+    events, shown = journal.retold(index, facts=journal.events[index].read()["facts"] | told)
+    assert caught(events, shown).flaw.index == index

@@ -55,12 +55,14 @@ function Heading({ of }: { of: Shown }) {
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
         <h1 className="text-xl font-semibold break-all"><Text>{of.tool}</Text></h1>
         <Status is={of.status} />
+        {of.compensation && <span className="rounded-full bg-warn-ground px-2 py-0.5 text-xs text-warn">compensated</span>}
         <span className="rounded-full bg-sunken px-2 py-0.5 text-xs">{of.side_effect.replaceAll('_', ' ')}</span>
         <Actions of={of} />
       </div>
       <Facts>
         <Fact name="Effect"><Id length={40}>{of.id}</Id></Fact>
         <Fact name="Run"><Link to="/runs/$runId" params={{ runId: of.run_id }}><Text>{of.run_id}</Text></Link></Fact>
+        {of.compensation && <Fact name="Compensation"><Link to="/effects/$effectId" params={{ effectId: of.compensation.id }}><code>{of.compensation.id}</code></Link> ({of.compensation.status.replaceAll('_', ' ')}): this call no longer stands, and repeats of it are refused</Fact>}
         {of.approval_id && <Fact name="Approval"><Link to="/inbox" search={{ tab: 'all', approval: of.approval_id }}><code>{of.approval_id}</code></Link></Fact>}
         <Fact name="After a crash">{AFTER_A_CRASH[of.on_crash]}</Fact>
         <Fact name="Opened"><When at={of.created_at} />, last moved <When at={of.updated_at} /></Fact>

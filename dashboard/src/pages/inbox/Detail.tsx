@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { ShieldCheck } from 'lucide-react'
-import { useCallback, useMemo, useState } from 'react'
+import { useCallback, useState } from 'react'
 import { approval as ask, lastEvents, run as askRun, type ApprovalView } from '../../api/asks'
 import { Changes } from '../../parts/Changes'
 import { Id } from '../../parts/Copy'
@@ -10,7 +10,6 @@ import { Json } from '../../parts/Json'
 import { Status } from '../../parts/Status'
 import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
-import { mixesScripts } from '../../parts/visible'
 import { Countdown, When } from '../../parts/When'
 import { Alike } from './Alike'
 import { Bytes } from './Bytes'
@@ -29,7 +28,6 @@ export function Detail({ id, onDone }: { id: string; onDone: (said: string) => v
   const [read, setRead] = useState<string | null>(null)
   const onSeen = useCallback((lines: number, all: number) => setSeen({ lines, all }), [])
   const { args, bound } = useExact(view)
-  const isMixed = useMemo(() => mixesScripts(JSON.stringify(args ?? null)), [args])
   if (error) return <Trouble error={error} onRetry={() => void refetch()} />
   if (!view) return <p className="p-6 text-muted">Looking …</p>
   const hasSeenAll = (seen.lines >= seen.all || read === view.approval.digest) && (bound.is === 'same' || bound.is === 'unable')
@@ -41,7 +39,7 @@ export function Detail({ id, onDone }: { id: string; onDone: (said: string) => v
       </div>
       <Section title="Exact arguments" aside={<Digest of={view} bound={bound} />}>
         <Json key={view.approval.digest} value={args} label="Exact arguments" onSeen={onSeen} />
-        {isMixed && <p className="text-sm text-bad">Letters of different alphabets stand in one word here: it may not say what it seems to say.</p>}
+        <LookClosely at={view.look_closely} />
         {seen.all > LONG && view.approval.status === 'pending' && <ReadElsewhere key={view.approval.digest} of={view} lines={seen.all} onRead={() => setRead(view.approval.digest)} />}
         <Bytes name={view.approval.id} text={view.args_json} />
         <Mismatch bound={bound} />
@@ -85,6 +83,16 @@ function Digest({ of: { approval }, bound }: { of: ApprovalView; bound: Bound })
       {bound.is === 'same' && <span className="flex items-center gap-1 text-good"><ShieldCheck size={14} aria-hidden /> computed here: the same</span>}
       {bound.is === 'unable' && <span>not computed here: that takes https</span>}
     </span>
+  )
+}
+
+/** Names where a text may deceive the eye: look-alike letters, unseen characters, marks on digits. */
+function LookClosely({ at }: { at: ApprovalView['look_closely'] }) {
+  if (at.length === 0) return null
+  return (
+    <ul aria-label="Look closely" className="max-h-40 list-inside list-disc space-y-0.5 overflow-y-auto text-sm text-bad">
+      {at.map(({ path, why }, index) => <li key={index} className="break-all"><Text>{path}</Text>: {why}</li>)}
+    </ul>
   )
 }
 

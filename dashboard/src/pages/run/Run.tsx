@@ -61,6 +61,13 @@ function Banner({ run, story, events }: { run: RunShown | null; story: Story; ev
       </Alarm>
     )
   }
+  if (run?.handover) {
+    return (
+      <Alarm>
+        <strong>Another ledger goes on with this run: <Text>{run.handover.to}</Text>.</strong> Its calls are refused here. If it was never imported there, a person takes it back: indelible runs take-back.
+      </Alarm>
+    )
+  }
   if (!trouble || !run) return null
   return (
     <Alarm>

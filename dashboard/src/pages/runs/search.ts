@@ -2,7 +2,7 @@
 
 import type { RunStatus } from '../../api/runs'
 
-export const RUN_STATUSES: readonly RunStatus[] = ['active', 'blocked', 'manual_review_required', 'failed', 'completed', 'canceled', 'open']
+export const RUN_STATUSES: readonly RunStatus[] = ['active', 'blocked', 'manual_review_required', 'failed', 'completed', 'canceled', 'handed_over', 'open']
 export type RunsSearch = { status?: RunStatus; q?: string }
 
 export function runsSearch(search: Record<string, unknown>): RunsSearch {

@@ -21,7 +21,7 @@ from indelible.cli.filtering import filter_option, finding_in
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import Where, about_ledger, open_existing, where
 from indelible.cli.options import InOrder, by_option, limit_option
-from indelible.cli.show import age, count, say_json, visible
+from indelible.cli.show import age, count, say_json
 from indelible.core.approvals.approval import ApprovalStatus
 from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.shown import approval_shown
@@ -86,7 +86,7 @@ def list_approvals(limit: int, before: str | None, status: str, query: Query, **
     say_page(listed, place, COLUMNS, lambda approval: row(approval, now, stuck), _if_none(listed, place))
     for approval_id, others in alike.items():
         for other in others:
-            print(f"Careful: {approval_id}: {visible(str(other))}")
+            print(f"Careful: {approval_id}: {other}")
     if stuck:
         looking = place.command(f"approvals show {next(iter(stuck))}")
         print(

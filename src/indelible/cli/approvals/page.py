@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from indelible import Approval, ApprovalView, Ledger
-from indelible.cli.approvals.look_alikes import look_closely
 from indelible.cli.approvals.words import (
     asker,
     deciders,
@@ -27,19 +29,20 @@ from indelible.cli.opening import Where
 from indelible.cli.options import user_name
 from indelible.cli.show import (
     age,
-    escape_unseen,
     field_lines,
     one_line_json,
-    pretty_json,
     recorded_json,
     timestamp,
     visible,
+    wrapped,
 )
 from indelible.core.approvals.approval import approval_digest
+from indelible.core.approvals.rendering import Shown
 from indelible.core.approvals.shown import approval_shown, differences_shown
 from indelible.core.approvals.stuck import Stuck
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import MISSING, Difference, differences
+from indelible.core.values.visible import visible_json
 from indelible.errors import VoteRefused
 
 SHOWN_DIGITS = 16
@@ -54,7 +57,6 @@ class Page:
     """
 
     view: ApprovalView
-    args_json: bytes
     history: list[Entry]
     is_bound: bool
     newest: str | None
@@ -66,22 +68,24 @@ class Page:
         return self.view.approval
 
     @property
+    def shown(self) -> Shown:
+        """Is what it asks about, as every place shows it."""
+        return self.view.shown
+
+    @property
     def is_decidable(self) -> bool:
         """Can somebody decide it now, on what is shown?"""
-        approval = self.approval
-        is_in_time = approval.status == "pending" and not approval.is_overdue(self.now)
-        return is_in_time and self.is_bound and approval.id == self.newest
+        is_asked = self.shown.digest is not None and not self.approval.is_overdue(self.now)
+        return is_asked and self.is_bound and self.approval.id == self.newest
 
 
 def read_page(ledger: Ledger, approval: Approval, by: str | None) -> Page:
     """Reads everything about an approval; that `by` looked goes on the record while there is something to decide."""
     view = _viewed(ledger, approval, by)
-    args_json = encode(view.args, root="args")
     return Page(
         view=view,
-        args_json=args_json,
         history=read_history(ledger, view.effect),
-        is_bound=_is_bound(ledger, view, args_json),
+        is_bound=_is_bound(ledger, view, encode(view.args, root="args")),
         newest=view.effect.approval_id,
         now=store_behind(ledger).look([view.effect.ref]).now,
     )
@@ -128,11 +132,10 @@ def page_json(page: Page) -> dict[str, Any]:
     """Gives the page for programs."""
     return {
         "approval": approval_shown(page.approval, page.view.stuck),
-        "args": recorded_json(page.args_json),
+        **page.shown.as_json(),
         "is_bound": page.is_bound,
         "is_decidable": page.is_decidable,
         "newest": page.newest,
-        "look_closely": [{"path": path, "why": why} for path, why in look_closely(page.view.args)],
         "changed": differences_shown(page.view.changed),
         "edited": differences_shown(edited(page)),
         "unusual": differences_shown(page.view.unusual),
@@ -145,8 +148,9 @@ def page_json(page: Page) -> dict[str, Any]:
 
 
 def page_lines(page: Page, place: Where, by: str) -> Iterator[str]:
-    """Gives the page for people, with nothing cut."""
-    yield from question_lines(page)
+    """Return the page for people, with nothing cut; on a terminal, a line that goes on is marked in the margin."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    yield from question_lines(page) if columns is None else wrapped(question_lines(page), columns, margin="")
     yield from record_lines(page)
     yield from next_steps(page, place, by)
     yield from warnings(page)
@@ -159,7 +163,7 @@ def question_lines(page: Page) -> Iterator[str]:
     yield from field_lines(_record(page))
     yield from _elsewhere(page)
     yield "\nargs"
-    yield pretty_json(page.args_json, "  ")
+    yield textwrap.indent(page.shown.text or "", "  ")
     yield from _closely(page)
     yield from _compared("changed since the last question", page.view.changed, approval.replaces)
     yield from _compared(f"edited by {visible(approval.edited_by or '')}", edited(page), None)
@@ -230,14 +234,13 @@ def _why(history: Iterable[Entry]) -> str | None:
 def _elsewhere(page: Page) -> Iterator[str]:
     if page.view.elsewhere:
         yield "\ncareful"
-        yield from (f"  {visible(str(one))}" for one in page.view.elsewhere)
+        yield from (f"  {one}" for one in page.view.elsewhere)
 
 
 def _closely(page: Page) -> Iterator[str]:
-    found = list(look_closely(page.view.args))
-    if found:
+    if page.shown.look_closely:
         yield "\nlook closely"
-        yield from (f"  {visible(path)}: {why}" for path, why in found)
+        yield from (f"  {visible(path)}: {why}" for path, why in page.shown.look_closely)
 
 
 def edited(page: Page) -> list[Difference] | None:
@@ -269,7 +272,7 @@ def difference_line(one: Difference) -> str:
 
 
 def _side(value: Any) -> str:
-    return repr(value) if value is MISSING else escape_unseen(encode(value).decode())
+    return repr(value) if value is MISSING else visible_json(encode(value).decode())
 
 
 def _votes(approval: Approval) -> Iterator[str]:
@@ -316,7 +319,7 @@ def _deciding(approval: Approval, place: Where, by: str) -> Iterator[str]:
     yield f"  {still_needed(approval)}. If it is right, exactly as shown above:"
     yield f"    {place.command(f'approvals approve {approval.id} --digest {digest}{key}{by_words(by)}')}"
     yield "  If not:"
-    yield f"    {place.command(f'approvals deny {approval.id} -m REASON{key}{by_words(by)}')}"
+    yield f"    {place.command(f'approvals deny {approval.id} --digest {digest} -m REASON{key}{by_words(by)}')}"
     if approval.question.may_edit:
         edit = f"approvals edit {approval.id} --digest {digest} --args JSON{by_words(by)}"
         yield "  With other arguments; another person has to approve them then:"

@@ -9,13 +9,13 @@ counts for a second after a decision.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from indelible import Approval
 from indelible.cli.approvals.words import quorum, standing, time_left
-from indelible.cli.show import age, count, text_width, visible
+from indelible.cli.show import age, count, parts_of, text_width, visible, wrapped
 
 LIST_KEYS = "j/k move   Enter show   q leave"
 PAGE_KEYS = "j/k scroll   space on   a approve   d deny   q back"
@@ -25,7 +25,6 @@ QUIET = 0.3
 """Is how long before an answer no key may have been pressed, in seconds: a key that repeats leaves no such pause."""
 AFTER_DECISION = 1.0
 """Is for how long no key counts after a decision, in seconds."""
-MARGIN = 2
 MOST_MESSAGE_LINES = 3
 
 
@@ -49,9 +48,10 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Deny with this reason."""
+    """Deny what was shown, with this reason."""
 
     approval_id: str
+    digest: str
     reason: str
 
 
@@ -253,7 +253,7 @@ def _typed(screen: Screen, key: str) -> tuple[Screen, Action | None]:
         reason = screen.reason.strip()
         if not reason:
             return replace(screen, message="Say why not: the agent is told. Esc leaves it undecided."), None
-        return told(screen, ""), Deny(screen.opened.approval_id, reason)
+        return told(screen, ""), Deny(screen.opened.approval_id, screen.opened.digest, reason)
     return replace(screen, reason=screen.reason + key if len(key) == 1 else screen.reason, message=""), None
 
 
@@ -320,28 +320,8 @@ def _page_lines(opened: Opened, columns: int) -> tuple[list[str], int]:
     return question + wrapped(opened.record, columns), len(question)
 
 
-def wrapped(texts: Sequence[str], columns: int) -> list[str]:
-    """Gives texts in lines that fit, with nothing cut; a line that goes on is marked where no text can be."""
-    lines: list[str] = []
-    for line in (line for text in texts for line in text.split("\n")):
-        parts = _parts(line, max(8, columns - MARGIN))
-        lines += ["  " + parts[0], *("↳ " + part for part in parts[1:])]
-    return lines
-
-
-def _parts(line: str, width: int) -> list[str]:
-    parts, part, used = [], "", 0
-    for letter in line:
-        takes = text_width(letter)
-        if used + takes > width:
-            parts.append(part)
-            part, used = "", 0
-        part, used = part + letter, used + takes
-    return [*parts, part]
-
-
 def cut(line: str, columns: int) -> str:
     """Gives a line that fits; one that does not ends with a mark."""
     if text_width(line) <= columns:
         return line
-    return _parts(line, max(1, columns - 1))[0] + "…"
+    return parts_of(line, max(1, columns - 1))[0] + "…"

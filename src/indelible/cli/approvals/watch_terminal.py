@@ -159,8 +159,8 @@ class _Terminal:
                     self._open(approval_id, is_view=is_view)
                 case Approve(approval_id, digest):
                     self._say_decided(self._ledger.approve(approval_id, digest=digest, by=self._by))
-                case Deny(approval_id, reason):
-                    self._say_decided(self._ledger.deny(approval_id, by=self._by, reason=reason))
+                case Deny(approval_id, digest, reason):
+                    self._say_decided(self._ledger.deny(approval_id, digest=digest, by=self._by, reason=reason))
         except IndelibleError as error:
             self.screen = told(self.screen, visible(str(error)))
 

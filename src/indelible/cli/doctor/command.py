@@ -12,8 +12,9 @@ import click
 
 from indelible import Ledger
 from indelible.cli.opening import Where, about_ledger, where, without_password
-from indelible.cli.show import count, escape_unseen, may_colour, say_json
+from indelible.cli.show import count, may_colour, say_json
 from indelible.core.journal.set_back import way_out
+from indelible.core.values.visible import visible_json
 from indelible.integrations.instrument import Framework, installed, is_known_version
 from indelible.stores import is_postgres, is_remote
 
@@ -166,7 +167,7 @@ def _say(checks: list[Check], place: Where) -> None:
         sign = _SIGNS[check.verdict]
         if may_colour():
             sign = click.style(sign, fg=_COLOURS[check.verdict], bold=True)
-        click.echo(f"  {sign} {check.name.ljust(width)}  {escape_unseen(check.says)}")
+        click.echo(f"  {sign} {check.name.ljust(width)}  {visible_json(check.says)}")
         if check.fix is not None:
             click.echo(f"    {' ' * width}  → {check.fix}")
     warnings, bad = (sum(check.verdict == verdict for check in checks) for verdict in ("warn", "bad"))

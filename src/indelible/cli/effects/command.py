@@ -57,18 +57,26 @@ def list_effects(limit: int, before: str | None, query: Query, **filters: Any) -
         filters["before"] = None if before is None else find(ledger, before).id
         found = _found(ledger, query, limit, filters)
         listed = Listed(noun="effect", found=found, chosen=filters, query=query, address=ledger.address)
+        undone = ledger.compensations(found.things)
     if place.is_json:
-        say_page_json(listed, place, effect_json, "effects")
+        say_page_json(listed, place, lambda one: effect_json(one, undone.get(one.id)), "effects")
     else:
-        say_page(listed, place, COLUMNS, _row, HOW_TO_MAKE_ONE if listed.is_whole else "")
+        say_page(
+            listed,
+            place,
+            COLUMNS,
+            lambda one: _row(one, is_undone=one.id in undone),
+            HOW_TO_MAKE_ONE if listed.is_whole else "",
+        )
 
 
 COLUMNS = ("id", "status", "tool", "side effect", "run", "attempt", "age")
 
 
-def _row(effect: Effect) -> tuple[str, ...]:
+def _row(effect: Effect, *, is_undone: bool) -> tuple[str, ...]:
     since = age(effect.created_at, datetime.now(UTC))
-    return (effect.id, effect.status, effect.tool, effect.side_effect, effect.run_id, str(effect.attempt), since)
+    status = "compensated" if is_undone else effect.status
+    return (effect.id, status, effect.tool, effect.side_effect, effect.run_id, str(effect.attempt), since)
 
 
 def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Effect, str]:
@@ -93,9 +101,10 @@ def show(effect_id: str) -> int:
         effect = find(ledger, effect_id)
         approval = None if effect.approval_id is None else ledger.get_approval(effect.approval_id)
         history = read_history(ledger, effect)
+        undone = ledger.compensations([effect]).get(effect.id)
     if place.is_json:
-        return say_effect_json(effect, approval, history)
-    return say_effect(effect, approval, history, place)
+        return say_effect_json(effect, approval, history, undone)
+    return say_effect(effect, approval, history, place, undone)
 
 
 @effects.command()

@@ -26,6 +26,7 @@ from indelible.cli.show import (
     timestamp,
     visible,
 )
+from indelible.core.effects.compensations import how_undone
 from indelible.core.effects.effect import ERASED_DIGEST
 from indelible.core.events import Payload
 from indelible.core.journal.chain import altered_payloads
@@ -63,9 +64,9 @@ def _entry(ledger: Ledger, effect: Effect, event: Event, payloads: list[Payload]
     return Entry(event, opened, altered_payloads(event, payloads), erased)
 
 
-def say_effect_json(effect: Effect, approval: Approval | None, history: list[Entry]) -> int:
+def say_effect_json(effect: Effect, approval: Approval | None, history: list[Entry], undone: Effect | None) -> int:
     """Prints the page for programs."""
-    shown = effect_json(effect) | {
+    shown = effect_json(effect, undone) | {
         "approval_id": effect.approval_id,
         "approval_status": None if approval is None else approval.status,
         "verdict": verdict_of(history),
@@ -89,17 +90,30 @@ def _charge_json(charge: Charge) -> dict[str, Any]:
     return {"budget": charge.budget, "amount": str(charge.amount), "limit": str(charge.limit), "window": seconds}
 
 
-def say_effect(effect: Effect, approval: Approval | None, history: list[Entry], place: Where) -> int:
+def say_effect(
+    effect: Effect, approval: Approval | None, history: list[Entry], place: Where, undone: Effect | None
+) -> int:
     """Prints the page for people; gives 1 when something on it is not what was recorded."""
     now = datetime.now(UTC)
-    print(f"{effect.id}  {effect.tool}  {effect.status}")
-    fields([*_record(effect, now), *_permission(effect, approval, history, now), *_identity(effect)])
+    print(f"{effect.id}  {effect.tool}  {effect.status}{'' if undone is None else ', compensated'}")
+    undone_by = None if undone is None else f"it {how_undone(undone)}"
+    fields(
+        [
+            ("compensated", undone_by),
+            *_record(effect, now),
+            *_permission(effect, approval, history, now),
+            *_identity(effect),
+        ]
+    )
     _say_payload("args", effect.args_json, was_erased=any("args" in entry.erased for entry in history))
     if effect.detail_seq is not None:
         _say_payload(detail_name(effect), effect.detail_json, was_erased=effect.detail_json is None)
     _say_history(effect, history)
     for line in next_steps(effect, now, place):
         print(line)
+    if undone is not None:
+        print("\nnext\n  It no longer stands, and repeats of the call are refused. What undid it:")
+        print(f"    {place.command(f'effects show {undone.id}')}")
     for line in altered_lines(history):
         print(line)
     return 1 if any(entry.altered for entry in history) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import get_args
@@ -329,21 +329,54 @@ def compensate(run_id: str, named: str) -> int:
 @runs.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write.")
+@click.option("--to", metavar="LEDGER", help="Hand the run over: the other ledger's key, or the name of its journal.")
+@click.option("--valid-days", type=click.IntRange(1, 366), default=7, show_default=True, help="Days to import it in.")
 @about_ledger
-def packet(run_id: str, out: Path) -> None:
-    """Write a run as a signed packet for another ledger."""
+def packet(run_id: str, out: Path, to: str | None, valid_days: int) -> None:
+    """Write a run as a signed packet.
+
+    With --to, the run is handed over: its calls are refused here from then on, and only that ledger can import the
+    packet. Without, the packet is a copy for reading. The other ledger's key: indelible keys export-public.
+    """
     place = where()
     if out.exists():
         raise BadCall(f"{out} is there already; name another file")
     with open_existing(place) as ledger:
         find(ledger, run_id)
-        signed = ledger.export_packet(run_id, out)
-    effects = len(signed["packet"]["effects"])
+        signed = ledger.export_packet(run_id, out, to=to, valid=timedelta(days=valid_days))
+    effects, handed_to = len(signed["packet"]["effects"]), signed["packet"]["handedOverTo"]
     if place.is_json:
-        say_json({"runId": run_id, "file": str(out), "effects": effects})
-    else:
-        print(f"Wrote {visible(str(out))}: {count(effects, 'effect')} that will not be done again elsewhere.")
-        print("It holds arguments and results. Take it over: indelible runs import FILE --key VKEY")
+        say_json({"runId": run_id, "file": str(out), "effects": effects, "handedOverTo": handed_to})
+        return
+    print(f"Wrote {visible(str(out))}: {count(effects, 'effect')} that will not be done again elsewhere.")
+    print("It holds arguments and results.")
+    if handed_to is None:
+        print("It is a copy for reading, and the run goes on here. To hand the run over, use --to.")
+        return
+    print(f"The run is handed over to {visible(handed_to)}: its calls are refused here. Take it over there:")
+    print("  indelible runs import FILE --key VKEY")
+    print(f"If that ledger never imports it: {place.command(f'runs take-back {visible(run_id)}')}")
+
+
+@runs.command(name="take-back")
+@click.argument("run_id", metavar="RUN")
+@reason_option(None)
+@click.option(
+    "--force", is_flag=True, help="The packet is destroyed, and the other ledger has no such run: you looked."
+)
+@by_option
+@about_ledger
+def take_back(run_id: str, reason: str, force: bool, by: str) -> None:
+    """Take a run back that was handed over and never imported.
+
+    Without --force this works from an hour after the packet has become useless.
+    """
+    place = where()
+    with open_existing(place) as ledger:
+        run = ledger.take_back_run(find(ledger, run_id).id, by=by, reason=reason, force=force)
+        ledger_id = _ledger_id(ledger)
+    words = f"Taken back: {visible(run.id)}\nGo on: {place.command(f'runs resume {visible(run.id)}')}"
+    place.say(run_content(run, ledger_id), words)
 
 
 @runs.command(name="import")

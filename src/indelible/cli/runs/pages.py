@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from indelible.cli.show import visible
 from indelible.core.runs.following import RunEvent, RunStory
 from indelible.core.runs.resuming import ResumeContext, millis
-from indelible.core.runs.run import UNSTARTED, Checkpoint, Run
+from indelible.core.runs.run import HANDED_OVER, UNSTARTED, Checkpoint, Run
 from indelible.runs.contents import why_invalid
 from indelible.runs.keeping import RunReport
 
@@ -55,6 +55,11 @@ def inspected(run: Run, story: RunStory, checkpoints: list[Checkpoint], approval
         ("Created", millis(run.created_at)),
         ("Updated", millis(run.updated_at)),
     ]
+    if run.handover is not None:
+        until = f"{run.handover.until:%Y-%m-%d %H:%M} UTC"
+        facts += [None, ("Handed Over To", run.handover.to), ("Import Before", until)]
+    if run.imported_from is not None:
+        facts += [None, ("Imported From", run.imported_from)]
     if story.in_doubt:
         facts += [None, ("In Doubt", ", ".join(f"{line.tool} ({line.id})" for line in story.in_doubt))]
     if len(sound) < len(report.seals):
@@ -65,7 +70,7 @@ def inspected(run: Run, story: RunStory, checkpoints: list[Checkpoint], approval
 def is_resumable(run: Run, report: RunReport) -> bool:
     """Can it be gone on with as it is?"""
     is_sound = report.broken is None and all(seal.is_valid for seal in report.seals[:1])
-    return run.status not in ("completed", "canceled", "manual_review_required", UNSTARTED) and is_sound
+    return run.status not in ("completed", "canceled", "manual_review_required", HANDED_OVER, UNSTARTED) and is_sound
 
 
 def event_row(event: RunEvent) -> str:

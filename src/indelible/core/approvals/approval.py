@@ -7,7 +7,7 @@ tenant, run, tool, the tool's schema, all arguments, the policy, and until when 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -192,9 +192,17 @@ class Approval:
         roles = [self._roles_of(vote) for vote in counting_votes(self) if vote.is_approval]
         return lacking(self.question.needs, roles)
 
-    def shown(self, effect: Effect | None, most: int | None = None) -> Shown:
-        """Return what a place with room for `most` characters shows of it, and the digest that a vote there names."""
-        return shown(self, effect, most)
+    def shown(
+        self, effect: Effect | None, *, fits: Callable[[str], bool] | None = None, can_sign: bool = False
+    ) -> Shown:
+        """Return what a place shows of it, and the digest that a vote there names.
+
+        Args:
+            effect: The effect that it is about, as it was read; None if it is not at hand.
+            fits: Says whether the place has room for a text. Default: it has.
+            can_sign: Say that a vote there can carry a signature. Default: False.
+        """
+        return shown(self, effect, fits=fits, can_sign=can_sign)
 
     def _roles_of(self, vote: Vote) -> frozenset[str] | None:
         """Gives the roles somebody votes as; None stands for all of them, where nobody is named."""

@@ -18,7 +18,7 @@ from indelible.core.approvals.approval import (
     voted,
 )
 from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_besides, told_by_more
-from indelible.core.approvals.edits import edited_from, taking
+from indelible.core.approvals.edits import is_made_besides, taken_with
 from indelible.core.approvals.grants import Delegation, delegation_ref, grant_of, grant_sheet, read_delegation
 from indelible.core.approvals.revoked import without_revoked
 from indelible.core.approvals.sheets import approval_sheet
@@ -89,7 +89,7 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
         return _not(counted, approval, effect)
     if (outdated := _why_outdated(command, approval)) is not None:
         return _not(outdated, approval, effect)
-    if command.is_approval and (altered := why_altered(approval, effect)) is not None:
+    if command.is_approval and (altered := why_altered(approval, effect) or _why_unread(command, effect)) is not None:
         return Step(Illegal(effect, altered))
     if counted.status == "pending":
         change = Change(effect, "approval_voted", {"reason": command.detail_json}, (approval_sheet(counted),))
@@ -133,6 +133,15 @@ def why_altered(approval: Approval, effect: Effect) -> str | None:
     if is_bound_to(approval, effect, schema=approval.schema, policy=approval.policy):
         return None
     return "as it is stored is not what was asked about. Deny it, and find out who changed it: indelible verify"
+
+
+def _why_unread(command: CastVote, effect: Effect) -> str | None:
+    """Refuse to approve arguments that are encrypted, if the process that the vote comes to cannot open them."""
+    from indelible.core.privacy.encryption import holder_in
+
+    if command.can_read or holder_in(effect.args_json) is None:
+        return None
+    return "cannot be approved: its arguments are encrypted, and their data key is not here. Decide it where the key is"
 
 
 def _why_no_grant(command: CastVote, approval: Approval) -> Refusal | None:
@@ -260,27 +269,22 @@ def _amend(
     waiting = _waiting(edited, asked, command, seq, command.detail_json)
     told = deliveries_of(asked, f"edited-{asked.version}", channels_told(asked, sheets), now)
     committed = {"reason": command.detail_json, "args": command.args_json, **said_by(command.verdict)}
+    if command.subject_json is not None:
+        committed["subject"] = command.subject_json
     if charged is not None:
         committed["charges"] = charged
     change = Change(waiting, "approval_edited", committed, (approval_sheet(asked), *told, *reserved))
-    return Step(Decided(asked, waiting), (change, *_taken(command, effect, approval, seq + 1, beside)))
+    return Step(
+        Decided(asked, waiting),
+        (change, *taken_with(command.takes, effect, approval, command.stamp.at, seq + 1, beside)),
+    )
 
 
 def _why_taken(effect: Effect, beside: Effect | None) -> Refusal | None:
     """Refuse an edit to a call that was made by itself: it would happen twice."""
-    if beside is None or edited_from(beside) == effect.ref:
+    if beside is None or not is_made_besides(effect, beside):
         return None
     return Refusal("key_taken", f"would be the call {beside.id}, which is {beside.status}; deny this one instead")
-
-
-def _taken(command: Amend, effect: Effect, approval: Approval, seq: int, beside: Effect | None) -> tuple[Change, ...]:
-    if command.takes is None or beside is not None:
-        return ()
-    taken = taking(effect, command.takes.ref, command.takes.effect_id, command.stamp.at, seq)
-    assert taken.detail_json is not None
-    origin = encode({"approval": approval.id, "effect": effect.id})
-    committed = {"key": bytes.fromhex(taken.key), "origin": origin, "reason": taken.detail_json}
-    return (Change(taken, "tool_call_adopted", committed),)
 
 
 def _too_dear(exceeded: Exceeded) -> Refusal:

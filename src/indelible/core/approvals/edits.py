@@ -11,9 +11,11 @@ from datetime import datetime
 from typing import Any
 
 from indelible.core.approvals.approval import Approval
+from indelible.core.changes import Change
+from indelible.core.commands import Taken
 from indelible.core.effects.effect import ERASED_DIGEST, Effect
 from indelible.core.effects.from_arguments import ALL
-from indelible.core.effects.identity import Ref, reach
+from indelible.core.effects.identity import Naming, Ref, reach
 from indelible.core.privacy.detectors import forged_in
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import Redacted
@@ -113,9 +115,9 @@ def _is_same(one: Any, other: Any) -> bool:
 # besides. What stands there says which effect it is; it is never run itself.
 
 
-def place_taken(approval: Approval, effect: Effect, args_json: bytes) -> Ref | None:
+def place_taken(naming: Naming, effect: Effect, args_json: bytes) -> Ref | None:
     """Return where a call with the edited arguments would be; None if that is where it was before."""
-    naming, ref = approval.naming, effect.ref
+    ref = effect.ref
     key = naming.key(ref, effect.tool, args_json)
     if key in (None, ref.key) or effect.args_json is None or naming.key(ref, effect.tool, effect.args_json) == key:
         return None
@@ -141,10 +143,28 @@ def taking(effect: Effect, ref: Ref, effect_id: str, at: datetime, seq: int) -> 
         updated_at=at,
         args_json=None,
         detail_json=encode({"edited": effect.id, "key": effect.key}),
-        approval_id=None,
+        permission_id=None,
         charges_json=None,
         turn=None,
     )
+
+
+def is_made_besides(effect: Effect, beside: Effect | None) -> bool:
+    """Say whether the call that an edit makes of `effect` was made by itself: it would happen twice."""
+    return beside is not None and edited_from(beside) != effect.ref
+
+
+def taken_with(
+    takes: Taken | None, effect: Effect, approval: Approval, at: datetime, seq: int, beside: Effect | None
+) -> tuple[Change, ...]:
+    """Return the change by which an edit takes the place of the call that it is; none if it has it already."""
+    if takes is None or beside is not None:
+        return ()
+    taken = taking(effect, takes.ref, takes.effect_id, at, seq)
+    assert taken.detail_json is not None
+    origin = encode({"approval": approval.id, "effect": effect.id})
+    committed = {"key": bytes.fromhex(taken.key), "origin": origin, "reason": taken.detail_json}
+    return (Change(taken, "tool_call_adopted", committed),)
 
 
 def edited_from(effect: Effect) -> Ref | None:

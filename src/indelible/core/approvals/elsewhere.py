@@ -13,6 +13,7 @@ from indelible.core.effects.effect import Effect, Status
 from indelible.core.effects.identity import digest_of
 from indelible.core.events import instant
 from indelible.core.ports import Outline
+from indelible.core.values.visible import visible
 
 RECENT = timedelta(days=1)
 """How far back an approver is told of the same call."""
@@ -36,7 +37,8 @@ class Elsewhere(NamedTuple):
 
     def __str__(self) -> str:
         stands = _STANDS.get(self.status, f"is {self.status}")
-        return f"the same call {stands} in run {self.run_id}, from {self.at:%Y-%m-%d %H:%M:%S} UTC ({self.effect_id})"
+        at = f"{self.at:%Y-%m-%d %H:%M:%S}"
+        return f"the same call {stands} in run {visible(self.run_id)}, from {at} UTC ({self.effect_id})"
 
 
 def digests_of(effect: Effect) -> tuple[str, ...]:

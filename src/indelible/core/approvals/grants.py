@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from indelible.core.approvals.approval import Approval, Vote, folded, is_entitled, looks_like, same_person
+from indelible.core.approvals.approval import (
+    Approval,
+    Vote,
+    folded,
+    is_entitled,
+    looks_like,
+    same_person,
+    why_not_they,
+)
 from indelible.core.effects.identity import hashed, reach
 from indelible.core.events import instant
 from indelible.core.sheets import Sheet, SheetRef, body_of
@@ -275,9 +283,18 @@ def read_delegation(sheet: Sheet) -> Delegation:
 
 
 def delegation_for(approval: Approval, name: str, delegations: Sequence[Delegation], now: datetime) -> str | None:
-    """Chooses the delegation somebody needs to decide an approval; none when they may themselves, or never."""
+    """Choose the delegation that a person needs to decide an approval; None if they may themselves, or never.
+
+    Where several fit, one whose giver may still vote comes first.
+    """
     people = approval.people
     if people is None or is_entitled(approval, name):
         return None
-    fitting = (one for one in delegations if one.covers(name, now) and is_entitled(approval, one.giver))
-    return next((one.id for one in fitting), None)
+
+    def is_in_vain(one: Delegation) -> bool:
+        vote = Vote(by=name, via="process", at=now, is_approval=True, on_behalf_of=one.giver)
+        refusal = why_not_they(approval, vote, "person")
+        return refusal is not None and refusal.code in ("voted_already", "self_approval")
+
+    fitting = [one for one in delegations if one.covers(name, now) and is_entitled(approval, one.giver)]
+    return next((one.id for one in sorted(fitting, key=is_in_vain)), None)

@@ -99,7 +99,7 @@ class ToolCall:
     """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
 
     def __post_init__(self) -> None:
-        if not _TOOL_NAME.fullmatch(self.tool):
+        if not is_tool_name(self.tool):
             raise BadCall(f"tool name {self.tool!r}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : / -")
         if not isinstance(self.args, Mapping):
             raise BadCall(f"args of {self.tool}: pass a mapping of names to values, not {type(self.args).__name__}")
@@ -131,8 +131,15 @@ class ToolCall:
     def run(self) -> str:
         """Return the run; raise `NoRun` while the call is in none."""
         if self.run_id is None:
-            raise _no_run(self.tool)
+            raise no_run(self.tool)
         return self.run_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTurn(ToolCall):
+    """Records what a model answers. Only the ledger's own adapters make it; a `ToolCall` of this name is refused."""
+
+    tool: str = MODEL_TURN
 
 
 def placed(call: ToolCall, side_effect: SideEffect, run_id: str | None, make_id: Callable[[], str]) -> ToolCall:
@@ -152,10 +159,11 @@ def placed(call: ToolCall, side_effect: SideEffect, run_id: str | None, make_id:
         return replace(call, run_id=UNNAMED_RUN)
     if side_effect in HARMLESS:
         return replace(call, run_id=UNNAMED_RUN, scope=make_id())
-    raise _no_run(call.tool)
+    raise no_run(call.tool)
 
 
-def _no_run(tool: str) -> NoRun:
+def no_run(tool: str) -> NoRun:
+    """Return the error for a call with effects that is in no run."""
     return NoRun(
         f"{tool} has effects and is in no run, so a repeat could not be told from a new call. Nothing was recorded. "
         "Name the run after the business thing, such as an order or a ticket, never by a random id: "
@@ -177,9 +185,14 @@ def _check_varying(call: ToolCall) -> None:
 def is_own_record(tool: str, side_effect: SideEffect) -> bool:
     """Say whether a call only records what the ledger's own adapters do. No policy judges it: nothing happens outside.
 
-    No tool can have this name; see `check_tool_name`.
+    No tool and no other call can have this name; see `check_tool_name` and `ModelTurn`.
     """
     return tool == MODEL_TURN and side_effect in HARMLESS
+
+
+def is_tool_name(name: str) -> bool:
+    """Say whether a tool may have this name."""
+    return _TOOL_NAME.fullmatch(name) is not None
 
 
 def check_tool_name(tool: str) -> None:

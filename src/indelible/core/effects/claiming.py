@@ -24,6 +24,7 @@ from indelible.core.approvals.approval import (
     names_in,
 )
 from indelible.core.approvals.deliveries import channels_told, deliveries_of
+from indelible.core.approvals.edits import is_made_besides, taken_with
 from indelible.core.approvals.grants import grant_ref, grant_sheet, read_grant
 from indelible.core.approvals.revoked import standing_votes
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
@@ -34,12 +35,13 @@ from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
     EditUnread,
+    KeyTaken,
     Open,
     OverBudget,
     RefusedByPolicy,
 )
 from indelible.core.effects.calls import OnCrash
-from indelible.core.effects.effect import Claim, Effect, asked_by, hash_of
+from indelible.core.effects.effect import GRANT_MARK, Claim, Effect, asked_by, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
 from indelible.core.people.standing import is_token_revoked, may_permit
@@ -86,13 +88,12 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         updated_at=command.stamp.at,
         args_json=command.args_json,
         detail_json=None,
+        permission_id=_mark_of(grant),
         charges_json=charges_json(verdict.charges) if verdict.charges else None,
         turn=command.turn,
     )
     committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
-    if command.subject_json is not None:
-        committed["subject"] = command.subject_json
-    committed |= said_by(verdict)
+    committed |= _about(command.subject_json) | said_by(verdict)
     if effect.charges_json is not None:
         committed["charges"] = effect.charges_json
     if asks:
@@ -108,7 +109,7 @@ def _on_crash(command: Open, now: datetime) -> OnCrash:
     return "hold" if command.on_crash == "resend" and is_fast else command.on_crash
 
 
-def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
+def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets, beside: Effect | None = None) -> Step:
     """Takes the next attempt of an effect if that is allowed, else says who has to be asked or what stands against it.
 
     An approval that was used holds for the attempts after a crash, of tools that may be repeated, one after the other:
@@ -116,7 +117,22 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
     asked, somebody has to answer, also if the policy would let the call pass by now. The verdict is about the arguments
     of this call: an effect with others, by an edit, runs on an approval of those or not at all. Before it does, its
     caller reads them as the tool will, and judges them.
+
+    `beside` is what stands at the place of the call that an edit is by that reading.
     """
+    step = _claim(command, effect, now, seq, sheets)
+    if command.edit is None or command.edit.takes is None or not isinstance(step.answer, AwaitingApproval):
+        return step
+    if is_made_besides(effect, beside):
+        assert beside is not None
+        return Step(KeyTaken(beside))
+    asked = step.answer
+    changed = seq + len(step.changes)
+    taken = taken_with(command.edit.takes, asked.effect, asked.approval, command.stamp.at, changed, beside)
+    return replace(step, changes=(*step.changes, *taken))
+
+
+def _claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
     if effect.are_args_erased:
         return Step(ArgsErased(effect))
     if command.edit is not None and command.edit.version != effect.version:
@@ -135,8 +151,8 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
         return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
     if _has_same_args(command, effect, approval):
         grant = _use_of_grant(command, now, sheets)
-        # One that was used, or is gone from its place, allows nothing more: a retry after doubt is asked about again.
-        was_asked = is_waiting or effect.approval_id is not None
+        # What was used, or is gone from its place, allows nothing more: a retry after doubt takes a permission anew.
+        was_asked = is_waiting or effect.permission_id is not None
         if grant or (command.verdict.question is None and not was_asked):
             return _attempt(command, effect, now, sheets, grant)
     question = command.verdict.question or (_ASKED_BEFORE if approval is None else approval.question)
@@ -335,7 +351,7 @@ def _ask(
         waiting = replace(waiting, args_json=args_json, digest=command.digest, opened_seq=seq)
         if waiting.attempt == 0:  # it is their call now
             waiting = replace(waiting, token_hash=asked_by(command.stamp.actor.holder))
-        committed["args"] = args_json
+        committed |= {"args": args_json} | _about(command.subject_read)
     charged = _charged(command, waiting, sheets, now, are_args_new=are_args_new)
     if isinstance(charged, Exceeded):
         return _over_budget(command, effect, charged)
@@ -372,7 +388,7 @@ def _asking(
     if command.edit is not None and previous is not None:  # the editors wrote these arguments, and do not approve them
         approval = replace(approval, editors=previous.editors)
     # Its lease ends with the question, so that whoever waits is woken then.
-    asking = replace(effect, approval_id=approval.id, lease_until=approval.expires_at)
+    asking = replace(effect, permission_id=approval.id, lease_until=approval.expires_at)
     told = deliveries_of(approval, "requested", question.notify, now)
     change = Change(asking, "approval_requested", committed, (approval_sheet(approval), *told, *changed))
     return Step(AwaitingApproval(approval, asking), (*before, change))
@@ -394,9 +410,13 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
         detail_seq=None,
         detail_json=None,
     )
+    if claimed.permission_id is None:
+        claimed = replace(claimed, permission_id=_mark_of(permission))
     committed = said_by(command.verdict)
     if effect.status in ("processing", "in_doubt") and tries_again(command, effect):
         committed["again"] = encode(effect.attempt)
+    if command.edit is not None:  # whoever edited it need not have known whom it is about now
+        committed |= _about(command.edit.subject_json)
     if reserved and claimed.charges_json is not None:
         committed["charges"] = claimed.charges_json
     change = Change(claimed, "tool_call_started", committed, (*permission, *reserved))
@@ -464,6 +484,11 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
     return ()
 
 
+def _mark_of(grant: tuple[Sheet, ...]) -> str | None:
+    """Return what an effect keeps of the grant it is entered on, so that it takes a permission ever after."""
+    return f"{GRANT_MARK}{grant[0].id}" if grant else None
+
+
 def approval_id_of(effect_id: str) -> str:
     """Return the id of the approval that is asked for by the call that an effect id was made for."""
     return f"apr_{effect_id.removeprefix('eff_')}"
@@ -480,6 +505,11 @@ def approval_of(effect: Effect, sheets: Sheets) -> Approval | None:
 def said_by(verdict: Verdict) -> dict[str, bytes]:
     """Gives what the event says of the verdict; without a policy there is none."""
     return {"policy": verdict_json(verdict)} if verdict.policy else {}
+
+
+def _about(subject_json: bytes | None) -> dict[str, bytes]:
+    """Return what the event says of the person whom its arguments are about, to be found when they are erased."""
+    return {} if subject_json is None else {"subject": subject_json}
 
 
 def _refused(command: Open, effect: Effect | None) -> Step:
@@ -504,7 +534,5 @@ def _checked(command: Open, effect: Effect | None, verdict: Verdict) -> Change |
         "side_effect": command.side_effect,
         "tool": command.tool,
     }
-    committed = {"args": command.args_json, "policy": verdict_json(verdict)}
-    if command.subject_json is not None:
-        committed["subject"] = command.subject_json  # so that it is found when this person is to be forgotten
+    committed = {"args": command.args_json, "policy": verdict_json(verdict)} | _about(command.subject_json)
     return Fact(command.run_id, "policy_checked", facts_json(facts), committed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -13,7 +14,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.effects.request_keys import request_key_of
 from indelible.core.privacy.redaction import Screen
 from indelible.core.scopes import Authenticated
-from indelible.core.values.canonical import decode
+from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import Encrypted
 from indelible.errors import BadCall, EffectErased, KeyUnusable
 
@@ -83,6 +84,15 @@ class Actor:
         return "" if known is None else dumps([self.kind, self.id, known.principal])
 
 
+GRANT_MARK = "grant:"
+"""Stands before the id of a grant where the id of an approval could stand."""
+
+
+def approval_named(permission_id: str | None) -> str | None:
+    """Return the approval that a permission's id names; None if it names a standing grant, or there is none."""
+    return None if permission_id is None or permission_id.startswith(GRANT_MARK) else permission_id
+
+
 SYSTEM = Actor("indelible", "system")
 
 
@@ -116,8 +126,8 @@ class Effect:
     updated_at: datetime
     args_json: bytes | None = field(repr=False)
     detail_json: bytes | None = field(repr=False)
-    approval_id: str | None = None
-    """Is the newest approval that was asked for."""
+    permission_id: str | None = None
+    """The newest approval that was asked for; before the first one, the standing grant it was entered on, marked."""
     charges_json: bytes | None = None
     """Is what it has reserved of budgets."""
     turn: str | None = None
@@ -157,7 +167,7 @@ class Effect:
             updated_at=at,
             args_json=self.args_json,
             detail_json=detail_json,
-            approval_id=self.approval_id,
+            permission_id=self.permission_id,
             charges_json=self.charges_json,
             turn=self.turn,
         )
@@ -166,6 +176,11 @@ class Effect:
     def ref(self) -> Ref:
         """Locates this effect in its store."""
         return Ref(self.tenant, self.scope, self.key)
+
+    @property
+    def approval_id(self) -> str | None:
+        """Return the id of the newest approval that was asked for, or None."""
+        return approval_named(self.permission_id)
 
     @property
     def fence(self) -> int:
@@ -297,6 +312,14 @@ class Claim:
     """Stands between this claim's call and the record, if not everything of it may be recorded."""
     holder: str = field(default="", repr=False, compare=False)
     """The principal that the token is bound to, as a server knows it; empty without a server."""
+    added: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The values of parameters that a version of the tool before them did not record."""
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Return the recorded arguments, with the values of `added` that an older version did not record."""
+        recorded = self.effect.args
+        return {**{name: decode(encode(value)) for name, value in self.added.items()}, **recorded}
 
     @property
     def token_hash(self) -> str:

@@ -13,7 +13,8 @@ nothing happened. The table below is the whole rule; the first line that fits de
 | 6 | payment, external_mutation, notification, delegation | in doubt |
 | 7 | none, read, write | failed |
 
-Lines 1, 3, 4 and 5 speak of one attempt. Where an earlier one may have happened, `core.steps` keeps the doubt.
+Lines 1, 3, 4 and 5 speak of one attempt. Where an earlier one may have happened, `core.steps`
+and `walk` keep the doubt.
 """
 
 from __future__ import annotations

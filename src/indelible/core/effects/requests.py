@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from indelible.core.approvals.approval import Question
 from indelible.core.commands import Command, EditRead, Stamp
-from indelible.core.effects.calls import Handling, ToolCall
+from indelible.core.effects.calls import HARMLESS, Handling, ToolCall, no_run
 from indelible.core.effects.effect import Actor, Claim, Effect
-from indelible.core.effects.identity import Identity, Ref
+from indelible.core.effects.identity import Identity, Ref, identify
+from indelible.core.effects.tightening import occurring
 from indelible.core.policy.verdicts import Charge, Verdict
 from indelible.core.privacy.redaction import Screen
 
@@ -122,6 +123,8 @@ class Judged:
     """The environment that the call was judged in."""
     handling: Handling | None = None
     """How the call is treated, where a policy declares a stronger class than its caller."""
+    may_be_compensated: bool = False
+    """Has this ledger any compensations? Then a success may no longer stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +185,15 @@ class Prepared:
     max_result_bytes: int | None
     screen: Screen | None = field(default=None, repr=False)
     subject_json: bytes | None = field(default=None, repr=False)
+    subject_in: Callable[[bytes], bytes | None] | None = field(default=None, repr=False)
+    """Gives the mark of the person whom other arguments of this tool are about, if the tool says so."""
     principal: str | None = None
     plain_args_json: bytes | None = field(default=None, repr=False)
     """Is what the caller said, where that is not what may be recorded; rules look at it."""
     driver_token: str | None = field(default=None, repr=False)
     """Is the right to drive the call's run, where this process has or had it."""
+    is_alone: bool = False
+    """Its caller named neither run nor scope, as one may whose call has no effects."""
     edit: EditRead | None = None
     """Is what an approver made of the arguments, as the tool reads it, where that is what would run."""
     plain_edit_json: bytes | None = field(default=None, repr=False)
@@ -199,3 +206,17 @@ class Prepared:
             return self
         identity = replace(self.identity, args_json=self.edit.args_json)
         return replace(self, identity=identity, plain_args_json=self.plain_edit_json)
+
+    def treated(self, handling: Handling) -> Prepared:
+        """Return the call as a policy that declares its class has it treated: also told apart by that class.
+
+        Raises:
+            NoRun: It has effects by that class, and is in no run that its caller named.
+        """
+        said = self.handling.side_effect
+        if self.is_alone and handling.side_effect not in HARMLESS:
+            raise no_run(self.call.tool)
+        call, identity = occurring(self.call, said, handling), self.identity
+        if call is not self.call:
+            identity = identify(call, identity.ref.tenant, args_json=identity.args_json)
+        return replace(self, call=call, identity=identity, handling=handling)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
-from indelible.core.approvals.edits import carried_over, edited_from, holds_mark
+from indelible.core.approvals.edits import carried_over, edited_from, holds_mark, place_taken
 from indelible.core.commands import (
     AllStopped,
     Answer,
@@ -52,8 +52,10 @@ from indelible.core.commands import (
     Reworded,
     Settle,
     Stamp,
+    Taken,
 )
 from indelible.core.effects.calls import Handling
+from indelible.core.effects.compensations import compensated, compensation_ref, undoing
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.from_arguments import derived_from
 from indelible.core.effects.identity import naming_of, repeat_of, resource_json
@@ -69,6 +71,7 @@ from indelible.core.effects.requests import (
     Judge,
     Judged,
     Mint,
+    Origin,
     Pause,
     Prepared,
     Probe,
@@ -85,6 +88,7 @@ from indelible.core.policy.verdicts import REPEAT_RULE, UNREAD_LIMITS, asked_as_
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
 from indelible.core.runs.commands import RunMoved, RunNotMoved
+from indelible.core.stamps import EDIT_VALUES
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import (
     BadCall,
@@ -100,6 +104,7 @@ from indelible.errors import (
     RepeatRefused,
     ResourceBusy,
     ResultNotRecorded,
+    RunHandedOver,
     RunLost,
     RunOver,
     Stopped,
@@ -122,7 +127,7 @@ def opening(
     call, identity, handling = prepared.call, prepared.identity, prepared.handling
     return Open(
         ref=identity.ref,
-        stamp=mint.stamp(prepared.actor),
+        stamp=mint.stamp(prepared.actor) if prepared.edit is None else mint.stamp(prepared.actor, EDIT_VALUES),
         effect_id=mint.effect_id(),
         token=mint.token(),
         run_id=call.run,
@@ -166,6 +171,7 @@ def begin(
     only_asks: bool = False,
     afresh: bool = False,
     again: str | None = None,
+    must_seal: bool = False,
 ) -> Generator[Request, Any, Begun]:
     """Ask once and return the typed answer; raise what cannot be answered that way.
 
@@ -173,13 +179,17 @@ def begin(
 
     Args:
         again: The token of the newest attempt, if this caller gave it up in doubt to try again.
+        must_seal: Check first whether the journal can be sealed, for a call that has to be on the signed record.
     """
     judged: Judged = yield Judge(prepared.judged, waited, afresh)
     if judged.handling is not None:
-        prepared = replace(prepared, handling=judged.handling)
+        prepared = prepared.treated(judged.handling)
+    if must_seal and prepared.handling.inclusion != "not_awaited":
+        yield CheckSealing()
     for origin in judged.origins:
         recalled: Effect | None = yield Recall(origin.ref)
         if recalled is not None and origin.has(recalled):
+            yield from _check_stands(recalled, judged, origin)
             return _replay(recalled)
     command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks, again=again)
     is_about_this = known is not None and known.ref == command.ref
@@ -196,18 +206,21 @@ def begin(
         words: dict[str, Any] = {"waited": waited, "only_asks": only_asks, "again": again}
         return (yield from begin(recorded, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, EditUnread):
-        read, words = _with_edit(prepared, answer.effect), {"waited": waited, "only_asks": only_asks, "again": again}
+        words = {"waited": waited, "only_asks": only_asks, "again": again}
+        read = _with_edit(prepared, answer.effect, mint)
         return (yield from begin(read, mint, answer.effect, awaited_approval, **words))
     if isinstance(answer, LimitsUnseen):
         if afresh:
             raise refused_by(command, UNREAD_LIMITS, answer.effect)
         words = {"waited": waited, "only_asks": only_asks, "afresh": True, "again": again}
         return (yield from begin(prepared, mint, known, awaited_approval, **words))
+    if isinstance(answer, Replayed | KeyTaken):
+        yield from _check_stands(answer.effect, judged)
     match answer:
         case Replayed() if answer.effect.is_detail_erased:
             raise detail_erased(answer.effect)
-        case Claimed(claim) if prepared.screen is not None:
-            return Claimed(replace(claim, screen=prepared.screen))
+        case Claimed(claim) if prepared.screen is not None or prepared.call.added:
+            return Claimed(replace(claim, screen=prepared.screen, added=prepared.call.added))
         case Claimed() | Replayed():  # on the way of every call, so they are looked for first
             return answer
         case KeyTaken(effect):
@@ -252,7 +265,9 @@ def begin(
         case LooksRepeated() | Moved() | Late() | Illegal() | Forbidden() | NoSuchEffect() | Recorded():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case RunNotMoved(code, why):
-            raise {"over": RunOver}.get(code, RunLost)(f"{command.tool}: run {command.run_id} {why}", code=code)
+            raise {"over": RunOver, "handed_over": RunHandedOver}.get(code, RunLost)(
+                f"{command.tool}: run {command.run_id} {why}", code=code
+            )
         case Decided() | NotCounted() | Kept() | Outrun() | RunMoved():
             raise AssertionError(f"an Open is never answered by {type(answer).__name__}")
         case MayRun():
@@ -289,6 +304,7 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
     while True:
         made = earlier if earlier.status == "succeeded" else made
         if made is not None and handling.on_repeat == "refuse":
+            yield from _check_stands(made, judged)
             raise RepeatRefused(
                 f"{made.tool}: {made.id} succeeded with these arguments in an earlier turn, at "
                 f"{made.updated_at:%Y-%m-%d %H:%M} UTC; nothing was run now. To repeat it, use another scope",
@@ -316,14 +332,15 @@ def _with_recorded_words(prepared: Prepared, effect: Effect) -> Prepared:
     return replace(prepared, identity=identity, plain_args_json=plain)
 
 
-def _with_edit(prepared: Prepared, effect: Effect) -> Prepared:
+def _with_edit(prepared: Prepared, effect: Effect, mint: Mint) -> Prepared:
     """Return the call with the recorded arguments as its tool reads them.
 
     Raises:
         BadCall: The tool does not take them.
+        EffectErased: They cannot be read any more.
     """
-    assert effect.args_json is not None
     screen, own = prepared.screen, effect.args
+    assert effect.args_json is not None
     if screen is not None:
         own = carried_over(own, decode(screen.recorded_args), decode(screen.args_json))
     plain, binds = encode(own, root="args"), prepared.call.binds
@@ -332,13 +349,27 @@ def _with_edit(prepared: Prepared, effect: Effect) -> Prepared:
     recorded = effect.args_json
     if whole != plain:
         recorded = whole if screen is None else screen.redactor.screen(whole).recorded_args
-    read = EditRead(effect.version, recorded, is_exact=whole == plain)
+    about = None if is_own or holds_mark(own) or prepared.subject_in is None else prepared.subject_in(whole)
+    read = EditRead(effect.version, recorded, is_exact=whole == plain, subject_json=about)
+    ref = None if read.is_exact else place_taken(naming_of(prepared.call), effect, recorded)
+    if ref is not None:
+        read = replace(read, takes=Taken(ref=ref, effect_id=mint.effect_id()))
     return replace(prepared, edit=read, plain_edit_json=None if screen is None else whole)
 
 
 def ask(prepared: Prepared, mint: Mint) -> Generator[Request, Any, Begun | MayRun]:
     """Asks for permission to run a call, and claims nothing."""
     return (yield from begin(prepared, mint, only_asks=True))
+
+
+def _check_stands(effect: Effect, judged: Judged, origin: Origin | None = None) -> Generator[Request, Any, None]:
+    """Raise `EffectCompensated` if a success was compensated; in a forked run, if it was by the event forked from."""
+    if not judged.may_be_compensated or effect.status != "succeeded":
+        return
+    found: Effect | None = yield Recall(compensation_ref(effect))
+    compensation = undoing(effect, found)
+    if compensation is not None and (origin is None or origin.has(compensation)):
+        raise compensated(effect, compensation)
 
 
 def _replay(effect: Effect) -> Begun:
@@ -364,10 +395,9 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
     has_probed = False
     entries = 0
     again: str | None = None
-    if handling.inclusion != "not_awaited":
-        yield CheckSealing()
     while True:
-        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, waited=waited, again=again)
+        words: dict[str, Any] = {"waited": waited, "again": again, "must_seal": entries == 0}
+        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, **words)
         known = None
         waited = isinstance(begun, AwaitingApproval)
         match begun:
@@ -403,6 +433,7 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
 
 def await_seal(effect: Effect, handling: Handling) -> Generator[Request, Any, None]:
     """Lets a call that must be on the signed record return only when it is."""
+    handling = at_least(handling, effect.side_effect)
     if handling.inclusion != "not_awaited":
         yield AwaitSeal(effect, wherever=handling.inclusion == "awaited")
 
@@ -418,7 +449,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
     """Enter the handler once and record what came of it; return the value, or `_Again`, or what it raised.
 
     `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure. With
-    `is_doubted`, an earlier attempt of this call may have happened: one that did nothing leaves the doubt.
+    `is_doubted`, an earlier attempt of this call may have happened. What a later one raises leaves that doubt.
     """
     # Its policy, or the call that opened it, may have named a stronger class than this caller does.
     screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
@@ -426,25 +457,24 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
     if isinstance(report, Returned):
         return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
     error, is_interruption = report.error, report.is_interruption
-    nothing: Meaning = "in_doubt" if is_doubted else "nothing"
+    meaning: Meaning = "in_doubt" if is_doubted else "nothing"
     if not report.was_entered:
-        yield from finish_with_error(claim, error, nothing, mint, screen)
+        yield from finish_with_error(claim, error, meaning, mint, screen)
         return report
-    meaning = meaning_of(
-        error,
-        handling,
-        claim.effect.id,
-        has_sent=report.has_sent,
-        is_interruption=is_interruption,
-    )
-    meaning = nothing if meaning == "nothing" else meaning
+    if not is_doubted:
+        meaning = meaning_of(
+            error,
+            handling,
+            claim.effect.id,
+            has_sent=report.has_sent,
+            is_interruption=is_interruption,
+        )
     if _may_repeat(error, entries, handling):
         assert handling.retry is not None
         pause = handling.retry.pause_after(entries)
-        kept: Meaning = "in_doubt" if is_doubted else meaning
-        yield from _give_up(claim, kept, error, mint, screen, lease=max(pause, handling.lease))
+        yield from _give_up(claim, meaning, error, mint, screen, lease=max(pause, handling.lease))
         yield Pause(pause)
-        return _Again(claim.token if kept == "in_doubt" else None)
+        return _Again(claim.token if meaning == "in_doubt" else None)
     yield from finish_with_error(claim, error, meaning, mint, screen)
     if meaning == "failed":
         return report

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from indelible.core.events import instant
 from indelible.core.people.person import Invitation, Passkey, Person, Session
-from indelible.core.people.vouching import read_vouched, vouched_content
+from indelible.core.people.vouching import read_issuer, read_vouched, vouched_content
 from indelible.core.sheets import Sheet, body_of
 
 
@@ -41,13 +42,22 @@ def read_person(sheet: Sheet) -> Person:
         version=sheet.version,
         name=content["name"],
         scopes=tuple(content["scopes"]),
-        vouched=read_vouched(content["vouched"]),
+        vouched=read_vouched(content["vouched"]) if "vouched" in content else read_issuer(content.get("issuer")),
         created_at=datetime.fromisoformat(content["created_at"]),
         invitation=None if invitation is None else _read_invitation(invitation),
         passkeys=tuple(_read_passkey(one) for one in content["passkeys"]),
         sessions=tuple(_read_session(one) for one in content["sessions"]),
         is_revoked=content["is_revoked"],
     )
+
+
+def person_again(sheet: Sheet) -> Sheet:
+    """Return the sheet that belongs to the person on a sheet, in the form in which that one was written."""
+    again, content = person_sheet(read_person(sheet)), sheet.read()
+    if "vouched" in content:
+        return again
+    kept = {name: value for name, value in again.read().items() if name != "vouched"}
+    return replace(again, body=body_of(kept | {"issuer": content.get("issuer")}))
 
 
 def _invitation_content(invitation: Invitation) -> dict[str, Any]:

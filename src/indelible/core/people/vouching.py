@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -78,6 +78,9 @@ def said_in(claims: Mapping[str, Any]) -> Iterator[Said]:
 def _verified_address(claims: Mapping[str, Any]) -> str | None:
     email = claims.get(_EMAIL)
     return address_of(email) if isinstance(email, str) and claims.get("email_verified") is True else None
+
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Voucher(NamedTuple):
@@ -220,6 +223,17 @@ def read_vouched(content: Mapping[str, Any] | None) -> Vouched | None:
         said=tuple(Said(**one) for one in content["said"]),
         at=datetime.fromisoformat(content["at"]),
     )
+
+
+def read_issuer(content: Mapping[str, str] | str | None) -> Vouched | None:
+    """Read who vouched for a person on a sheet from before what they said was kept.
+
+    Nothing that was said is known, so no rule lets the person in until the provider speaks of them again.
+    """
+    if content is None:
+        return None
+    told = {"issuer": content, "subject": ""} if isinstance(content, str) else content
+    return Vouched(by=Voucher(told["issuer"], told["subject"]), said=(), at=_LONG_AGO)
 
 
 def provider_sheet(rules: ProviderRules) -> Sheet:

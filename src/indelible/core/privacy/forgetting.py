@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
+from indelible.core.effects.calls import MODEL_TURN
 from indelible.core.effects.effect import ENDED, Effect
 from indelible.core.events import Event, facts_json
 from indelible.core.runs.run import OVER
@@ -29,6 +30,10 @@ _MADE_OF_ARGS = frozenset({"args", "approval", "grant", "charges", "policy"})
 _NEEDED_TO_RESUME = frozenset({"run", "side_effect_key"})
 _SAVED = frozenset({"checkpoint", "state"})
 _OF_RUN = _NEEDED_TO_RESUME | _SAVED | {"payload"}
+TOLD_IN_RUN = frozenset({"payload", "state", "args", "result", "error"})
+"""Are the fields that may hold anything: what was told by hand, saved by an agent, passed to a tool or returned."""
+_OF_FRAMEWORKS = frozenset({"langchain", "provedex"})
+"""Are the namespaces of events that callbacks of frameworks record."""
 _OPEN_QUESTION = frozenset({"pending", "approved"})
 OUT_OF_HAND = ("sent", "dead")
 """Are the statuses of messages that nobody sends any more."""
@@ -128,6 +133,25 @@ class Erasure:
     def count(self) -> int:
         """Counts the payloads."""
         return sum(self.erased.values())
+
+
+def tells_of_model(event: Event, tool: str | None) -> bool:
+    """Say whether an event tells what a model was asked or said: a turn, or what a framework's callbacks recorded.
+
+    Args:
+        event: The event.
+        tool: The tool of its effect, or None if it is about none.
+    """
+    namespace, dot, _ = event.type.partition(".")
+    return tool == MODEL_TURN if event.effect_id is not None else bool(dot) and namespace in _OF_FRAMEWORKS
+
+
+def why_unknown(run_id: str, values: int) -> str:
+    """Say why values in a run about a subject are kept that nobody said are about that subject."""
+    return (
+        f"{values} more values were told, saved or passed in this run, and nothing says whom they are about; look at "
+        f"them, and erase the run if need be: indelible erase --run {run_id}"
+    )
 
 
 def holds_in(events: Iterable[Event]) -> list[Hold]:

@@ -243,8 +243,16 @@ def _texts_in(value: Any) -> Iterator[str]:
 Subject = str | Callable[[dict[str, Any]], Any]
 
 
-def subject_of(subject: Subject, args_json: bytes, tool: str) -> str | None:
-    """Gives the text that names the person a call is about: what stands at a path, or what a function says."""
+def subject_of(subject: Subject, args_json: bytes, tool: str, *, is_optional: bool = False) -> str | None:
+    """Return the text that names the person a call is about: what stands at a path, or what a function says.
+
+    Args:
+        subject: The path, or the function.
+        args_json: The arguments.
+        tool: The tool, for the error.
+        is_optional: Return None instead of raising if nothing stands at the path: the path is the ledger's, for all
+            its tools, and this tool is about nobody.
+    """
     args: Any = decode(args_json)
     if callable(subject):
         found = subject(args)
@@ -252,6 +260,8 @@ def subject_of(subject: Subject, args_json: bytes, tool: str) -> str | None:
     here: Any = {"args": args}
     for name in subject.split("."):
         if not isinstance(here, dict) or name not in here:
+            if is_optional:
+                return None
             raise BadCall(f"{tool}: subject={subject!r} is not among the arguments; pass it or change the option")
         here = here[name]
     return None if here is None else subject_text(here, tool)

@@ -42,6 +42,7 @@ _DIGITS = 64
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _NAMES = frozenset(
     {"run_id", "effect_id", "tool", "token", "again", "call_id", "turn", "approval_id", "id", "agent", "event_type"}
+    | {"to"}
 )
 # These may be missing, and then they are empty or None.
 _PERHAPS = frozenset({"schema", "grant_id", "pinned", "principal", "checkpoint_id", "delegation_id", "parent"})

@@ -35,6 +35,7 @@ _CARRIED: dict[str, Any] = {
     "length": int,
     "retry_after": Any,
     "effect": Effect | None,
+    "compensation": Effect | None,
     "approval": Approval,
     "verdict": Verdict,
     "charge": Charge,

@@ -248,6 +248,12 @@ _REFUSED: Mapping[str, ProblemType] = {
         "An attempt ended without a word, so nobody knows whether the deed was done. It is not done again by itself.",
         "Look where the deed would show, then `POST /v1/effects/{effect_id}/settle`, or `…/retry` if it did not.",
     ),
+    "effect-compensated": ProblemType(
+        409,
+        "The call succeeded and was compensated since",
+        "The effect happened and `compensation_id` undid it, or is at it. It was not run again.",
+        "Do not take it for done. To do it again on purpose, send another `scope`.",
+    ),
     "effect-erased": ProblemType(
         410,
         "It was recorded and then erased",
@@ -307,6 +313,12 @@ _REFUSED: Mapping[str, ProblemType] = {
         "The run has ended",
         "Nothing is added to a run that is completed, failed or canceled.",
         "Begin another run, or fork this one.",
+    ),
+    "run-handed-over": ProblemType(
+        409,
+        "Another ledger goes on with the run",
+        "The run was handed over by a packet, so nothing of it runs here. `detail` names the other ledger.",
+        "Work on it there. If it was never imported there, a person takes it back: `POST /v1/runs/{run_id}/take-back`.",
     ),
     "review-required": ProblemType(
         409,

@@ -47,7 +47,7 @@ def problem_of(error: IndelibleError) -> dict[str, Any]:
         value = getattr(error, word, None)
         if value is not None:
             problem[word] = list(value) if isinstance(value, tuple) else value
-    for word in ("effect", "approval"):
+    for word in ("effect", "approval", "compensation"):
         about = getattr(error, word, None)
         if about is not None:
             problem[f"{word}_id"] = about.id

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from indelible.core.effects.identity import Ref
-from indelible.core.runs.run import Checkpoint, CheckpointReason, Happening, Run, RunStatus
+from indelible.core.runs.run import Checkpoint, CheckpointReason, Handover, Happening, Run, RunStatus
 from indelible.core.stamps import Stamp
 
 
@@ -90,6 +90,12 @@ class EndRun(AboutRun):
     status: RunStatus
     reason_json: bytes = field(repr=False)
     checkpoint: NewCheckpoint | None = None
+    handover: Handover | None = None
+    """Where it goes on, for the status `handed_over` alone."""
+    takes_back: bool = False
+    """Take a run back, as `blocked`, that was handed over and that the other ledger never imported."""
+    is_forced: bool = False
+    """Take it back before its packet has become useless, because a person knows that nobody imports it."""
 
 
 RunCommand = StartRun | Tell | SealCheckpoint | TakeRun | EndRun

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 from indelible.core.changes import Fact, Step
 from indelible.core.effects.effect import hash_of
-from indelible.core.events import facts_json
+from indelible.core.events import facts_json, instant
 from indelible.core.rights import may_end_run
 from indelible.core.runs.commands import (
     EndRun,
@@ -23,6 +23,7 @@ from indelible.core.runs.commands import (
     Told,
 )
 from indelible.core.runs.run import (
+    HANDED_OVER,
     OVER,
     Checkpoint,
     Driver,
@@ -33,6 +34,8 @@ from indelible.core.runs.run import (
     checkpoint_sheet,
     driver_ref,
     driver_sheet,
+    fence_ref,
+    fenced_to,
     mark_ref,
     read_checkpoint,
     read_driver,
@@ -48,7 +51,11 @@ _ENDINGS: dict[RunStatus, str] = {
     "canceled": "run_canceled",
     "blocked": "run_blocked",
     "manual_review_required": "run_flagged",
+    "handed_over": "run_handed_over",
 }
+TAKEN_BACK = "run_taken_back"
+# Clocks of two ledgers differ; by less than this, or somebody would have noticed.
+_CLOCKS_DIFFER = timedelta(hours=1)
 
 
 def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
@@ -64,6 +71,8 @@ def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
         needed.append(checkpoint_ref(command.checkpoint_id))
     elif isinstance(command, SealCheckpoint | EndRun) and command.checkpoint is not None:
         needed.append(checkpoint_ref(command.checkpoint.id))
+    if isinstance(command, EndRun) and (command.handover is not None or command.takes_back):
+        needed.append(fence_ref(command.run_id))
     return tuple(dict.fromkeys(needed))
 
 
@@ -73,6 +82,20 @@ def why_no_call(run_id: str, token: str, sheets: Sheets) -> RunNotMoved | None:
     if driver is not None and driver.token_hash == hash_of(token):
         return RunNotMoved("over", "has ended, or was let go of; resume it to go on") if driver.is_released else None
     return RunNotMoved("lost", "is driven by somebody else now; stop working on it")
+
+
+def why_fenced(run_id: str, sheets: Sheets) -> RunNotMoved | None:
+    """Say why no call of this run may be entered here; None unless another ledger goes on with it."""
+    to = fenced_to(sheet_at(sheets, fence_ref(run_id)))
+    return None if to is None else _goes_on_at(to)
+
+
+def _goes_on_at(to: str, run: Run | None = None) -> RunNotMoved:
+    why = (
+        f"was handed over to {to}, which goes on with it; work on it there. If it was never imported there: indelible "
+        "runs take-back"
+    )
+    return RunNotMoved("handed_over", why, run)
 
 
 def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> Step:
@@ -86,7 +109,7 @@ def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> S
         return _start(command, run, driver, now, seq)
     if isinstance(command, TakeRun):
         return _take(command, run, driver, now, seq, sheets)
-    refusal = _why_not(command, run, driver)
+    refusal = _why_not_elsewhere(command, run, now) or _why_not(command, run, driver)
     if refusal is not None:
         return Step(refusal)
     match command:
@@ -117,7 +140,8 @@ def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datet
     if run is not None:
         if driver is not None and driver.is_held_by(hash_of(command.token)):
             return Step(RunMoved(run, (), driver.fence))  # our own write, whose answer got lost on the way
-        advice = "begin one of another name" if run.status in OVER else "resume it instead"
+        is_gone = run.status in OVER or run.status == HANDED_OVER
+        advice = "begin one of another name" if is_gone else "resume it instead"
         return Step(RunNotMoved("exists", f"was started before and is {run.status}; {advice}", run))
     begun = replace(command.run, created_at=command.stamp.at, updated_at=command.stamp.at, version=1, status="active")
     seat = _seat(command, driver, now)
@@ -170,6 +194,8 @@ def _why_not_take(
         return RunNotMoved("unknown", "was never started here; start it")
     if run.status in OVER:
         return RunNotMoved("over", f"is {run.status}; there is nothing to go on with", run)
+    if run.status == HANDED_OVER:
+        return _goes_on_at(_whither(run), run)
     if run.status == "manual_review_required" and not command.is_forced:
         return RunNotMoved("review", "waits for somebody to look at it; then resume it with force", run)
     if driver is not None and driver.is_live(now) and not driver.is_held_by(hash_of(command.token or "")):
@@ -180,6 +206,44 @@ def _why_not_take(
         sheet = sheet_at(sheets, checkpoint_ref(command.checkpoint_id))
         if sheet is None or sheet.body is None or read_checkpoint(sheet).run_id != run.id:
             return RunNotMoved("checkpoint", f"has no checkpoint {command.checkpoint_id}; see its own", run)
+    return None
+
+
+def _whither(run: Run) -> str:
+    assert run.handover is not None, "a run that was handed over says where to"
+    return run.handover.to
+
+
+def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None, now: datetime) -> RunNotMoved | None:
+    """Say why nothing may be told of a run because another ledger has it, or because none has.
+
+    A run that was handed over is handed over again to the same ledger, taken back, or given up by a person.
+    """
+    ends = command if isinstance(command, EndRun) else None
+    if ends is not None and (
+        (ends.handover is None) == (ends.status == HANDED_OVER) or (ends.takes_back and ends.status != "blocked")
+    ):
+        return RunNotMoved("handover", "is handed over only to a ledger that is named, and taken back as blocked", run)
+    if run is None or run.status != HANDED_OVER:
+        if ends is not None and ends.takes_back and run is not None:
+            return RunNotMoved("not_handed_over", f"is {run.status} and was not handed over; it is here", run)
+        return None
+    to, is_person = _whither(run), command.stamp.actor.kind != "agent"
+    if ends is None or (ends.handover is not None and ends.handover.to != to):
+        return _goes_on_at(to, run)
+    if ends.handover is not None or (ends.status == "canceled" and is_person and ends.checkpoint is None):
+        return None
+    if not ends.takes_back or ends.checkpoint is not None:
+        return _goes_on_at(to, run)
+    if not is_person:
+        return RunNotMoved("forbidden", "is taken back by a person, not by an agent", run)
+    assert run.handover is not None
+    if not ends.is_forced and now <= run.handover.until + _CLOCKS_DIFFER:
+        why = (
+            f"can be imported by {to} until {run.handover.until:%Y-%m-%d %H:%M} UTC. Look there that it was not, "
+            "destroy the packet, then take it back with force; or wait until an hour after that"
+        )
+        return RunNotMoved("may_be_imported", why, run)
     return None
 
 
@@ -273,7 +337,7 @@ def _sealed(run_id: str, new: NewCheckpoint, at: datetime, seq: int) -> tuple[Ch
 
 def _end(command: EndRun, run: Run | None, driver: Driver | None, seq: int, sheets: Sheets) -> Step:
     assert run is not None, "a run that was never started was refused before"
-    if run.status == command.status and run.status in OVER:
+    if run.status == command.status and (run.status in OVER or run.status == HANDED_OVER):
         return Step(RunMoved(run))  # said twice
     facts: list[Fact] = []
     told: list[Told] = []
@@ -286,10 +350,28 @@ def _end(command: EndRun, run: Run | None, driver: Driver | None, seq: int, shee
         facts.append(fact)
         told.append(Told(seq, fact.event_type, "recorded"))
     ended = run.moved(command.status, command.stamp.at)
-    changed = [run_sheet(ended)]
+    event_type, clear = _ENDINGS[command.status], b"{}"
+    if command.handover is not None:
+        ended = replace(ended, handover=command.handover)
+        clear = facts_json({"to": command.handover.to, "until": instant(command.handover.until)})
+    elif command.takes_back:
+        ended, event_type = replace(ended, handover=None), TAKEN_BACK
+    changed = [run_sheet(ended), *_fence(command, sheets)]
     if driver is not None and not driver.is_released:
         changed.append(driver_sheet(driver.released()))
-    event_type = _ENDINGS[command.status]
-    facts.append(Fact(run.id, event_type, b"{}", {"reason": command.reason_json}, (), tuple(changed)))
+    facts.append(Fact(run.id, event_type, clear, {"reason": command.reason_json}, (), tuple(changed)))
     told.append(Told(seq + len(told), event_type, "recorded"))
     return Step(RunMoved(replace(ended, seq=told[-1].seq), tuple(told), 0, checkpoint), tuple(facts))
+
+
+def _fence(command: EndRun, sheets: Sheets) -> tuple[Sheet, ...]:
+    """Return the fence that goes up or down with this, or nothing."""
+    if command.handover is None and not command.takes_back:
+        return ()
+    ref = fence_ref(command.run_id)
+    status = "taken_back" if command.handover is None else HANDED_OVER
+    body = b"{}" if command.handover is None else body_of({"to": command.handover.to})
+    before = sheet_at(sheets, ref)
+    if before is None:
+        return (Sheet(kind=ref.kind, id=ref.id, status=status, body=body),)
+    return (before.after(status=status, body=body),)

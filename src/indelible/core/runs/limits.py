@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from indelible.core.effects.calls import HARMLESS, SideEffect, ToolCall, is_own_record
+from indelible.core.effects.compensations import COMPENSATION
 from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Origin
 from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE, Verdict
@@ -17,8 +18,6 @@ from indelible.errors import BadCall
 
 DRY_RUN_RULE = "dry run of a fork"
 _WILD = frozenset("*?[")
-COMPENSATION = ".compensate"
-"""Ends the name of the tool that makes another one's work good."""
 
 
 def limit_on(run: Run, tool: str, side_effect: SideEffect) -> Verdict | None:

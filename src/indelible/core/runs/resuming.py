@@ -232,6 +232,8 @@ def packet_of(context: ResumeContext, tenant: str, effects: Sequence[Effect], ch
         "tenant": tenant,
         "checkpointEventId": checkpoint_event,
         "head": context.head,
+        "handedOverTo": None if run.handover is None else run.handover.to,
+        "importBefore": None if run.handover is None else instant(run.handover.until),
         "nonReplayableSideEffects": list(context.blocked_side_effect_keys),
         "run": {
             "agentId": run.agent,
@@ -274,11 +276,37 @@ def check_kind(content: Mapping[str, Any]) -> None:
         raise BadCall(f"this is no resume packet of version {SCHEMA_VERSION}; export it again: indelible runs packet")
 
 
+def why_not_imported(content: Mapping[str, Any], ledger: str, now: datetime) -> tuple[str, str] | None:
+    """Say why this ledger may not go on with the run of a packet, as a word and a sentence; None if it may.
+
+    Args:
+        content: The packet.
+        ledger: The name of the journal here.
+        now: The time here.
+    """
+    to, run_id = content["handedOverTo"], content["runId"]
+    if to is None:
+        return "copy", (
+            f"this packet is a copy for reading: {content['ledgerId']} goes on with run {run_id}. To go on with it "
+            f"here, hand it over there: indelible runs packet {run_id} --to {ledger}"
+        )
+    if to != ledger:
+        return "elsewhere", f"run {run_id} was handed over to {to}, and this is {ledger}; import it there"
+    if now >= datetime.fromisoformat(content["importBefore"]):
+        return "too_late", (
+            f"this packet could be imported until {content['importBefore']}, so {content['ledgerId']} may have taken "
+            f"run {run_id} back; hand it over there again"
+        )
+    return None
+
+
 def read_packet(content: Mapping[str, Any], now: datetime) -> Packet:
     """Reads a packet; raises `BadCall` when it is none or of a version that is not known here."""
     check_kind(content)
     try:
         effects = [_read_effect(content["tenant"], content["runId"], told, now) for told in content["effects"]]
+        if content["handedOverTo"] is not None:
+            datetime.fromisoformat(content["importBefore"])
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise BadCall(f"the packet cannot be read: {problem!r}") from problem
     return Packet(content=content, effects=effects)

@@ -14,20 +14,28 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
-from indelible.core.effects.calls import SIDE_EFFECTS, SideEffect, check_name
+from indelible.core.effects.calls import OWN_RUNS, SIDE_EFFECTS, SideEffect, check_name
 from indelible.core.effects.effect import hash_of
 from indelible.core.effects.identity import hashed
 from indelible.core.events import instant
 from indelible.core.sheets import Sheet, SheetRef, body_of
 from indelible.errors import BadCall
 
-RunStatus = Literal["active", "blocked", "completed", "failed", "manual_review_required", "canceled", "open"]
+RunStatus = Literal[
+    "active", "blocked", "completed", "failed", "manual_review_required", "canceled", "handed_over", "open"
+]
 UNSTARTED: Literal["open"] = "open"
 """Is the status of a run that was never started: its id only groups calls and events, and nothing ends it."""
 RUN_STATUSES: tuple[RunStatus, ...] = tuple(status for status in get_args(RunStatus) if status != UNSTARTED)
 """Are the statuses of runs that were started."""
 OVER: frozenset[RunStatus] = frozenset({"completed", "canceled"})
 """Are the statuses from which no run goes on; one that failed may be resumed."""
+
+HANDED_OVER: RunStatus = "handed_over"
+"""Is the status of a run that another ledger goes on with: nothing of it runs here any more."""
+
+IMPORTED_FROM = "packet_from"
+"""Names, among what a run may do, the ledger that it was imported from."""
 
 PROGRESS = frozenset(
     {
@@ -94,6 +102,19 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """Says to which ledger a run was handed over, and until when that ledger may import it.
+
+    Attributes:
+        to: The name of the journal of the other ledger, such as `ledger-0123456789ab/default`.
+        until: When the packet becomes useless. From an hour after that on, the run can be taken back without force.
+    """
+
+    to: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Is one piece of agent work: who does what, under which permissions, and how it stands.
 
@@ -113,12 +134,18 @@ class Run:
     permissions: Mapping[str, Any] = field(default_factory=dict)
     checkpointing: CheckpointRule = field(default_factory=CheckpointRule)
     fork: Fork | None = None
+    handover: Handover | None = None
     created_at: datetime
     updated_at: datetime
     seq: int | None = None
     """Is the event that told of this state."""
     unread: Literal["erased", "altered"] | None = None
     """Says why only what its events tell in clear is known of it."""
+
+    @property
+    def imported_from(self) -> str | None:
+        """Return the ledger that handed this run over, or None if it was started here."""
+        return self.permissions.get(IMPORTED_FROM)
 
     def moved(self, status: RunStatus, at: datetime) -> Run:
         """Gives the run one change later."""
@@ -225,6 +252,19 @@ def limit_ref(run_id: str) -> SheetRef:
     return SheetRef("limit", run_id)
 
 
+def fence_ref(run_id: str) -> SheetRef:
+    """Locate what keeps calls of a run from being entered here because another ledger goes on with it.
+
+    Its kind is that of limits, of which a write sees by itself that there is none. No run of a caller has such a name.
+    """
+    return SheetRef("limit", f"{OWN_RUNS}handed-over:{run_id}")
+
+
+def fenced_to(sheet: Sheet | None) -> str | None:
+    """Return the ledger that a fence says goes on with the run, or None if none does."""
+    return None if sheet is None or sheet.status != HANDED_OVER else str(sheet.read()["to"])
+
+
 def run_ref(run_id: str) -> SheetRef:
     """Locates a run."""
     return SheetRef("run", run_id)
@@ -267,6 +307,8 @@ def run_sheet(run: Run) -> Sheet:
         "updated_at": instant(run.updated_at),
         "v": 1,
     }
+    if run.handover is not None:
+        content["handover"] = {"to": run.handover.to, "until": instant(run.handover.until)}
     return Sheet(
         kind="run",
         id=run.id,
@@ -282,6 +324,7 @@ def read_run(sheet: Sheet) -> Run:
     """Reads a run from its sheet."""
     content = sheet.read()
     rule, fork, allowed = content["checkpointing"], content["fork"], content["allowed_tools"]
+    handed = content.get("handover")
     return Run(
         id=sheet.id,
         version=sheet.version,
@@ -299,6 +342,7 @@ def read_run(sheet: Sheet) -> Run:
             before_risky=rule["before_risky"],
         ),
         fork=None if fork is None else Fork(run_id=fork["run"], at=fork["at"], is_dry=fork["is_dry"]),
+        handover=None if handed is None else Handover(to=handed["to"], until=datetime.fromisoformat(handed["until"])),
         created_at=datetime.fromisoformat(content["created_at"]),
         updated_at=datetime.fromisoformat(content["updated_at"]),
         seq=sheet.seq,

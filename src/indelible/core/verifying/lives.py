@@ -6,6 +6,7 @@ effect that ended. How the question stands is kept for effects that were asked a
 
 from __future__ import annotations
 
+from indelible.core.effects.calls import HARMLESS
 from indelible.core.events import NO_EVENTS
 from indelible.core.runs.run import EVENT_TYPES
 from indelible.core.verifying.bodies import FactBody, commits_of, read_effect_body, read_fact_body, unquoted
@@ -152,6 +153,8 @@ class Lives:
             raise Caught("its attempt is wrong", expected=str(life[5] + move.adds), found=str(attempt))
         if move.only_retry and life[3] == "hold" and AGAIN not in names:
             raise Caught(f"the effect was entered again while {life[4]}, though its tool holds when in doubt")
+        if move.only_harmless and life[2] not in HARMLESS:
+            raise Caught(f"a person was asked about an effect that is {life[4]}: it may have happened")
         return is_about_permission
 
     def _check_late(self, life: Life, kind: str, status: str, attempt: int, names: Names) -> bool:

@@ -25,6 +25,8 @@ class Move:
     commits: Mapping[Names, bool]
     adds: int = 0
     only_retry: bool = False
+    only_harmless: bool = False
+    """Does only an effect that changes nothing move so?"""
 
 
 def _forms(*always: str, optional: Names = ()) -> dict[Names, bool]:
@@ -52,7 +54,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
     ),
     ("", "tool_call_started", "processing"): Move(_forms("args", "key", optional=("grant", "subject", *_JUDGED)), 1),
     ("requires_approval", "approval_requested", "requires_approval"): Move(
-        _forms("approval", optional=("args", *_JUDGED))
+        _forms("approval", optional=("args", "subject", *_JUDGED))
     ),
     ("requires_approval", "approval_received", "ready"): Move(_forms("approval", "reason", optional=("grant",))),
     ("requires_approval", "approval_voted", "requires_approval"): Move(_VOTE),
@@ -62,32 +64,36 @@ MOVES: dict[tuple[str, str, str], Move] = {
     ("requires_approval", "approval_stale", "requires_approval"): Move(_VOTE),
     ("requires_approval", "approval_revoked", "requires_approval"): Move(_VOTE),
     ("requires_approval", "approval_edited", "requires_approval"): Move(
-        _forms("approval", "args", "reason", optional=_JUDGED)
+        _forms("approval", "args", "reason", optional=("subject", *_JUDGED))
     ),
-    ("requires_approval", "tool_call_started", "processing"): Move(_forms("grant", optional=_JUDGED), 1),
+    ("requires_approval", "tool_call_started", "processing"): Move(_forms("grant", optional=("subject", *_JUDGED)), 1),
     ("requires_approval", "tool_call_canceled", "canceled"): Move(_forms("reason", optional=("approval",))),
-    ("ready", "approval_requested", "requires_approval"): Move(_forms("approval", optional=("args", *_JUDGED))),
+    ("ready", "approval_requested", "requires_approval"): Move(
+        _forms("approval", optional=("args", "subject", *_JUDGED))
+    ),
     ("ready", "approval_expired", "requires_approval"): Move(_VOTE),
     ("ready", "approval_stale", "requires_approval"): Move(_VOTE),
     ("ready", "approval_revoked", "requires_approval"): Move(_VOTE),
-    ("ready", "approval_edited", "requires_approval"): Move(_forms("approval", "args", "reason", optional=_JUDGED)),
-    ("ready", "tool_call_started", "processing"): Move(_forms(optional=("approval", "grant", *_JUDGED)), 1),
+    ("ready", "approval_edited", "requires_approval"): Move(
+        _forms("approval", "args", "reason", optional=("subject", *_JUDGED))
+    ),
+    ("ready", "tool_call_started", "processing"): Move(_forms(optional=("approval", "grant", "subject", *_JUDGED)), 1),
     ("ready", "tool_call_canceled", "canceled"): Move(_forms("reason", optional=("approval",))),
     ("processing", "approval_requested", "requires_approval"): Move(
-        _forms("approval", optional=("args", *_JUDGED)), only_retry=True
+        _forms("approval", optional=("args", "subject", *_JUDGED)), only_retry=True, only_harmless=True
     ),
     ("processing", "tool_call_started", "processing"): Move(
-        _forms(optional=(AGAIN, "approval", "grant", *_JUDGED)), 1, only_retry=True
+        _forms(optional=(AGAIN, "approval", "grant", "subject", *_JUDGED)), 1, only_retry=True
     ),
     ("processing", "tool_call_finished", "succeeded"): Move(_forms("result") | _RESULT_SHOWN),
     ("processing", "tool_call_finished", "failed"): Move(_forms("error") | _ERROR_SHOWN),
     ("processing", "tool_call_released", "ready"): Move(_forms("reason", optional=("approval",))),
     ("processing", "tool_call_in_doubt", "in_doubt"): Move(_REASON),
     ("in_doubt", "approval_requested", "requires_approval"): Move(
-        _forms("approval", optional=("args", *_JUDGED)), only_retry=True
+        _forms("approval", optional=("args", "subject", *_JUDGED)), only_retry=True, only_harmless=True
     ),
     ("in_doubt", "tool_call_started", "processing"): Move(
-        _forms(optional=(AGAIN, "approval", "grant", *_JUDGED)), 1, only_retry=True
+        _forms(optional=(AGAIN, "approval", "grant", "subject", *_JUDGED)), 1, only_retry=True
     ),
     ("in_doubt", "tool_call_finished", "succeeded"): Move(_RESULT_SHOWN),
     ("in_doubt", "tool_call_finished", "failed"): Move(_ERROR_SHOWN),
@@ -161,10 +167,10 @@ def next_question(question: str, kind: str, names: Names, status: str) -> str | 
     if question == UNKNOWN:
         return UNKNOWN
     if kind == "tool_call_started":
-        if question == NOT_ASKED:
-            return NOT_ASKED
-        # Once a person was asked, each entry takes an approval or a grant, however the question ended.
-        return "over" if question in _OVER and "grant" in names else None
+        if "grant" in names and question in _OVER | {NOT_ASKED}:
+            return "over"
+        # Once a person was asked or a grant was used, each entry takes an approval or a grant.
+        return NOT_ASKED if question == NOT_ASKED else None
     if kind == "tool_call_canceled":
         return None if question in _OPEN else question
     return None if kind == "approval_viewed" and question == NOT_ASKED else question

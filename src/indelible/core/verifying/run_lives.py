@@ -14,6 +14,7 @@ from indelible.core.runs.run import OVER
 from indelible.core.verifying.bodies import FactBody, unquoted
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.run_moves import (
+    HANDED,
     INTERRUPTED,
     MAY_BE_TOLD,
     NOT_STARTED,
@@ -168,6 +169,10 @@ def _check_run(course: _Course, fact: FactBody, value: bytes) -> None:
     expected = {"status": course.status, "updated_at": fact.at}
     if fact.type == STARTED:
         expected |= {"created_at": fact.at, "parent": fact.facts["parent"], "parent_event": fact.facts["parent_event"]}
+    if fact.type == HANDED:
+        told = fact.facts["to"], fact.facts["until"]
+        if found.handover is None or told != (found.handover.to, instant(found.handover.until)):
+            raise Caught("its run was handed over to another ledger than it tells")
     for name, wanted in expected.items():
         one = getattr(found, name)
         one = instant(one) if name in ("created_at", "updated_at") else one

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from indelible.core.effects.calls import SIDE_EFFECTS
-from indelible.core.runs.run import BY_THE_LEDGER, CHECKPOINT_REASONS, EVENT_TYPES, OVER, RUN_STATUSES
+from indelible.core.runs.run import BY_THE_LEDGER, CHECKPOINT_REASONS, EVENT_TYPES, HANDED_OVER, OVER, RUN_STATUSES
 from indelible.core.verifying.moves import CHECKED, Names
 
 NOT_STARTED, UNKNOWN = "", "?"
+HANDED, TAKEN_BACK = "run_handed_over", "run_taken_back"
 STARTED, RESUMED, SEALED, INTERRUPTED = "run_started", "run_resumed", "checkpoint_sealed", "interruption_detected"
 _AFTER = {
     RESUMED: "active",
@@ -21,11 +22,15 @@ _AFTER = {
     "run_canceled": "canceled",
     "run_blocked": "blocked",
     "run_flagged": "manual_review_required",
+    HANDED: HANDED_OVER,
+    TAKEN_BACK: "blocked",
 }
-_OPEN = tuple(status for status in RUN_STATUSES if status not in OVER)
+_OPEN = tuple(status for status in RUN_STATUSES if status not in OVER and status != HANDED_OVER)
 RUN_MOVES: dict[tuple[str, str], str] = {
     (NOT_STARTED, STARTED): "active",
-    **{(before, kind): after for before in _OPEN for kind, after in _AFTER.items()},
+    **{(before, kind): after for before in _OPEN for kind, after in _AFTER.items() if kind != TAKEN_BACK},
+    (HANDED_OVER, TAKEN_BACK): "blocked",
+    (HANDED_OVER, "run_canceled"): "canceled",
     **{(status, SEALED): status for status in _OPEN},
     ("active", INTERRUPTED): "active",
 }
@@ -49,6 +54,7 @@ class Form:
 _ENDING = Form({}, frozenset({("reason", "run")}))
 FORMS: dict[str, Form] = {
     **dict.fromkeys(_AFTER, _ENDING),
+    HANDED: Form({"to": str, "until": str}, frozenset({("reason", "run")})),
     STARTED: Form({"fence": _FENCE, "parent": _MAYBE, "parent_event": _MAYBE}, frozenset({("run",)})),
     RESUMED: Form({"checkpoint": _MAYBE, "fence": _FENCE}, frozenset({("run",)})),
     SEALED: Form(

@@ -21,7 +21,7 @@ from indelible.core.approvals.sheets import approval_sheet, read_approval
 from indelible.core.effects.stops import Stop, read_stop, stop_sheet
 from indelible.core.people.credentials import Credential, credential_sheet, read_credential
 from indelible.core.people.person import Person
-from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.people.sheets import person_again, read_person
 from indelible.core.people.vouching import PROVIDER_REF, ProviderRules, provider_sheet, read_provider
 from indelible.core.policy.budgets import charges_json, read_charges
 from indelible.core.policy.verdicts import STRICTEST
@@ -89,6 +89,10 @@ _PERSON = {
     "version": int,
     "vouched": ({"at": str, "issuer": str, "said": [{"claim": str, "value": str}], "subject": str}, None),
 }
+_PERSON_BEFORE = {name: shape for name, shape in _PERSON.items() if name != "vouched"} | {
+    "issuer": (str, {"issuer": str, "subject": str}, None)
+}
+"""A person from before what the provider said of them was kept."""
 _PROVIDER = {
     "allowed": [{"claim": str, "scope": SCOPES_OF_PEOPLE, "value": str}],
     "id": PROVIDER_REF.id,
@@ -191,6 +195,7 @@ _RUN = {
     "updated_at": str,
     "v": 1,
 }
+_HANDED_OVER = {**_RUN, "handover": {"to": str, "until": str}}
 _CHECKPOINT = {
     "at": int,
     "created_at": str,
@@ -248,7 +253,11 @@ def credential_in(value: bytes) -> Credential:
 
 def person_in(value: bytes) -> Person:
     """Reads a person; raises `Caught` for anything that is not exactly one."""
-    found: Person = _read("person", value, _PERSON, read_person, person_sheet)
+
+    def write(found: Person) -> Sheet:
+        return person_again(Sheet(kind="person", id=found.id, version=found.version, status="", body=value))
+
+    found: Person = _read("person", value, (_PERSON, _PERSON_BEFORE), read_person, write)
     return found
 
 
@@ -272,13 +281,13 @@ def delegation_in(value: bytes) -> Delegation:
 
 def run_in(value: bytes) -> Run:
     """Reads a run; raises `Caught` for anything that is not exactly one. Its name is not on it."""
-    found: Run = _read("run", value, _RUN, read_run, run_sheet)
+    found: Run = _read("run", value, (_RUN, _HANDED_OVER), read_run, run_sheet)
     return found
 
 
 def never_changing(run: Run) -> bytes:
     """Gives all of a run but how it stands, and since when."""
-    body = run_sheet(replace(run, status="active", updated_at=run.created_at)).body
+    body = run_sheet(replace(run, status="active", handover=None, updated_at=run.created_at)).body
     assert body is not None, "what is written has a body"
     return body
 

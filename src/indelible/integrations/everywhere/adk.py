@@ -1,4 +1,4 @@
-"""Google ADK everywhere: every runner that is made from now on."""
+"""Google ADK everywhere: every runner, whenever it was made, those that tools make for agents inside too."""
 
 from __future__ import annotations
 
@@ -9,24 +9,39 @@ from typing import Any
 from google.adk.plugins.plugin_manager import PluginManager
 from google.adk.runners import Runner
 
-from indelible.integrations.adk import NAME, LedgerPlugin
-from indelible.integrations.everywhere.reach import Around, Undo, replaced, run_here
+from indelible.integrations.adk import LedgerPlugin
+from indelible.integrations.adk_pauses import NAME
+from indelible.integrations.adk_ways import note_node
+from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
 
 
 def reach(around: Around) -> Undo:
-    """Gives every new runner a plugin more, as `App(…, plugins=[…])` does."""
-    own = LedgerPlugin(around.ledger, run=_run_of, terms=around.terms, **around.usual)
+    """Give every runner a plugin more when it runs, as `App(…, plugins=[…])` does, before all others."""
+    own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, watch=around.watch, **around.usual)
     made: weakref.WeakSet[PluginManager] = weakref.WeakSet()
-    make = Runner.__init__
+    run, live = Runner.run_async, Runner.run_live
 
-    @functools.wraps(make)
-    def init(self: Runner, *args: Any, **words: Any) -> None:
-        make(self, *args, **words)
-        if self.plugin_manager.get_plugin(NAME) is None:
-            self.plugin_manager.register_plugin(own)
-            made.add(self.plugin_manager)
+    def give(runner: Runner) -> None:
+        manager = runner.plugin_manager
+        note_node(around.watch, runner.agent)
+        if manager.get_plugin(NAME) is None:
+            manager.plugins.insert(0, own)
+            made.add(manager)
 
-    restore = replaced(Runner, "__init__", init, takes=("self", "app", "app_name", "agent"))
+    @functools.wraps(run)
+    def run_async(self: Runner, **words: Any) -> Any:
+        give(self)
+        return run(self, **words)
+
+    @functools.wraps(live)
+    def run_live(self: Runner, **words: Any) -> Any:
+        give(self)
+        return live(self, **words)
+
+    restore = all_replaced(
+        lambda: replaced(Runner, "run_async", run_async, takes=("self", "user_id", "session_id")),
+        lambda: replaced(Runner, "run_live", run_live, takes=("self", "user_id", "session_id")),
+    )
 
     def undo() -> None:
         for manager in made:
@@ -34,6 +49,12 @@ def reach(around: Around) -> Undo:
         restore()
 
     return undo
+
+
+class _Everywhere(LedgerPlugin):
+    """Is in every runner, those of agents inside of tools too."""
+
+    guards_every_runner = True
 
 
 def _run_of(context: Any) -> str:

@@ -10,7 +10,9 @@ from indelible.core.effects.effect import Effect
 from indelible.core.events import Event
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import (
+    ERASED,
     POLICY_STAYS,
+    TOLD_IN_RUN,
     Hold,
     Kept,
     Payloads,
@@ -21,9 +23,11 @@ from indelible.core.privacy.forgetting import (
     is_policy,
     mark_in,
     select,
+    tells_of_model,
     why_held,
     why_needed,
     why_resumable,
+    why_unknown,
 )
 from indelible.core.sheets import SheetFilter
 from indelible.core.verifying.moves import ADOPTED
@@ -89,7 +93,7 @@ class Erasable:
         whys = {effect.id: why for effect in effects.values() if (why := why_needed(effect)) is not None}
         held = {hold.subject: hold for hold in self.holds() if hold.subject is not None}
         if held and ids:
-            # Whom an effect is about is told by the event that opened it, wherever its arguments are told by now.
+            # Whom an effect is about is told by the event that opened it, and again where its arguments changed.
             effect_at = {event.seq: event.effect_id for event in self.events(run_id) if event.effect_id in ids}
             for seq, name, value in self._payloads(run_id, list(effect_at)):
                 effect_id = effect_at[seq]
@@ -138,6 +142,41 @@ class Erasable:
         reasons = [POLICY_STAYS] if policies else []
         kept = [Kept(run_id, None, why) for why in (*reasons, *why_run, *why_facts)]
         return replace(chosen, kept=(*chosen.kept, *kept))
+
+    def told_around(self, run_id: str, chosen: Selection) -> Selection:
+        """Choose what models were asked and said in a run that is about a subject, and say what else is there.
+
+        It is about everybody whom the run is about: while one of them is on hold, it stays.
+        """
+        events = list(self.events(run_id))
+        effects = self.effects({event.effect_id for event in events})
+        tools = {effect.id: effect.tool for effect in effects.values()}
+        gone = {seq for seq, _ in chosen.erased}
+        of_models = [event for event in events if tells_of_model(event, tools.get(event.effect_id or ""))]
+        turns = self.select(run_id, of_models, self.whys(run_id, set(), effects))
+        held = self._held_in(run_id) if turns.erased else None
+        if held is not None:
+            turns = Selection((), (Kept(run_id, None, why_held(held)),))
+        known = gone | {event.seq for event in of_models} | {seq for _, seq in self._of_subjects(run_id, events)}
+        rest = [event.seq for event in events if event.seq not in known and event.type != ERASED]
+        values = sum(name in TOLD_IN_RUN for _, name, _ in self._payloads(run_id, rest))
+        kept = (Kept(run_id, None, why_unknown(run_id, values)),) if values else ()
+        return replace(turns, kept=(*turns.kept, *kept))
+
+    def _of_subjects(self, run_id: str, events: Sequence[Event]) -> list[tuple[str, int]]:
+        """List the events of effects that are about some subject, each with that subject's mark."""
+        opened = {event.seq: event.effect_id for event in events}
+        marks = {
+            opened[seq]: mark_in(value)
+            for seq, name, value in self._payloads(run_id, list(opened))
+            if name == "subject"
+        }
+        return [(marks[event.effect_id], event.seq) for event in events if event.effect_id in marks]
+
+    def _held_in(self, run_id: str) -> Hold | None:
+        """Return a hold on somebody whom this run is about, if there is one."""
+        marks = {mark for mark, _ in self._of_subjects(run_id, list(self.events(run_id)))}
+        return next((hold for hold in self.holds() if hold.subject in marks), None)
 
     def run_status(self, run_id: str) -> str | None:
         """Says how a run stands; None when it was never started."""

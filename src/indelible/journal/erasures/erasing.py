@@ -89,25 +89,28 @@ class Eraser:
         self._check_hold(None, mark_in(subject_json))
         for run_id in runs:
             self._check_hold(run_id, None)
-        chosen = {}
+        chosen, turns = {}, {}
         for run_id, opened in runs.items():
             chosen[run_id] = self._select_opened(run_id, opened, by, reason, force)
-        return self._carry_out(chosen, "subject", by, reason)
+            turns[run_id] = self._erasable.told_around(run_id, chosen[run_id])
+        return self._carry_out(chosen, "subject", by, reason, turns)
 
     def _select_opened(self, run_id: str, opened: list[int], by: Actor, reason: str, force: bool) -> Selection:
-        """Chooses what may go of the effects that these events opened, and of calls that never were one."""
+        """Choose what may go of the effects that these events are about, and of calls that never were one."""
         found = self._erasable
         openings = found.events_at(run_id, opened)
         refused = {event.seq for event in openings if event.effect_id is None}
         ids = {event.effect_id for event in openings if event.effect_id is not None}
-        following = list(found.events(run_id, min(opened) - 1))
+        # Whom edited arguments are about may be told only when the call is made, after the arguments.
+        start = min((*opened, *(effect.opened_seq for effect in found.effects(ids).values()))) - 1
+        following = list(found.events(run_id, start))
         ids |= found.places_of(ids, following)
         effects = found.effects(ids)
         if force:
             effects = self._withdrawn(effects, by, reason)
-            following = list(found.events(run_id, min(opened) - 1))
+            following = list(found.events(run_id, start))
         events = [event for event in following if event.effect_id in ids or event.seq in refused]
-        return found.select(run_id, events, found.whys(run_id, set(), effects))
+        return found.select(run_id, events, found.whys(run_id, ids, effects))
 
     def _withdrawn(self, effects: Mapping[str, Effect], by: Actor, reason: str) -> dict[str, Effect]:
         """Cancels what has not been entered, and gives all as they are then; what moves on meanwhile says so."""
@@ -170,18 +173,34 @@ class Eraser:
 
     # Writing
 
-    def _carry_out(self, selected: Mapping[str, Selection], basis: Basis, by: Actor, reason: str) -> Erasure:
-        """Erases what may go; raises when nothing may although there is something."""
-        chosen = self._erasable.with_grants(selected)
-        kept = tuple(kept for selection in chosen.values() for kept in selection.kept)
-        erased = {run_id: len(selection.erased) for run_id, selection in chosen.items() if selection.erased}
+    def _carry_out(
+        self,
+        selected: Mapping[str, Selection],
+        basis: Basis,
+        by: Actor,
+        reason: str,
+        turns: Mapping[str, Selection] | None = None,
+    ) -> Erasure:
+        """Erases what may go; raises when nothing may although there is something.
+
+        Turns of models go first: after a crash, what is left of a subject still leads to their runs.
+        """
+        chosen, turns = self._erasable.with_grants(selected), turns or {}
+        kept = tuple(kept for each in (chosen, turns) for selection in each.values() for kept in selection.kept)
+        counts: dict[str, int] = {}
+        for each in (chosen, turns):
+            for run_id, selection in each.items():
+                counts[run_id] = counts.get(run_id, 0) + len(selection.erased)
+        erased = {run_id: count for run_id, count in counts.items() if count}
+        remarks = _remarks_on(turns, self._is_rehearsal)
         if self._is_rehearsal:
-            return Erasure(erased, kept, (), True)
+            return Erasure(erased, kept, remarks, True)
         if kept and not erased:
             raise refused(kept[0])
-        for run_id, selection in chosen.items():
-            self._erase(run_id, selection, basis, by, reason)
-        return Erasure(erased, kept, self._clear_away(bool(erased)))
+        for each in (turns, chosen):
+            for run_id, selection in each.items():
+                self._erase(run_id, selection, basis, by, reason)
+        return Erasure(erased, kept, (*remarks, *self._clear_away(bool(erased))))
 
     def _clear_away(self, has_erased: bool) -> tuple[str, ...]:
         """Clears away after an erasure; also without one when told to, for an earlier one may have been cut off."""
@@ -222,6 +241,12 @@ class Eraser:
                 erased=erased,
             )
         )
+
+
+def _remarks_on(turns: Mapping[str, Selection], is_rehearsal: bool) -> tuple[str, ...]:
+    count, runs = sum(len(turn.erased) for turn in turns.values()), sum(bool(turn.erased) for turn in turns.values())
+    verb = "would go" if is_rehearsal else "went"
+    return (f"{count} payloads of model turns in {runs} runs about this subject {verb} too",) if count else ()
 
 
 def _check_fields(events: Iterable[Event], fields: Sequence[str] | None) -> None:

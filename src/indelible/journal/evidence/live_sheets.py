@@ -14,7 +14,7 @@ from indelible.core.approvals.grants import delegation_sheet, grant_sheet, read_
 from indelible.core.approvals.sheets import approval_sheet, read_approval
 from indelible.core.effects.stops import read_stop, stop_sheet
 from indelible.core.people.credentials import credential_sheet, read_credential
-from indelible.core.people.sheets import person_sheet, read_person
+from indelible.core.people.sheets import person_again
 from indelible.core.people.vouching import provider_sheet, read_provider
 from indelible.core.ports import Store
 from indelible.core.runs.run import checkpoint_sheet, read_checkpoint, read_run, run_sheet
@@ -51,7 +51,7 @@ def _as_kept(kind: str, sheet: Sheet) -> Sheet:
         "grant": lambda one: grant_sheet(read_grant(one)),
         "delegation": lambda one: delegation_sheet(read_delegation(one)),
         "credential": lambda one: credential_sheet(read_credential(one)),
-        "person": lambda one: person_sheet(read_person(one)),
+        "person": person_again,
         "provider": lambda one: provider_sheet(read_provider(one)),
         "stop": lambda one: stop_sheet(read_stop(one)),
         "run": lambda one: run_sheet(read_run(one)),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import KeysView
 from dataclasses import dataclass
 
-from indelible.core.effects.effect import ERASED_TEXT, Effect
+from indelible.core.effects.effect import ERASED_TEXT, GRANT_MARK, Effect
 from indelible.core.events import instant
 from indelible.core.verifying.bodies import EffectBody, commits_of, unquoted
 from indelible.core.verifying.moves import STILL
-from indelible.core.verifying.sheet_bodies import approval_in
+from indelible.core.verifying.sheet_bodies import approval_in, grant_in
 from indelible.journal.evidence.live_sheets import Values
 
 _COLUMNS = (
@@ -45,7 +45,7 @@ class Told:
     version: int = 0
     detail_seq: int | None = None
     updated_at: str = ""
-    approval_id: str | None = None
+    permission_id: str | None = None
     charges: tuple[bytes | None, ...] = _NOTHING_HELD
     """Holds what its row may have reserved; nothing when that was erased, and then nobody can tell."""
 
@@ -61,9 +61,11 @@ class Told:
         if "args" in names:
             self.opened_seq = int(body.seq)
         if "approval" in names and "approval" in shown:
-            self.approval_id = approval_in(shown["approval"]).id
+            self.permission_id = approval_in(shown["approval"]).id
         elif body.type == "approval_requested":
-            self.approval_id = ERASED_TEXT
+            self.permission_id = ERASED_TEXT
+        elif "grant" in names and self.permission_id is None:
+            self.permission_id = f"{GRANT_MARK}{grant_in(shown['grant']).id}" if "grant" in shown else ERASED_TEXT
 
     def _charges_after(self, body: EffectBody, names: KeysView[str], shown: Values) -> tuple[bytes | None, ...]:
         if "charges" in names:
@@ -82,8 +84,8 @@ class Told:
             kept = instant(kept) if name in ("created_at", "updated_at") else kept
             if told != kept:
                 return name, str(told), str(kept)
-        if self.approval_id not in (ERASED_TEXT, effect.approval_id):
-            return "approval_id", str(self.approval_id), str(effect.approval_id)
+        if self.permission_id not in (ERASED_TEXT, effect.permission_id):
+            return "approval_id", str(self.permission_id), str(effect.permission_id)
         if self.charges and effect.charges_json not in self.charges:
             return "charges", " or ".join(map(str, self.charges)), str(effect.charges_json)
         return None

@@ -51,8 +51,8 @@ class Remembering(Generic[Found]):
         return await in_own_thread(self._look, *place)
 
     async def _find(self, place: Place) -> Found | None:
+        until = time.monotonic() + REMEMBERED  # before the look: a slow store makes nothing count for longer
         found = await in_own_thread(self._look, *place)
-        until = time.monotonic() + REMEMBERED
         if found is None:
             self._known.pop(place, None)
             _make_room(self._unknown)

@@ -242,7 +242,9 @@ async def list_effects(
     selected = Filter(status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit)
     query = asked_for(q, "effects")
     found = await in_own_thread(finding_of(asked).effects, query, selected)
-    return answer({"effects": [effect_shown(effect) for effect in found.things], "next": found.next})
+    undone = await asked.ledger.compensations(found.things)
+    shown = [effect_shown(effect, undone.get(effect.id)) for effect in found.things]
+    return answer({"effects": shown, "next": found.next})
 
 
 @effects.get("/v1/effects/by-key/{key}", response_model=EffectAnswer, responses=_UNCHANGED)
@@ -294,13 +296,19 @@ async def find_by_id(asked: Asking, effect_id: str) -> Effect:
 
 
 async def _when_moved(asked: Asking, effect: Effect, wait: float, if_none_match: str | None) -> Response:
-    is_seen = is_among(effect.version, if_none_match)
+    undone = await _compensation_of(asked, effect)
+    is_seen = is_among(_version(effect, undone), if_none_match)
     if wait > 0 and (is_seen or (if_none_match is None and effect.status not in ENDED)):
         effect = await _moved(asked, effect, wait)
         await asked.check_still_let_in()
-    if is_among(effect.version, if_none_match):
-        return Response(status_code=304, headers={"ETag": _etag(effect)})
-    return _shown(effect)
+        undone = await _compensation_of(asked, effect)
+    if is_among(_version(effect, undone), if_none_match):
+        return Response(status_code=304, headers={"ETag": _etag(effect, undone)})
+    return answer({"effect": effect_shown(effect, undone)}, 200, {"ETag": _etag(effect, undone)})
+
+
+async def _compensation_of(asked: Asking, effect: Effect) -> Effect | None:
+    return (await asked.ledger.compensations([effect])).get(effect.id)
 
 
 async def _moved(asked: Asking, effect: Effect, wait: float) -> Effect:
@@ -318,12 +326,13 @@ async def _moved(asked: Asking, effect: Effect, wait: float) -> Effect:
     return effect
 
 
-def _etag(effect: Effect) -> str:
-    return f"W/{etag(effect.version)}"  # a heartbeat changes the lease and is no move
+def _version(effect: Effect, undone: Effect | None = None) -> int:
+    """Return a number that changes whenever the effect moves, or what undoes it: a success moves no further itself."""
+    return effect.version + (0 if undone is None else undone.version)
 
 
-def _shown(effect: Effect) -> Response:
-    return answer({"effect": effect_shown(effect)}, 200, {"ETag": _etag(effect)})
+def _etag(effect: Effect, undone: Effect | None = None) -> str:
+    return f"W/{etag(_version(effect, undone))}"  # a heartbeat changes the lease and is no move
 
 
 def _moved_shown(effect: Effect) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Response
@@ -29,8 +30,10 @@ from indelible.server.requests.filters import Q, asked_for, finding_of
 from indelible.server.requests.routing import resources
 from indelible.server.requests.strict import LARGEST_NUMBER, CheckedName, RunName
 from indelible.server.shapes.run_bodies import (
+    AskedBack,
     AskedCheckpoint,
     AskedFork,
+    AskedPacket,
     AskedResume,
     Ending,
     KeptSeat,
@@ -328,9 +331,21 @@ async def verify_run(run_id: RunName, asked: Asking = BY_READER) -> Report:
 
 
 @runs.post("/v1/runs/{run_id}/packet")
-async def export_packet(run_id: RunName, asked: Asking = BY_AGENT) -> Packet:
-    """Gives a run as a signed packet that another ledger can take over; that it was given is an event of the run."""
-    return Packet(**await aside(desk_of(asked).export_packet, run_id, None))
+async def export_packet(run_id: RunName, body: AskedPacket | None = None, asked: Asking = BY_AGENT) -> Packet:
+    """Return a run as a signed packet. With `to`, the run is handed over: its calls are refused here from now on."""
+    named = body or AskedPacket()
+    valid = timedelta(seconds=named.valid_s)
+    return Packet(**await aside(desk_of(asked).export_packet, run_id, None, named.to, valid))
+
+
+@runs.post("/v1/runs/{run_id}/take-back")
+async def take_back_run(
+    run_id: RunName, body: AskedBack, response: Response, asked: Asking = BY_WHOEVER_ENDS
+) -> RunShown:
+    """Take a run back that was handed over and that the other ledger never imported. Only people may."""
+    run = await aside(partial(desk_of(asked).take_back, force=body.force), run_id, asked.actor, body.reason)
+    response.headers.update(sequence.of_run(run))
+    return run_shown(run)
 
 
 @runs.post("/v1/packets", status_code=201)

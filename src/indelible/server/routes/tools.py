@@ -84,7 +84,7 @@ async def call_tool(tool: ToolName, body: CallAsked, asked: Asking = asking("cal
     gateway = asked.ledgers.gateway
     found = gateway.find(tool)
     try:
-        came = await gateway.run(asked.ledger, asked.caller, asked.actor, found, body)
+        came = await gateway.run(asked.ledger, asked.caller, asked.actor, found, body, asked.check_still_let_in)
     except ApprovalPending as pending:
         return answer({"status": "requires_approval", "approval": approval_shown(pending.approval)}, 202)
     shown = {

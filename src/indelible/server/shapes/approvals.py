@@ -177,6 +177,13 @@ class ApprovalAnswer(BaseModel):
     effect: EffectShown
 
 
+class CloselyShown(BaseModel):
+    """Is a place in the arguments that a person should read twice."""
+
+    path: str
+    why: str
+
+
 class ApprovalViewShown(ApprovalAnswer):
     """Is everything to see before deciding: the exact arguments, what changed, and what is unusual.
 
@@ -185,6 +192,7 @@ class ApprovalViewShown(ApprovalAnswer):
 
     args: Any
     args_json: str
+    look_closely: Annotated[list[CloselyShown], Field(description="Where a text may deceive the eye, and why.")]
     changed: list[DifferenceShown] | None
     unusual: list[DifferenceShown] | None
     previous: Annotated[str | None, Field(description="The question before, about this tool in this run.")]
@@ -262,6 +270,7 @@ def view_shown(view: ApprovalView) -> dict[str, Any]:
         "effect": effect_shown(view.effect),
         "args": plainly(view.args),
         "args_json": encode(view.args).decode(),
+        "look_closely": view.shown.as_json()["look_closely"],
         "changed": differences_shown(view.changed),
         "unusual": differences_shown(view.unusual),
         "previous": None if view.previous is None else view.previous.id,

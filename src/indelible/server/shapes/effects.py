@@ -241,8 +241,19 @@ class OutcomeShown(BaseModel):
     error_type: str | None = None
 
 
+class CompensationShown(BaseModel):
+    """Is the effect that undid another one; it may still be `processing` or `in_doubt`."""
+
+    id: str
+    status: Status
+
+
 class EffectShown(BaseModel):
-    """Is one tool call and its fate. `args` is null when they were erased; `erased` says what was."""
+    """Is one tool call and its fate. `args` is null when they were erased; `erased` says what was.
+
+    If `compensation` is not null, the call succeeded and does not stand any more: repeats get 409
+    `effect-compensated`. Only answers that show or list effects look for it.
+    """
 
     id: str
     run_id: str
@@ -264,6 +275,7 @@ class EffectShown(BaseModel):
     created_at: str
     updated_at: str
     erased: list[Literal["args", "detail"]]
+    compensation: CompensationShown | None
 
 
 class ClaimShown(BaseModel):
@@ -383,8 +395,8 @@ class EventPage(BaseModel):
     next: int | None
 
 
-def effect_shown(effect: Effect) -> dict[str, Any]:
-    """Gives an effect for programs in any language."""
+def effect_shown(effect: Effect, compensation: Effect | None = None) -> dict[str, Any]:
+    """Return an effect for programs in any language, with the effect that undid it, if one did."""
     erased = ["args"] if effect.args_json is None else []
     if effect.is_detail_erased:
         erased.append("detail")
@@ -409,6 +421,7 @@ def effect_shown(effect: Effect) -> dict[str, Any]:
         "created_at": instant(effect.created_at),
         "updated_at": instant(effect.updated_at),
         "erased": erased,
+        "compensation": None if compensation is None else {"id": compensation.id, "status": compensation.status},
     }
 
 

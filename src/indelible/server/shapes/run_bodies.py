@@ -103,6 +103,23 @@ class Ending(Sent):
     token: DriverToken | None = None
 
 
+class AskedPacket(Sent):
+    """Says which ledger goes on with a run. Without it, the packet is a copy for reading, which no ledger imports."""
+
+    to: CheckedName | None = None
+    """The journal name of the other ledger, or its public key. From now on this ledger refuses the run's calls."""
+    valid_s: Annotated[int, Field(ge=1, le=31_622_400)] = 604_800
+    """For how many seconds the other ledger may import it; by default 7 days."""
+
+
+class AskedBack(Sent):
+    """Says why a person takes a run back that the other ledger never imported."""
+
+    reason: Text
+    force: bool = False
+    """Take it back although the packet could still be imported: somebody looked, and it is destroyed."""
+
+
 class SentPacket(Sent):
     """Is a run of another ledger; `key` proves where it comes from, unless it is trusted as it is."""
 

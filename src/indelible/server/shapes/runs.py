@@ -34,8 +34,18 @@ class ForkShown(BaseModel):
     is_dry: bool
 
 
+class HandoverShown(BaseModel):
+    """Says to which ledger a run was handed over, and until when that ledger may import it."""
+
+    to: str
+    until: datetime
+
+
 class RunShown(BaseModel):
-    """Is a run as it stands. One that was never started is `open`: `agent`, `intent` and `runtime` are empty."""
+    """Is a run as it stands. One that was never started is `open`: `agent`, `intent` and `runtime` are empty.
+
+    `handover` names the ledger that goes on with it, `imported_from` the one that handed it over to this ledger.
+    """
 
     id: str
     status: RunStatus
@@ -46,6 +56,8 @@ class RunShown(BaseModel):
     parent_event: str | None
     permissions: dict[str, Any]
     fork: ForkShown | None
+    handover: HandoverShown | None
+    imported_from: str | None
     version: int
     seq: int | None
     created_at: datetime
@@ -56,7 +68,8 @@ class RunShown(BaseModel):
 def run_shown(run: Run) -> RunShown:
     """Gives a run as it is answered."""
     fork = None if run.fork is None else _shown(ForkShown, run.fork)
-    return _shown(RunShown, run, fork=fork, permissions=plainly(remaining_permissions(run)))
+    handover = None if run.handover is None else _shown(HandoverShown, run.handover)
+    return _shown(RunShown, run, fork=fork, handover=handover, permissions=plainly(remaining_permissions(run)))
 
 
 class RunPage(BaseModel):

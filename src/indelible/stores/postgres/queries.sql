@@ -31,12 +31,14 @@ ROW(s, (SELECT ROW(p.value, p.salt, e.body) FROM indelible_payloads p
 
 -- name: is_going
 -- Is the tenant's stop as it was when claims were decided, and do their runs limit no calls where nobody knew of limits?
+-- A place that this transaction holds for a limit (version 0) is none yet.
 -- Put in where {is_going} stands; writes without claims do not ask. A tree with fewer entries than were signed is an
 -- error of its own, the root of a negative number: the database was put back, perhaps under this very connection.
 (%(stop_version)s::bigint IS NULL OR %(stop_version)s = coalesce((
     SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'stop' AND id = 'effects'), 0))
 AND (%(unlimited)s::text[] IS NULL OR NOT EXISTS (
-    SELECT FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'limit' AND id = ANY(%(unlimited)s::text[])))
+    SELECT FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'limit' AND id = ANY(%(unlimited)s::text[])
+        AND version > 0))
 AND (%(signed)s::bigint IS NULL OR sqrt(coalesce((
     SELECT size FROM indelible_trees WHERE tenant = %(tenant)s), 0) - %(signed)s) >= 0)
 

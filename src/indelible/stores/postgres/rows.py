@@ -50,7 +50,7 @@ def effect_from(result: pq.abc.PGresult, row: int) -> Effect | None:
         updated_at=wire.read_timestamptz(at[18]),
         args_json=args,
         detail_json=detail,
-        approval_id=None if at[20] is None else at[20].decode(),
+        permission_id=None if at[20] is None else at[20].decode(),
         charges_json=at[21],
         turn=None if at[22] is None else at[22].decode(),
     )

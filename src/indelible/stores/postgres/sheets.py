@@ -93,11 +93,11 @@ def sheet_values(batch: Batch) -> Named:
     opened = [batch.opened[ref] for ref in sorted(batch.opened)]
     moved = [batch.moved[ref][1] for ref in sorted(batch.moved)]
     values: Named = {
-        "opened_approval_id": wire.texts(effect.approval_id for effect in opened),
+        "opened_approval_id": wire.texts(effect.permission_id for effect in opened),
         "opened_charges": wire.byteas(effect.charges_json for effect in opened),
         "moved_digest": wire.hexes([effect.digest for effect in moved]),
         "moved_opened_seq": wire.bigints(effect.opened_seq for effect in moved),
-        "moved_approval_id": wire.texts(effect.approval_id for effect in moved),
+        "moved_approval_id": wire.texts(effect.permission_id for effect in moved),
         "moved_charges": wire.byteas(effect.charges_json for effect in moved),
         "decided_key": wire.hexes([ref.key for ref, (was, _) in batch.moved.items() if was.status == _ASKED]),
     }
@@ -112,7 +112,7 @@ def move_values_with_sheets(batch: Batch) -> Named:
     values: Named = {
         "digest": bytes.fromhex(effect.digest),
         "opened_seq": wire.bigint(effect.opened_seq),
-        "approval_id": None if effect.approval_id is None else effect.approval_id.encode(),
+        "approval_id": None if effect.permission_id is None else effect.permission_id.encode(),
         "charges": effect.charges_json,
         "more_field": wire.words([payload.field for payload in more]),
         "more_salt": wire.byteas(payload.salt for payload in more),

@@ -125,7 +125,7 @@ class Work:
                 continue
             if isinstance(command, Open):
                 # Whether a lease ran out only the database's clock can say.
-                self.is_guessable &= seen is None or seen.status != "processing"
+                self.is_guessable &= (seen is None or seen.status != "processing") and command.edit is None
                 self.runs.add(command.run_id if seen is None else seen.run_id)
             elif isinstance(command, Finish | Relinquish):
                 seen = seen or command.claim.effect

@@ -137,7 +137,7 @@ def guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict
     """
     effects: dict[Ref, Effect | None] = {}
     for command, seen in zip(commands, known, strict=True):
-        if seen is None and not isinstance(command, Open | Record):
+        if (seen is None and not isinstance(command, Open | Record)) or len(refs_of(command)) > 1:
             raise Refused
         needed = needed_sheets(command, seen)
         if needed and not set(needed).issubset(sheets_led_by_run(command)):

@@ -58,7 +58,7 @@ def effect_from(row: Row) -> Effect:
         updated_at=moment(row[18]),
         args_json=row[-2],
         detail_json=row[-1],
-        approval_id=row[19],
+        permission_id=row[19],
         charges_json=row[20],
         turn=row[21],
     )
@@ -92,7 +92,7 @@ def effect_row(effect: Effect) -> Row:
 
 def effect_row_with_sheets(effect: Effect) -> Row:
     """Gives the columns of a new effect, in the order of `insert_effects_with_sheets`."""
-    return (*effect_row(effect), effect.approval_id, effect.charges_json)
+    return (*effect_row(effect), effect.permission_id, effect.charges_json)
 
 
 def move_row(before: Effect, after: Effect) -> Row:
@@ -115,7 +115,7 @@ def move_row(before: Effect, after: Effect) -> Row:
 
 def move_row_with_sheets(before: Effect, after: Effect) -> Row:
     """Gives the place and the columns an effect moves to, in the order of `update_effects_with_sheets`."""
-    added = (bytes.fromhex(after.digest), after.opened_seq, after.approval_id, after.charges_json)
+    added = (bytes.fromhex(after.digest), after.opened_seq, after.permission_id, after.charges_json)
     return (*move_row(before, after), *added)
 
 

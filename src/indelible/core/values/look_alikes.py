@@ -20,6 +20,8 @@ _LOOKS_LATIN = frozenset(
     "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧανορυϲϳι"  # Greek
     "ՏՍՕսօհոցգքղ"  # Armenian
 )
+# What may be taken for the quotation marks and braces of JSON, and so for the end of a value.
+_LOOKS_JSON = frozenset("\uff02\u02ba\u02ee\u2033\u2036\u3003\uff5b\uff5d")
 _WORD = re.compile(r"[^\W\d_]+")
 _MOST_NAMED = 5
 
@@ -49,6 +51,8 @@ def _reasons(text: str) -> Iterator[str]:
         yield "is composed in an unusual way, so that another text looks the same"
     if stretched := _named(text, _is_form_of_ascii):
         yield f"holds other forms of plain letters and digits: {stretched}"
+    if quoted := _named(text, _LOOKS_JSON.__contains__):
+        yield f"holds what looks like a quotation mark or brace: {quoted}"
     if overlaid := _overlaid(text):
         yield f"holds marks over what takes none: {overlaid}"
     mixed = dict.fromkeys(word for word in _WORD.findall(text) if len(_alphabets(word)) > 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.cli.approvals.look_alikes import look_closely
+from indelible.core.values.look_alikes import look_closely
 
 HONEST = [
     "plain", "naïve café", "Straße 5", "日本 🦀", "東京tower", "Привет, мир", "Ωμέγα", "мир and peace", "नमस्ते", "สวัสดี",
@@ -36,6 +36,7 @@ def test_honest_texts_are_left_alone(text: str) -> None:
         ("\u0391\u0392\u0395", "looks Latin, and is Greek"),
         ("ＡＢＣ", "U+FF21 FULLWIDTH LATIN CAPITAL LETTER A"),
         ("𝟒𝟐", "U+1D7D2 MATHEMATICAL BOLD DIGIT FOUR"),
+        ("5\uff02, \uff02to", "what looks like a quotation mark or brace: U+FF02"),
         ("42\u033800", "marks over what takes none: U+0338"),
     ],
 )

@@ -1,0 +1,107 @@
+"""What an app of Google ADK runs without the ledger: executors, nodes, callbacks, and tools of the model's provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.agents.loop_agent import LoopAgent
+from google.adk.agents.parallel_agent import ParallelAgent
+from google.adk.agents.sequential_agent import SequentialAgent
+from google.adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
+from google.adk.models.llm_request import LlmRequest
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.workflow._base_node import START, BaseNode
+from google.adk.workflow._join_node import JoinNode
+from google.adk.workflow._parallel_worker import _ParallelWorker
+from google.adk.workflow._tool_node import _ToolNode
+from google.adk.workflow._workflow import Workflow
+from google.genai import types
+
+from indelible.integrations.ways import Watch
+
+FRAMEWORK = "Google ADK"
+_KNOWN_RUNS = {kind._run_async_impl for kind in (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)}
+_CALLBACKS = (
+    *("before_agent_callback", "after_agent_callback", "before_model_callback", "after_model_callback"),
+    *("on_model_error_callback", "before_tool_callback", "after_tool_callback", "on_tool_error_callback"),
+)
+
+
+def note_app(watch: Watch, context: InvocationContext, own: BasePlugin) -> None:
+    """Note what a run can enter without the ledger.
+
+    Args:
+        watch: Notes it, or refuses it.
+        context: The context of the run.
+        own: The ledger's plugin.
+    """
+    if context.live_request_queue is not None:
+        watch.note(FRAMEWORK, "live runs", [context.app_name])
+    others = [one for one in context.plugin_manager.plugins if one is not own and not _is_adks(type(one))]
+    watch.note(FRAMEWORK, "callbacks", [one.name for one in others])
+    if context.agent is not None:
+        note_node(watch, getattr(context.agent, "root_agent", context.agent))
+
+
+def note_node(watch: Watch, node: BaseNode) -> None:
+    """Note what an agent or a node, and those below it, run without the ledger."""
+    for way, name in _found_in(node, []):
+        watch.note(FRAMEWORK, way, [name])
+
+
+def note_request(watch: Watch, request: LlmRequest) -> None:
+    """Note the tools of a model's request that run at its provider."""
+    names: list[str] = []
+    for tool in request.config.tools or ():
+        if isinstance(tool, types.Tool):
+            said = tool.model_dump(exclude_none=True, exclude={"function_declarations"})
+            names += said
+        elif not isinstance(tool, Callable):  # type: ignore[arg-type]
+            names.append(type(tool).__name__)
+    watch.note(FRAMEWORK, "hosted tools", names)
+
+
+def _found_in(node: Any, done: list[BaseNode]) -> Iterator[tuple[str, str]]:
+    if any(node is one for one in done):
+        return
+    done.append(node)
+    match node:
+        case BaseAgent():
+            yield from _found_in_agent(node, done)
+        case Workflow():
+            for inner in () if node.graph is None else node.graph.nodes:
+                yield from _found_in(inner, done)
+        case _ParallelWorker():
+            yield from _found_in(node._node, done)
+        case _ToolNode() | JoinNode():
+            return
+        case _ if node is START or node.name == START.name:
+            return
+        case _:
+            yield "workflow nodes", node.name
+
+
+def _found_in_agent(agent: BaseAgent, done: list[BaseNode]) -> Iterator[tuple[str, str]]:
+    if type(agent)._run_async_impl not in _KNOWN_RUNS:
+        yield "custom, remote and managed agents", agent.name
+    executor = getattr(agent, "code_executor", None)
+    if executor is not None and not isinstance(executor, BuiltInCodeExecutor):
+        yield "code executors", type(executor).__name__
+    for field in _CALLBACKS:
+        for callback in _listed(getattr(agent, field, None)):
+            if not _is_adks(callback):
+                yield "callbacks", str(getattr(callback, "__name__", type(callback).__name__))
+    for inner in agent.sub_agents:
+        yield from _found_in(inner, done)
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return () if value is None else value if isinstance(value, list) else [value]
+
+
+def _is_adks(code: Any) -> bool:
+    return str(getattr(code, "__module__", "")).startswith("google.adk.")

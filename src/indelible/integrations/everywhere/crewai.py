@@ -1,0 +1,297 @@
+"""CrewAI everywhere: the tools of every agent, alone, in a crew or in a flow, whenever it was made.
+
+What the framework runs beside tools is noted before it runs: methods of flows, callbacks, guardrails, hooks, listeners,
+agents that are none of CrewAI's, and tools that run at the model's provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from crewai import Agent, Crew
+from crewai.core.providers.human_input import SyncHumanInputProvider, get_provider, set_provider
+from crewai.events.event_bus import crewai_event_bus
+from crewai.flow.async_feedback.providers import ConsoleProvider
+from crewai.flow.flow_definition import FlowCodeActionDefinition
+from crewai.flow.runtime import Flow
+from crewai.flow.runtime._actions import CodeAction, ScriptAction
+from crewai.hooks import (
+    get_after_llm_call_hooks,
+    get_after_tool_call_hooks,
+    get_before_llm_call_hooks,
+    get_before_tool_call_hooks,
+)
+from crewai.hooks.dispatch import InterceptionPoint, get_hooks
+from crewai.llms.base_llm import BaseLLM
+from crewai.llms.providers.openai.completion import OpenAICompletion
+from crewai.skills.tool import LoadSkillTool
+from crewai.tools import BaseTool
+from crewai.tools.agent_tools.add_image_tool import AddImageTool
+from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
+from crewai.tools.base_tool import Tool
+from crewai.tools.memory_tools import RecallMemoryTool
+from crewai.tools.tool_failure import (
+    ToolExecutionFailedError,
+    ToolFailure,
+    ToolFailurePolicy,
+    ToolFailureRecord,
+)
+from pydantic import PrivateAttr
+
+from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, never, stops_of
+from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
+from indelible.integrations.ways import Watch
+
+_NAME = "CrewAI"
+_ONLY_READ = (LoadSkillTool, RecallMemoryTool, AddImageTool)  # what CrewAI gives its agents to read their own notes
+
+
+def reach(around: Around) -> Undo:
+    """Put the ledger before the tools of an agent whenever it begins to work, and before tools that a program runs."""
+    gate = LedgerTools(around.ledger, run=_run_of, terms=around.terms, **around.usual)
+    return all_replaced(
+        lambda: _agents(gate, around.watch),
+        *_running(gate),
+        *_crews(around.watch),
+        *_beside_tools(around.watch),
+        *_questions(gate),
+    )
+
+
+def _run_of() -> str:
+    return run_here(None, advice="crew.kickoff()")
+
+
+# Tools
+
+
+def _agents(gate: LedgerTools, watch: Watch) -> Undo:
+    """Put the tools of an agent behind the ledger where it collects them, which it does each time it begins."""
+    collect, people = Agent._add_skill_loader_tool, gate.people()
+
+    @functools.wraps(collect)
+    def collected(self: Agent, tools: list[BaseTool], task: Any = None) -> list[BaseTool]:
+        _note_agent(watch, self)
+        if type(get_provider()) is SyncHumanInputProvider:
+            set_provider(people)
+        return [_behind(gate, tool) for tool in collect(self, tools, task=task)]
+
+    restore = replaced(Agent, "_add_skill_loader_tool", collected, takes=("self", "tools", "task"))
+
+    def undo() -> None:
+        restore()
+        if get_provider() is people:
+            set_provider(SyncHumanInputProvider())
+
+    return undo
+
+
+def _behind(gate: LedgerTools, tool: BaseTool) -> BaseTool:
+    if isinstance(tool, (LedgerTool, Delegation, *_ONLY_READ)):
+        return tool
+    return Delegation.around(tool) if isinstance(tool, BaseAgentTool) else LedgerTool.around(tool, gate)
+
+
+class Delegation(BaseTool):
+    """Lets an agent delegate: what the other one does is guarded call by call, and its stop stops the crew."""
+
+    _inner: BaseTool = PrivateAttr()
+
+    @classmethod
+    def around(cls, tool: BaseTool) -> Delegation:
+        """Return a tool that looks like this one to the crew and to the model."""
+        made = cls(
+            name=tool.name,
+            description=tool.description,
+            args_schema=tool.args_schema,
+            cache_function=never,
+            tool_failure_policy=ToolFailurePolicy.RAISE,
+        )
+        made._inner = tool
+        return made
+
+    def _run(self, **words: Any) -> Any:
+        stops: list[Stop] = []
+        with stops_of(stops):
+            said = self._inner._run(**words)
+        return stops[0] if stops else said
+
+
+def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
+    """Return the replacements for tools that a program, or a declared flow, runs itself."""
+
+    def guarded(owner: type, name: str) -> Undo:
+        plain = vars(owner)[name]
+
+        def is_plain(tool: BaseTool) -> bool:
+            known = (LedgerTool, Delegation, BaseAgentTool, *_ONLY_READ)
+            return isinstance(tool, known) or running_here() is not None
+
+        @functools.wraps(plain)
+        def run(self: BaseTool, *args: Any, **words: Any) -> Any:
+            return plain(self, *args, **words) if is_plain(self) else _entered(gate, self, args, words)
+
+        @functools.wraps(plain)
+        async def arun(self: BaseTool, *args: Any, **words: Any) -> Any:
+            if is_plain(self):
+                return await plain(self, *args, **words)
+            return await asyncio.to_thread(_entered, gate, self, args, words)
+
+        return replaced(owner, name, run if name == "run" else arun, takes=("self", "args", "kwargs"))
+
+    places = [(owner, name) for owner in (BaseTool, Tool) for name in ("run", "arun")]
+    return [functools.partial(guarded, owner, name) for owner, name in places]
+
+
+def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
+    """Run a tool for a program. A program that goes on with a stop as if it were a result would lose it: it raises."""
+    given = {**dict(zip(tool.args_schema.model_fields, args, strict=False)), **words}
+    given = tool._validate_kwargs(given)
+    limit: ToolFailure | None = tool._claim_usage()
+    if limit is not None:
+        return limit
+    result = gate.enter(tool, given)
+    if isinstance(result, Stop):
+        raise ToolExecutionFailedError(ToolFailureRecord(tool_name=tool.name, failure=result, tool_args=given))
+    return result
+
+
+# What runs beside tools
+
+
+def _crews(watch: Watch) -> list[Callable[[], Undo]]:
+    kickoff, akickoff = Crew.kickoff, Crew.akickoff
+
+    @functools.wraps(kickoff)
+    def kicked_off(self: Crew, *args: Any, **words: Any) -> Any:
+        _note_crew(watch, self)
+        return kickoff(self, *args, **words)
+
+    @functools.wraps(akickoff)
+    async def akicked_off(self: Crew, *args: Any, **words: Any) -> Any:
+        _note_crew(watch, self)
+        return await akickoff(self, *args, **words)
+
+    return [
+        lambda: replaced(Crew, "kickoff", kicked_off, takes=("self", "inputs")),
+        lambda: replaced(Crew, "akickoff", akicked_off, takes=("self", "inputs")),
+    ]
+
+
+def _note_crew(watch: Watch, crew: Crew) -> None:
+    tasks = list(crew.tasks)
+    own = [crew.step_callback, crew.task_callback, *crew.before_kickoff_callbacks, *crew.after_kickoff_callbacks]
+    watch.note(_NAME, "callbacks", _names([*own, *(task.callback for task in tasks)]))
+    watch.note(_NAME, "guardrails", _names(one for task in tasks for one in (task._guardrail, *task._guardrails)))
+    for agent in {id(one): one for one in (*crew.agents, crew.manager_agent, *(task.agent for task in tasks))}.values():
+        if isinstance(agent, Agent):
+            _note_agent(watch, agent)
+        elif agent is not None:
+            watch.note(_NAME, "agents of other frameworks", [type(agent).__name__])
+
+
+def _note_agent(watch: Watch, agent: Agent) -> None:
+    watch.note(_NAME, "callbacks", _names([agent.step_callback]))
+    watch.note(_NAME, "guardrails", _names([agent.guardrail]))
+    watch.note(_NAME, "remote agents", [agent.role] if getattr(agent, "a2a", None) else [])
+    points = [get_hooks(point) for point in InterceptionPoint]
+    known = [get_before_tool_call_hooks(), get_after_tool_call_hooks()]
+    known += [get_before_llm_call_hooks(), get_after_llm_call_hooks()]
+    watch.note(_NAME, "hooks", _names(hook for found in (*points, *known) for hook in found))
+    listening = (crewai_event_bus._sync_handlers, crewai_event_bus._async_handlers)
+    watch.note(_NAME, "event listeners", _names(one for kind in listening for found in kind.values() for one in found))
+
+
+def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
+    code, script, execute = CodeAction.run, ScriptAction.run, BaseLLM._handle_tool_execution
+    prepare, method_run = OpenAICompletion._prepare_responses_params, Flow._execute_method
+
+    @functools.wraps(method_run)
+    async def executed_method(self: Any, method_name: Any, method: Any, *args: Any, **words: Any) -> Any:
+        definition = self._definition.methods.get(method_name)
+        action = None if definition is None else definition.do
+        if isinstance(action, FlowCodeActionDefinition) and not action.ref.startswith("crewai."):
+            watch.note(_NAME, "methods of flows", [str(method_name)])
+        return await method_run(self, method_name, method, *args, **words)
+
+    @functools.wraps(code)
+    def ran(self: CodeAction, *args: Any, **words: Any) -> Any:
+        watch.note(_NAME, "methods of flows", _names([self.handler]))
+        return code(self, *args, **words)
+
+    @functools.wraps(script)
+    def scripted(self: ScriptAction, *args: Any, **words: Any) -> Any:
+        watch.note(_NAME, "scripts of flows", [str(self.flow._definition.name)])
+        return script(self, *args, **words)
+
+    @functools.wraps(execute)
+    def executed(self: BaseLLM, function_name: str, function_args: Any, available_functions: Any, **words: Any) -> Any:
+        function = available_functions.get(function_name)
+        if function is not None and not isinstance(getattr(function, "__self__", None), BaseTool):
+            watch.note(_NAME, "functions given to a model", [function_name])
+        return execute(self, function_name, function_args, available_functions, **words)
+
+    @functools.wraps(prepare)
+    def prepared(self: OpenAICompletion, *args: Any, **words: Any) -> Any:
+        watch.note(_NAME, "hosted tools", self.builtin_tools or ())
+        return prepare(self, *args, **words)
+
+    taken = ("self", "function_name", "function_args", "available_functions")
+    return [
+        lambda: replaced(Flow, "_execute_method", executed_method, takes=("self", "method_name", "method")),
+        lambda: replaced(CodeAction, "run", ran, takes=("self", "args", "kwargs")),
+        lambda: replaced(ScriptAction, "run", scripted, takes=("self", "args", "kwargs")),
+        lambda: replaced(BaseLLM, "_handle_tool_execution", executed, takes=taken),
+        lambda: replaced(OpenAICompletion, "_prepare_responses_params", prepared, takes=("self", "messages")),
+    ]
+
+
+def _names(functions: Iterable[Any]) -> list[str]:
+    """Return the names of functions of the program, and not of CrewAI's own."""
+    found = [one for one in functions if callable(one)]
+    return [_name_of(one) for one in found if not f"{_module_of(one)}.".startswith("crewai.")]
+
+
+def _module_of(function: Any) -> str:
+    return str(getattr(function, "__module__", None) or type(function).__module__)
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__name__", None) or type(function).__qualname__)
+
+
+# Questions to people
+
+
+def _questions(gate: LedgerTools) -> list[Callable[[], Undo]]:
+    people = gate.people()
+    review, feedback, said = (
+        Flow._request_human_feedback,
+        ConsoleProvider.request_feedback,
+        ConsoleProvider.request_input,
+    )
+
+    @functools.wraps(review)
+    def reviewed(self: Any, message: str, output: Any, *args: Any, method_name: str = "", **words: Any) -> str:
+        def ask() -> str:
+            return str(review(self, message, output, *args, method_name=method_name, **words))
+
+        return people.feedback(self, method_name, {"output": output, "message": message}, ask)
+
+    @functools.wraps(feedback)
+    def requested(self: ConsoleProvider, context: Any, flow: Any) -> str:
+        shown = {"output": context.method_output, "message": context.message}
+        return people.feedback(flow, context.method_name, shown, lambda: feedback(self, context, flow))
+
+    @functools.wraps(said)
+    def answered(self: ConsoleProvider, message: str, flow: Any, metadata: Any = None) -> str | None:
+        return people.said(flow, message, lambda: said(self, message, flow, metadata))
+
+    return [
+        lambda: replaced(Flow, "_request_human_feedback", reviewed, takes=("self", "message", "output")),
+        lambda: replaced(ConsoleProvider, "request_feedback", requested, takes=("self", "context", "flow")),
+        lambda: replaced(ConsoleProvider, "request_input", answered, takes=("self", "message", "flow")),
+    ]

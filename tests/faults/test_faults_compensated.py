@@ -1,0 +1,150 @@
+"""Fault 96: a call that was compensated replays as if it had succeeded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from indelible import AwaitingApproval, MayHaveHappened, Refused, ToolCall
+from indelible.errors import EffectCompensated
+from indelible.integrations.telling import heard_of
+from tests.scenarios.hands import begun, inside, started
+from tests.scenarios.shells import Count, Driver, Shell, charge, in_thread
+
+BUY: dict[str, Any] = {"run_id": "r1", "tool": "buy", "args": {"n": 1}}
+
+
+def shop(ledger: Driver, undo: Any) -> None:
+    """Buys once in the run r1, with a tool that `undo` makes good."""
+
+    @ledger.tool(side_effect="payment", compensate=undo)
+    def buy(n: int) -> str:
+        return f"ch_{n}"
+
+    inside(ledger, lambda run: ledger.call(buy, 1))
+
+
+def test_96_a_repeat_of_a_compensated_call_is_refused_and_names_the_compensation(ledger: Driver, shell: Shell) -> None:
+    shop(ledger, lambda effect: "re_1")
+    again = Count()
+    assert ledger.run(ToolCall(**BUY), again, side_effect="payment") == "ch_1", "until then it replays"
+    assert [one.status for one in ledger.compensate("r1")] == ["done"]
+    for one in (ledger, shell.open()):
+        with pytest.raises(EffectCompensated) as caught:
+            one.run(ToolCall(**BUY), again, side_effect="payment")
+        undone = caught.value
+        assert undone.effect is not None
+        assert undone.compensation is not None
+        assert (undone.effect.tool, undone.effect.status) == ("buy", "succeeded")
+        assert (undone.compensation.tool, undone.compensation.status) == ("buy.compensate", "succeeded")
+        assert undone.compensation.id in str(undone)
+        with pytest.raises(EffectCompensated):
+            one.begin(ToolCall(**BUY), side_effect="payment")
+    assert again.entries == 0
+    anew = ToolCall(**BUY, scope="second purchase")
+    assert ledger.run(anew, again, side_effect="payment") == "done", "on purpose it is done again"
+    assert again.entries == 1
+    assert [one.status for one in ledger.compensate("r1")] == ["done", "nothing_to_do"], "each by itself"
+
+
+def test_96_other_arguments_under_the_key_of_a_compensated_call_are_not_told_that_it_is_done(ledger: Driver) -> None:
+    @ledger.tool(side_effect="payment", key=["n"], compensate=lambda effect: "re_1")
+    def buy(n: int, amount: int = 5) -> str:
+        return f"ch_{n}"
+
+    inside(ledger, lambda run: ledger.call(buy, 1))
+    ledger.compensate("r1")
+    other = ToolCall(run_id="r1", tool="buy", args={"n": 1, "amount": 6}, key=["n"])
+    for on_reuse in ("refuse", "replay"):
+        with pytest.raises(EffectCompensated):
+            ledger.run(ToolCall(**{**_words(other), "on_reuse": on_reuse}), Count(), side_effect="payment")
+
+
+def _words(call: ToolCall) -> dict[str, Any]:
+    return {"run_id": call.run_id, "tool": call.tool, "args": dict(call.args), "key": call.key}
+
+
+@pytest.mark.parametrize(("problem", "stands"), [(Refused, True), (MayHaveHappened, False)])
+def test_96_a_call_stands_if_its_compensation_failed_and_not_while_that_is_in_doubt(
+    ledger: Driver, problem: type[Exception], stands: bool
+) -> None:
+    def undo(effect: Any) -> str:
+        raise problem("the bank says no")
+
+    shop(ledger, undo)
+    ledger.compensate("r1")
+    handler = Count()
+    if stands:
+        assert ledger.run(ToolCall(**BUY), handler, side_effect="payment") == "ch_1"
+    else:
+        with pytest.raises(EffectCompensated) as caught:
+            ledger.run(ToolCall(**BUY), handler, side_effect="payment")
+        assert caught.value.compensation is not None
+        assert caught.value.compensation.status == "in_doubt"
+    assert handler.entries == 0
+
+
+def test_96_a_later_turn_is_not_told_that_a_compensated_call_succeeded(ledger: Driver) -> None:
+    call = charge(run_id="r1", tool="buy", dedupe="turn", turn="m1")
+
+    @ledger.tool(side_effect="payment", compensate=lambda effect: "re")
+    def buy(amount: int) -> str:
+        return "ch"
+
+    started(ledger).release()
+    handler = Count("ch")
+    ledger.run(call, handler, side_effect="payment")
+    ledger.compensate("r1")
+    with pytest.raises(EffectCompensated):
+        ledger.run(call, handler, side_effect="payment")
+    later = charge(run_id="r1", tool="buy", dedupe="turn", turn="m2")
+    with pytest.raises(EffectCompensated):
+        ledger.run(later, handler, side_effect="payment", on_repeat="refuse")
+    assert isinstance(ledger.begin(later, side_effect="payment"), AwaitingApproval), "a person may say: once more"
+    assert handler.entries == 1
+
+
+def test_96_what_the_model_hears_names_the_compensation_and_does_not_say_done(ledger: Driver) -> None:
+    shop(ledger, lambda effect: "re_1")
+    ledger.compensate("r1")
+    with pytest.raises(EffectCompensated) as caught:
+        ledger.run(ToolCall(**BUY), Count(), side_effect="payment")
+    heard = heard_of(caught.value, "buy")
+    assert heard is not None
+    assert heard.outcome == "compensated"
+    assert caught.value.compensation is not None
+    assert caught.value.compensation.id in heard.text
+
+
+def test_96_a_compensated_effect_says_so_wherever_it_is_listed(ledger: Driver) -> None:
+    shop(ledger, lambda effect: "re_1")
+    (bought,) = ledger.effects(run_id="r1")
+    assert ledger.compensations([bought]) == {}
+    ledger.compensate("r1")
+    found = ledger.compensations(ledger.effects(run_id="r1"))
+    assert {key: (one.tool, one.status) for key, one in found.items()} == {bought.id: ("buy.compensate", "succeeded")}
+
+
+def test_96_a_fork_made_after_a_compensation_does_not_replay_the_call_as_done(ledger: Driver) -> None:
+    shop(ledger, lambda effect: "re_1")
+    before = len(ledger.events("r1", limit=100)) - 1
+    ledger.compensate("r1")
+    begun(ledger, "fork_run", "r1", new_id="late")
+    with pytest.raises(EffectCompensated):
+        ledger.run(ToolCall(**{**BUY, "run_id": "late"}), Count(), side_effect="payment")
+    begun(ledger, "fork_run", "r1", new_id="early", at=before)
+    assert ledger.run(ToolCall(**{**BUY, "run_id": "early"}), Count(), side_effect="payment") == "ch_1"
+
+
+def test_96_another_process_learns_of_it_within_the_time_in_which_rules_are_looked_up(
+    ledger: Driver, shell: Shell
+) -> None:
+    """A process that has looked before learns of it as of a policy: at its next look, or when it forgets."""
+    other = shell.open()
+    shop(ledger, lambda effect: "re_1")
+    assert other.run(ToolCall(**BUY), Count(), side_effect="payment") == "ch_1"
+    in_thread(lambda: ledger.compensate("r1")).result()
+    other.engine.judging.forget()
+    with pytest.raises(EffectCompensated):
+        other.run(ToolCall(**BUY), Count(), side_effect="payment")

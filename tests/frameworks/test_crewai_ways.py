@@ -1,0 +1,506 @@
+"""Every way in which CrewAI runs code is tried: it meets the ledger, or is named, and refused in strict mode.
+
+The numbers are those of the faults that were found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from crewai import Agent, Crew, Flow, Process, Task
+from crewai.agents.agent_builder.base_agent import BaseAgent
+from crewai.agents.crew_agent_executor import CrewAgentExecutor
+from crewai.events.event_bus import crewai_event_bus
+from crewai.events.types.crew_events import CrewKickoffStartedEvent
+from crewai.flow.flow import start
+from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
+from crewai.llms.providers.openai.completion import OpenAICompletion
+from crewai.mcp import MCPServerStdio
+from crewai.tools import BaseTool, tool
+from crewai.tools.memory_tools import RememberTool
+from crewai.tools.tool_failure import ToolExecutionFailedError
+
+from indelible import Ledger, instrument, migrate
+from indelible.errors import BadCall
+from indelible.integrations.crewai import LedgerTools
+from indelible.integrations.ways import WAYS
+from indelible.testing.adapters.crewai import ScriptedLLM, called
+from tests.frameworks.conftest import OTHERS, decide
+from tests.integrations.forking import Forks, forking
+
+STRICT: dict[str, Any] = {"strict": True, "allow": [*OTHERS, "bill_it"]}
+PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "crewai.md"
+DONE: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> None:
+    DONE.clear()
+
+
+@tool
+def charge(amount: int) -> str:
+    """Charges."""
+    DONE.append("charged")
+    return "charged"
+
+
+class Charging(BaseTool):
+    """Charges; a flow can declare it."""
+
+    name: str = "charge"
+    description: str = "Charges."
+
+    def _run(self, amount: int) -> str:
+        DONE.append("charged")
+        return "charged"
+
+
+CHARGE = called("charge", "c1", amount=5)
+
+
+class TextLLM(ScriptedLLM):
+    """Calls tools by text, as models do that know no function calls."""
+
+    def supports_function_calling(self) -> bool:
+        return False
+
+
+def agent_of(*turns: Any, llm: Any = None, role: str = "billing", **words: Any) -> Agent:
+    model = llm or ScriptedLLM(model="scripted", turns=[*turns, "done"])
+    return Agent(role=role, goal="charge", backstory="b", llm=model, max_retry_limit=0, **words)
+
+
+def task_of(agent: Any, **words: Any) -> Task:
+    return Task(description="charge", expected_output="done", agent=agent, **words)
+
+
+def crew_of(agent: Any, *, task: Any = None, **words: Any) -> Crew:
+    return Crew(agents=[agent], tasks=[task or task_of(agent)], **words)
+
+
+def crew_kicked_off() -> None:
+    crew_of(agent_of([CHARGE], tools=[charge])).kickoff()
+    asyncio.run(crew_of(agent_of([CHARGE], tools=[charge])).akickoff())
+
+
+def by_text() -> None:
+    turns = ['Thought: now\nAction: charge\nAction Input: {"amount": 5}', "Thought: I know\nFinal Answer: done"]
+    crew_of(agent_of(llm=TextLLM(model="scripted", turns=turns), tools=[charge])).kickoff()
+
+
+def of_tasks() -> None:
+    agent = agent_of([CHARGE])
+    crew_of(agent, task=task_of(agent, tools=[charge])).kickoff()
+
+
+def of_mcp_servers() -> None:
+    paid = Path("paid")
+    server = MCPServerStdio(command=sys.executable, args=["-m", "tests.frameworks.crewai_bank", str(paid.absolute())])
+    server = server.model_copy(update={"env": {"PYTHONPATH": str(Path(__file__).parents[2])}})
+    agent = agent_of(mcps=[server])
+    (found,) = agent.get_mcp_tools([server])
+    crew_of(agent_of([called(found.name, "c1", amount=5)], tools=[found])).kickoff()
+    DONE[:] = paid.read_text().split()
+
+
+def alone() -> None:
+    agent_of([CHARGE], tools=[charge]).kickoff("charge")
+
+
+def delegated() -> Crew:
+    work = called("delegate_work_to_coworker", "d1", task="charge", context="now", coworker="till")
+    lead, till = agent_of([work], role="lead", allow_delegation=True), agent_of([CHARGE], role="till", tools=[charge])
+    return Crew(agents=[lead, till], tasks=[task_of(lead)])
+
+
+def hierarchical() -> None:
+    work = called("delegate_work_to_coworker", "d1", task="charge", context="now", coworker="till")
+    till = agent_of([CHARGE], role="till", tools=[charge])
+    manager = agent_of([work], role="manager", allow_delegation=True)
+    Crew(
+        agents=[till],
+        tasks=[Task(description="charge", expected_output="done")],
+        process=Process.hierarchical,
+        manager_agent=manager,
+    ).kickoff()
+
+
+def declared(do: dict[str, Any]) -> None:
+    told = {"schema": "crewai.flow/v1", "name": "billing", "methods": {"charge": {"do": do, "start": True}}}
+    Flow.from_declaration(contents=told).kickoff()
+
+
+class Working(Flow[Any]):
+    """Has a method that strict mode allows here: what its crew does is guarded."""
+
+    @start()
+    def bill_it(self) -> str:
+        return str(crew_of(agent_of([CHARGE], tools=[charge])).kickoff())
+
+
+def by_the_program() -> None:
+    charge.run(amount=5)
+    asyncio.run(Charging().arun(amount=5))
+
+
+def crews_inside_tools() -> None:
+    @tool
+    def bill(order: str) -> str:
+        """Bills."""
+        return str(crew_of(agent_of([CHARGE], tools=[charge])).kickoff().raw)
+
+    crew_of(agent_of([called("bill", "b1", order="o1")], tools=[bill])).kickoff()
+
+
+def saving() -> None:
+    note = called("save_to_memory", "m1", contents=["owes 5"])
+    remember = RememberTool.model_construct(name="Save to memory", description="Saves.", memory=_Notes())
+    crew_of(agent_of([note], tools=[remember])).kickoff()
+
+
+class _Notes:
+    def remember(self, content: str) -> Any:
+        DONE.append(content)
+        return type("Saved", (), {"scope": "/", "importance": 1.0})()
+
+
+class Billing(Flow[Any]):
+    @start()
+    def charge_it(self) -> str:
+        DONE.append("charged")
+        return "charged"
+
+
+def script() -> None:
+    declared({"call": "script", "code": f"from {__name__} import DONE\nDONE.append('charged')\nreturn 1"})
+
+
+@contextmanager
+def provider() -> Iterator[str]:
+    """A provider that runs a tool of its own before it answers."""
+
+    class Asked(BaseHTTPRequestHandler):
+        def log_message(self, *words: Any) -> None:
+            """Says nothing."""
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            DONE.extend(one["type"] for one in asked.get("tools", ()) if one["type"] != "function")
+            part = {"type": "output_text", "text": "done", "annotations": []}
+            said = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
+            told = {"id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed",
+                    "output": [said], "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}  # fmt: skip
+            body = json.dumps(told).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Asked) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+def hosted() -> None:
+    with provider() as url:
+        llm = OpenAICompletion(
+            model="gpt-4.1", api="responses", builtin_tools=["web_search"], api_key="none", base_url=url
+        )
+        crew_of(agent_of(llm=llm)).kickoff()
+
+
+class Handing(ScriptedLLM):
+    """Runs the functions that it is given, as CrewAI's own models do."""
+
+    def call(self, messages: Any, *words: Any, **more: Any) -> Any:
+        return self._handle_tool_execution("pay", {}, more["available_functions"])
+
+
+def functions_given() -> None:
+    Handing(model="scripted", turns=[]).call("go", available_functions={"pay": lambda: DONE.append("paid") or "paid"})
+
+
+class Foreign(BaseAgent):
+    """Is an agent of another framework."""
+
+    function_calling_llm: Any = None
+    step_callback: Any = None
+    last_messages: Any = ()
+
+    def execute_task(self, task: Any, context: Any = None, tools: Any = None) -> str:
+        DONE.append("charged")
+        return "done"
+
+    async def aexecute_task(self, task: Any, context: Any = None, tools: Any = None) -> str:
+        return self.execute_task(task)
+
+    def create_agent_executor(self, tools: Any = None) -> None:
+        """Needs none."""
+
+    def get_delegation_tools(self, agents: Any) -> list[Any]:
+        return []
+
+    def get_mcp_tools(self, mcps: Any) -> list[Any]:
+        return []
+
+    def get_platform_tools(self, apps: Any) -> list[Any]:
+        return []
+
+
+def remote() -> None:
+    agent = agent_of()
+    object.__setattr__(agent, "a2a", {"endpoint": "http://127.0.0.1:1"})
+    with suppress(ModuleNotFoundError):  # what speaks to them is not installed here
+        agent.kickoff("charge")
+
+
+def paying(*_: Any) -> Any:
+    DONE.append("charged")
+    return (True, "done")
+
+
+def paid(*_: Any) -> None:
+    DONE.append("charged")
+
+
+def with_callback() -> None:
+    crew_of(agent_of(), task_callback=paid).kickoff()
+
+
+def with_guardrail() -> None:
+    agent = agent_of()
+
+    crew_of(agent, task=task_of(agent, guardrail=lambda output: paying(output))).kickoff()
+
+
+def with_hook() -> None:
+    register_before_tool_call_hook(paid)
+    try:
+        crew_of(agent_of([CHARGE], tools=[charge])).kickoff()
+    finally:
+        unregister_before_tool_call_hook(paid)
+
+
+def with_listener() -> None:
+    with crewai_event_bus.scoped_handlers():
+
+        @crewai_event_bus.on(CrewKickoffStartedEvent)
+        def pays(source: Any, event: Any) -> None:
+            DONE.append("charged")
+
+        crew_of(agent_of()).kickoff()
+
+
+TRIED: dict[str, Callable[[], Any]] = {
+    "tools of agents": crew_kicked_off,
+    "tools that a model calls by text": by_text,
+    "tools of tasks": of_tasks,
+    "tools of MCP servers": of_mcp_servers,
+    "tools of agents kicked off alone": alone,
+    "tools of coworkers who are delegated to": lambda: delegated().kickoff(),
+    "tools of a hierarchical crew": hierarchical,
+    "tools of crews inside flows": lambda: Working().kickoff(),
+    "tools that flows declare": lambda: declared(
+        {"call": "tool", "ref": f"{__name__}:Charging", "with": {"amount": 5}}
+    ),
+    "tools that the program runs itself": by_the_program,
+    "crews inside tools": crews_inside_tools,
+    "saving to memory": saving,
+    "methods of flows": lambda: Billing().kickoff(),
+    "scripts of flows": script,
+    "hosted tools": hosted,
+    "functions given to a model": functions_given,
+    "agents of other frameworks": lambda: crew_of(Foreign(role="f", goal="g", backstory="b")).kickoff(),
+    "remote agents": remote,
+    "callbacks": with_callback,
+    "guardrails": with_guardrail,
+    "hooks": with_hook,
+    "event listeners": with_listener,
+}
+GUARDED = [way.name for way in WAYS["CrewAI"] if way.is_guarded]
+UNGUARDED = [way.name for way in WAYS["CrewAI"] if not way.is_guarded]
+
+
+def test_88_every_way_is_tried_and_on_the_page() -> None:
+    assert {way.name for way in WAYS["CrewAI"]} == set(TRIED)
+    rows = (
+        PAGE.read_text().partition("| how code runs | the ledger |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    )
+    says = {True: "guarded", False: "named, and refused in strict mode"}
+    assert rows == [f"| {way.name} | {says[way.is_guarded]} |" for way in WAYS["CrewAI"]]
+
+
+@pytest.mark.parametrize("way", GUARDED)
+def test_88_what_counts_as_guarded_meets_the_ledger(ledger: Ledger, way: str) -> None:
+    with instrument(ledger, **STRICT) as report, ledger.in_run("order-1"):
+        assert "CrewAI" in report.wrapped
+        TRIED[way]()
+        effects = ledger.effects()
+        assert effects, f"{way} met no ledger"
+        assert {effect.status for effect in effects} == {"succeeded"}
+        once = len(DONE)
+        assert once == 1
+        TRIED[way]()
+        assert len(DONE) == once, "run twice, done once"
+    assert report.seen_unguarded == ()
+
+
+@pytest.mark.parametrize("way", UNGUARDED)
+def test_88_what_is_not_guarded_is_refused_in_strict_mode(
+    ledger: Ledger, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CREWAI_ALLOW_FLOW_SCRIPT_EXECUTION", "1")
+    refused = pytest.raises(BadCall, match="strict mode refuses")
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"), refused:
+        TRIED[way]()
+    assert DONE == []
+
+
+@pytest.mark.parametrize("way", UNGUARDED)
+def test_88_what_is_not_guarded_is_named(ledger: Ledger, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CREWAI_ALLOW_FLOW_SCRIPT_EXECUTION", "1")
+    with instrument(ledger) as report, ledger.in_run("order-1"):
+        (found,) = [one for one in report.findings if one.framework == "CrewAI"]
+        assert way in found.unguarded
+        TRIED[way]()
+        assert any(f"({way})" in one for one in report.seen_unguarded)
+        assert f"✗ ran without the ledger: {report.seen_unguarded[0]}" in repr(report)
+
+
+def test_88_what_is_allowed_by_name_runs_in_strict_mode(ledger: Ledger) -> None:
+    with instrument(ledger, strict=True, allow=[*OTHERS, "charge_it"]) as report, ledger.in_run("order-1"):
+        Billing().kickoff()
+        assert (DONE, report.seen_unguarded) == (["charged"], ())
+        with pytest.raises(BadCall, match="strict mode refuses"):
+            with_callback()
+
+
+@pytest.mark.parametrize("way", [delegated, lambda: crew_of(agent_of([CHARGE], tools=[charge]))])
+def test_85_a_crew_stops_while_a_person_has_to_decide_also_when_a_coworker_asks(
+    ledger: Ledger, way: Callable[[], Crew]
+) -> None:
+    """CrewAI tells the failure of a coworker as a text: the crew would go on, and say that it is done."""
+    with instrument(ledger, approval="required"), ledger.in_run("order-1"):
+        crew = way()
+        for _ in range(2):
+            with pytest.raises(ToolExecutionFailedError) as stopped:
+                crew.kickoff()
+            assert stopped.value.record.failure.code == "ApprovalPending"
+        decide(ledger)
+        assert crew.kickoff().raw == "done"
+    assert DONE == ["charged"]
+
+
+def test_a_program_hears_of_a_call_that_waits_by_an_exception(ledger: Ledger) -> None:
+    with instrument(ledger, approval="required"), ledger.in_run("order-1"):
+        with pytest.raises(ToolExecutionFailedError) as stopped:
+            charge.run(amount=5)
+        assert stopped.value.record.failure.details["type"] == "indelible.approval"
+        decide(ledger)
+        assert charge.run(5) == "charged"
+
+
+def test_an_agent_that_has_the_adapter_is_guarded_once_and_undone_it_is_plain(ledger: Ledger) -> None:
+    own = LedgerTools(ledger, run="own").tools([charge])
+    with instrument(ledger):
+        crew_of(agent_of([CHARGE], tools=own)).kickoff()
+    assert [effect.run_id for effect in ledger.effects()] == ["own"]
+    crew_of(agent_of([CHARGE], tools=[charge])).kickoff()
+    assert len(ledger.effects()) == 1
+    assert DONE == ["charged", "charged"]
+
+
+# CrewAI's own questions to people
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with forking("tests.frameworks.crewai_asking") as forks:
+        yield forks
+
+
+class Passes:
+    """Plays passes, and tells how each ended."""
+
+    def __init__(self, forks: Forks, folder: Path, **words: Any) -> None:
+        self._forks = forks
+        self._into = folder / "end.json"
+        self._words = {**words, "into": str(self._into)}
+
+    def __call__(self, *answers: str) -> Any:
+        assert self._forks.play("asking", answers=answers, **self._words)
+        return json.loads(self._into.read_text())
+
+
+ANSWERS = {"crew": (["again", "", ""], "the bill"), "flow": (["go ahead", "yes"], "go ahead, yes")}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_85_without_a_ledger_each_question_is_asked_once(
+    kind: str, forks: Forks, sqlite_url: str, tmp_path: Path
+) -> None:
+    migrate(sqlite_url)
+    answers, said = ANSWERS[kind]
+    native = Passes(forks, tmp_path, url=sqlite_url, kind=kind, how="none")(*answers)
+    assert native == {"end": said, "read": answers, "done": ["charged"]}
+
+
+@pytest.mark.parametrize("how", ["hand", "instrument"])
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_85_crewais_own_questions_are_asked_as_often_as_without_the_ledger(
+    kind: str, how: str, forks: Forks, store_url: str, tmp_path: Path
+) -> None:
+    answers, said = ANSWERS[kind]
+    migrate(store_url)
+    play = Passes(forks, tmp_path, url=store_url, kind=kind, how=how)
+    before = play(*answers)
+    left = answers[len(before["read"]) :]
+    waiting = play(*left)
+    assert before["end"] == waiting["end"] == "ApprovalPending"
+    with Ledger.open(store_url, seal=False) as ledger:
+        decide(ledger)
+    after = play(*left)
+    assert after["end"] == said
+    assert before["read"] + waiting["read"] + after["read"] == answers, "each question once, each answer its own"
+    assert before["done"] + waiting["done"] + after["done"] == ["charged"]
+
+
+def test_85_a_question_that_was_not_answered_is_asked_again(ledger: Ledger) -> None:
+    """A provider may pause the flow and answer later; what it raises is what the flow sees."""
+
+    class Later:
+        answers: ClassVar[list[str]] = []
+
+        def request_input(self, message: str, flow: Any, metadata: Any = None) -> str:
+            if not self.answers:
+                raise ConnectionError("no one is there")
+            return self.answers.pop()
+
+    people = LedgerTools(ledger, run="order-1").people(asks=Later())
+    flow = Billing()
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            people.request_input("Send it?", flow)
+    Later.answers.append("yes")
+    assert [people.request_input("Send it?", flow) for _ in range(2)] == ["yes", "yes"]
+    with instrument(ledger), ledger.in_run("order-1"):
+        assert people.request_input("Send it?", flow) == "yes"
+
+
+def test_the_deprecated_executor_tells_the_model_instead_of_stopping(ledger: Ledger) -> None:
+    """Were this to change, the page would say too little."""
+    tools = LedgerTools(ledger, run="order-1", approval="required").tools([charge])
+    assert crew_of(agent_of([CHARGE], tools=tools, executor_class=CrewAgentExecutor)).kickoff().raw == "done"
+    assert DONE == []
