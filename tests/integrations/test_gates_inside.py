@@ -571,7 +571,9 @@ async def test_85_calls_of_one_task_get_each_their_own_answers(
         assert len(heard) < 20, "a question is asked again and again"
         answer = f"no, {question.value}" if "BOB" in question.value else f"yes, {question.value}"
         result = await go(Command(resume={question.id: answer} if by_id else answer))
-    assert sorted(heard) == sorted(f"{word} {one}?" for word in ("pay", "really") for one in people)
+    # In a loop, a call that is cancelled because another one asks may ask again.
+    assert set(heard) == {f"{word} {one}?" for word in ("pay", "really") for one in people}
+    assert len(heard) == 6 or not is_sync
     assert sorted(paid) == ["ALICE", "CAROL"]
     told = [one.text for one in result["messages"] if one.type == "tool"]
     assert told[1] == str(["no, pay BOB?", "no, really BOB?"])

@@ -182,7 +182,7 @@ class ToolGate:
             args=args,
             turn=_turn(request.state, self._messages_key),
             run_id=run_id,
-            scope=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
+            conversation=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
             injected=injected_in(request, self._terms.unbound(call["name"])),

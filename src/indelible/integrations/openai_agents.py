@@ -247,7 +247,10 @@ class LedgerTools:
         """
         found = []
         for item in state.get_interruptions():
-            call = await self._asked_about(state, item)
+            at = self._entrance_of(item)
+            if at is None:
+                continue
+            call = await self._asked_about(at, state, item)
             stands = await self._standing(call)
             if isinstance(stands, AwaitingApproval):
                 alike = await self._ledger.elsewhere(stands.approval)

@@ -70,7 +70,9 @@ class Named:
     args: Mapping[str, Any]
     run_id: str
     scope: str | None = None
-    """The conversation within the run, where it has several: a call's id, or how often it was said, counts there."""
+    conversation: str | None = None
+    """The scope of calls that are known by their id or by how often they were said, if the run has several
+    conversations. Default: `scope`."""
     call_id: str | None = None
     schema: str = ""
     ordinal: int | None = None
@@ -209,13 +211,13 @@ class Terms:
         args = {**named.bound(named.args), **named.injected}
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
         if identity.get("dedupe") == OCCURRENCE:
-            identity |= {"scope": named.scope, **identity, **_counted(named)}
+            identity |= {"scope": named.conversation or named.scope, **identity, **_counted(named)}
         else:
             is_meant = identity.get("dedupe") == "call" and words.get("side_effect") not in _READING
             identity.setdefault("dedupe", self._usual_dedupe(words, named))
             identity.setdefault("turn", named.turn)
-            if identity["dedupe"] == "call":
-                identity.setdefault("scope", named.scope)
+            is_by_id = identity["dedupe"] == "call"
+            identity.setdefault("scope", (named.conversation if is_by_id else None) or named.scope)
             is_anew = identity["dedupe"] == "call" and not is_meant
             identity["call_id"] = _new_id(named.call_id) if is_anew else named.call_id
         # A value that the terms name in `key` tells calls apart, as every argument there does.
